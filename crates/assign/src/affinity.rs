@@ -17,7 +17,7 @@ use crate::store::{Entry, Query, Store, StoreError};
 
 /// What must hold for a block that is given up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GiveUp {
+pub(crate) struct ReleaseAffinity {
     /// It holds no addresses.
     pub must_be_empty: bool,
     /// Its sequence number, for not to take what has changed since it was looked at.
@@ -147,11 +147,11 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Gives a block up: it is deleted where it is empty, and left without owner otherwise.
-    pub(crate) async fn give_up(
+    pub(crate) async fn release_affinity_if(
         &self,
         key: &AffinityKey,
         config: &IpamConfig,
-        conditions: GiveUp,
+        conditions: ReleaseAffinity,
     ) -> Result<()> {
         let (affinity, block) = self.affinity_and_block(key).await?;
         let affinity = affinity.ok_or_else(|| Error::NoAffinity(Key::Affinity(key.clone())))?;

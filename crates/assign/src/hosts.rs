@@ -6,7 +6,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 
-use crate::affinity::GiveUp;
+use crate::affinity::ReleaseAffinity;
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Partly, Result};
@@ -180,7 +180,10 @@ impl<S: Store> Allocator<S> {
         must_be_empty: bool,
     ) -> Result<()> {
         for _ in 0..RETRIES {
-            match self.give_up(key, config, GiveUp { must_be_empty, sequence: None }).await {
+            match self
+                .release_affinity_if(key, config, ReleaseAffinity { must_be_empty, sequence: None })
+                .await
+            {
                 Err(error) if error.is_lost_race() => {}
                 other => return other,
             }

@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(to_value(node).unwrap(), expected);
         let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
         let block = BlockEvidence {
-            others: vec![Rival::Block(cidr), Rival::Affinity(key)],
+            others: vec![Conflicting::Block(cidr), Conflicting::Affinity(key)],
             pools: vec![PoolBlockSize { name: "v6".into(), block_size: 122 }],
             ..BlockEvidence::default()
         };

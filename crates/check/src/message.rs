@@ -15,9 +15,9 @@ use serde::{Serialize, Serializer};
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
-    AddressEvidence, AffinityEvidence, BlockEvidence, Detail, Evidence, Finding, HandleEvidence, KeyDefect,
-    LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence, OwnerKind, PodState,
-    PoolEvidence, RecordEvidence, Rival, Subject, UndecodableEvidence,
+    AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
+    KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence, OwnerKind,
+    PodState, PoolEvidence, RecordEvidence, Subject, UndecodableEvidence,
 };
 
 /// Longest text of the datastore in a message, in characters; the evidence has all of it.
@@ -143,8 +143,12 @@ impl Finding {
             }
             Code::OverlappingBlocks => format!("overlaps {}", list(&evidence.others)),
             Code::AffinityConflict => {
-                let holders: std::collections::BTreeSet<&str> =
-                    evidence.others.iter().filter_map(Rival::holder).map(|key| key.node.as_str()).collect();
+                let holders: std::collections::BTreeSet<&str> = evidence
+                    .others
+                    .iter()
+                    .filter_map(Conflicting::holder)
+                    .map(|key| key.node.as_str())
+                    .collect();
                 format!("is held by {}", list(holders))
             }
             Code::BlockOutsidePools => "lies in no pool".to_owned(),
@@ -297,7 +301,7 @@ impl Finding {
     }
 }
 
-impl Rival {
+impl Conflicting {
     fn holder(&self) -> Option<&AffinityKey> {
         match self {
             Self::Affinity(key) => Some(key),
@@ -306,7 +310,7 @@ impl Rival {
     }
 }
 
-impl fmt::Display for Rival {
+impl fmt::Display for Conflicting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Block(cidr) => cidr.fmt(f),

@@ -33,12 +33,12 @@ pub enum RecordedOwner {
     /// The address has no owner: it cools down after its release, or Windows reserves it.
     Unowned,
     /// It may exist.
-    Unknown(Doubt),
+    Unknown(UnknownReason),
 }
 
 /// Why an owner cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum UnknownReason {
     /// What could show it was not read, or only in part.
     NotRead,
     /// An object that may be the owner cannot be decoded.
@@ -92,7 +92,7 @@ impl Context<'_> {
 
         let owner = |record: &Option<(Record<'_, '_>, Claim<'_>)>| match record {
             Some((_, claim)) if unread(self.snapshot, claim).is_some() => {
-                RecordedOwner::Unknown(Doubt::NotRead)
+                RecordedOwner::Unknown(UnknownReason::NotRead)
             }
             Some((record, claim)) => owners.of_record(record, claim),
             None => RecordedOwner::Unowned,
@@ -191,14 +191,18 @@ impl<'c, 's> Owners<'c, 's> {
         let attribute = &record.allocation.attribute;
         match claim {
             Claim::Cooling | Claim::WindowsReserved => RecordedOwner::Unowned,
-            claim if claim.needs_unread_source(snapshot) => RecordedOwner::Unknown(Doubt::NotRead),
+            claim if claim.needs_unread_source(snapshot) => RecordedOwner::Unknown(UnknownReason::NotRead),
             Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
             // A container that has no address yet may be about to get this one.
             Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
             Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => {
                 let host = record.block.owner.and_then(BlockOwner::host);
                 let undecodable = host.is_some_and(|host| self.context.index.node_is_broken(host));
-                if undecodable { RecordedOwner::Unknown(Doubt::Undecodable) } else { RecordedOwner::Unnamed }
+                if undecodable {
+                    RecordedOwner::Unknown(UnknownReason::Undecodable)
+                } else {
+                    RecordedOwner::Unnamed
+                }
             }
             Claim::Service => {
                 let exists = snapshot.services.iter().any(|s| names_service(attribute, &s.value));
@@ -224,12 +228,14 @@ impl<'c, 's> Owners<'c, 's> {
         let index = &self.context.index;
         match node_exists(self.context, record, node) {
             Some(true) if index.node_is_broken(node) || has_broken_tunnel(self.context, node, kind) => {
-                RecordedOwner::Unknown(Doubt::Undecodable)
+                RecordedOwner::Unknown(UnknownReason::Undecodable)
             }
             Some(true) => RecordedOwner::Elsewhere(vec![LeakReason::TunnelMoved]),
-            Some(false) if index.workloads_name_node(node) => RecordedOwner::Unknown(Doubt::NodeInUse),
+            Some(false) if index.workloads_name_node(node) => {
+                RecordedOwner::Unknown(UnknownReason::NodeInUse)
+            }
             Some(false) => RecordedOwner::Gone(vec![LeakReason::NodeGone]),
-            None => RecordedOwner::Unknown(Doubt::NotRead),
+            None => RecordedOwner::Unknown(UnknownReason::NotRead),
         }
     }
 
@@ -238,7 +244,7 @@ impl<'c, 's> Owners<'c, 's> {
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let (snapshot, index) = (self.context.snapshot, &self.context.index);
         if index.broken_workloads.iter().any(|broken| protects(broken, record, claim)) {
-            return RecordedOwner::Unknown(Doubt::Undecodable);
+            return RecordedOwner::Unknown(UnknownReason::Undecodable);
         }
 
         let mut reasons = Vec::new();
@@ -266,7 +272,7 @@ impl<'c, 's> Owners<'c, 's> {
         }
 
         if !is_here && !is_covered(snapshot, claim) {
-            return RecordedOwner::Unknown(Doubt::NotRead);
+            return RecordedOwner::Unknown(UnknownReason::NotRead);
         }
         if exists {
             if !is_here {

@@ -26,7 +26,7 @@ pub(crate) trait Fields<'de> {
 }
 
 /// An object of which there are very many, nearly all with the same fields in the same order.
-pub(crate) trait Alike<'de>: Fields<'de> {
+pub(crate) trait Template<'de>: Fields<'de> {
     /// Fields of which nothing is taken, whatever they hold.
     const PASSED_OVER: &'static [&'static str];
 
@@ -46,7 +46,7 @@ pub(crate) trait Alike<'de>: Fields<'de> {
 pub(crate) const MOST_LAYOUTS: usize = 4;
 
 /// As [`read_object`], but quicker where the document is laid out as an earlier one was.
-pub(crate) fn read_alike<'de, F: Alike<'de> + Default>(
+pub(crate) fn read_alike<'de, F: Template<'de> + Default>(
     bytes: &'de [u8],
     known: &mut Vec<Layout>,
 ) -> serde_json::Result<F> {

@@ -1,8 +1,6 @@
 //! `configure`: the settings of the allocator (facts 1.6, 7.8).
 
-use std::fmt;
-
-use calipam_check::{ClusterIdentity, Subject};
+use calipam_check::Subject;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
 use calipam_model::edit::{ConfigEdit, Edit, Step};
@@ -16,44 +14,24 @@ const LONGEST_COOLDOWN: i64 = 1200;
 const MOST_BLOCKS: i64 = 1_000_000;
 
 /// Why the settings are refused. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigureRefusal {
+    // The first three as calicoctl says them.
+    #[error("at least one configuration option must be specified")]
     Nothing,
     /// Without strict affinity nodes have to be allowed to claim blocks.
+    #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeedsAutoAllocation,
     /// A limit of blocks takes effect before strict affinity, and needs it.
+    #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
     LimitNeedsStrictAffinity,
     /// The setting takes 0 to `most`.
-    OutOfRange {
-        setting: IpamSetting,
-        most: i64,
-    },
+    #[error("{} takes 0 to {most}, not {setting}", setting.name())]
+    OutOfRange { setting: IpamSetting, most: i64 },
     /// What is stored now cannot be decoded, and why.
+    #[error("the configuration that is stored cannot be decoded: {0}")]
     Undecodable(String),
 }
-
-impl fmt::Display for ConfigureRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // The first three as calicoctl says them.
-            Self::Nothing => f.write_str("at least one configuration option must be specified"),
-            Self::NeedsAutoAllocation => {
-                f.write_str("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")
-            }
-            Self::LimitNeedsStrictAffinity => {
-                f.write_str("MaxBlocksPerHost requires StrictAffinity to be enabled")
-            }
-            Self::OutOfRange { setting, most } => {
-                write!(f, "{} takes 0 to {most}, not {setting}", setting.name())
-            }
-            Self::Undecodable(reason) => {
-                write!(f, "the configuration that is stored cannot be decoded: {reason}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConfigureRefusal {}
 
 /// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
 /// it is.
@@ -92,15 +70,8 @@ pub fn plan(
         && snapshot
             .ipam_configuration
             .is_some_and(|shown| settings.iter().any(|setting| !setting.is_set(&shown)));
-    Ok(Plan {
-        kind: PlanKind::Configure,
-        cluster: ClusterIdentity::of(snapshot),
-        actions,
-        skipped: Vec::new(),
-        warnings: differs.then_some(Warning::ResourceSaysOtherwise).into_iter().collect(),
-        forced: Vec::new(),
-        revealed: Vec::new(),
-    })
+    let warnings = differs.then_some(Warning::ResourceSaysOtherwise).into_iter().collect();
+    Ok(Plan { warnings, ..Plan::new(PlanKind::Configure, snapshot, actions) })
 }
 
 fn change(setting: IpamSetting) -> Change {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use calipam_check::{ClusterIdentity, Code, Subject};
 use calipam_model::edit::{Edit, Step};
 use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use crate::skipped::Skipped;
@@ -196,6 +197,19 @@ impl Totals {
 }
 
 impl Plan {
+    /// A plan for what was read, with nothing but its actions.
+    pub(crate) fn new(kind: PlanKind, snapshot: &Snapshot, actions: Vec<Action>) -> Self {
+        Self {
+            kind,
+            cluster: ClusterIdentity::of(snapshot),
+            actions,
+            skipped: Vec::new(),
+            warnings: Vec::new(),
+            forced: Vec::new(),
+            revealed: Vec::new(),
+        }
+    }
+
     /// True where there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
@@ -218,6 +232,7 @@ impl Plan {
                 _ => None,
             })
             .collect();
+
         Totals {
             addresses: addresses.len(),
             blocks: count(|key| matches!(key, Key::Block(_))),

@@ -52,6 +52,9 @@ impl Skipped {
     }
 }
 
+/// Why something is left as it is, and the same with names and evidence.
+pub(crate) type Refusal = (SkipReason, String);
+
 /// Why something is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -5,9 +5,7 @@
 //! disabled only for the drop-in, which makes the same writes: where the smaller pools lie over it for a moment, all of them
 //! have the same blocks.
 
-use std::fmt;
-
-use calipam_check::{ClusterIdentity, Subject};
+use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::document::Document;
@@ -22,62 +20,43 @@ use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
 pub const MOST_PARTS: u32 = 4096;
 
 /// Why a pool cannot be split. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitRefusal {
     /// The number of parts is not a power of two above 1.
+    // As calicoctl says it.
+    #[error(
+        "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of 2: {parts}"
+    )]
     NotPowerOfTwo { cidr: IpNet, parts: u32 },
     /// More parts than [`MOST_PARTS`], or than the pool has addresses.
+    #[error("error splitting the CIDR {cidr} into {parts} CIDRs: {}", too_many(*cidr, *parts))]
     TooManyParts { cidr: IpNet, parts: u32 },
     /// A part would not hold a single block.
+    #[error("a part such as {part} would be smaller than a block of the pool, which is a /{block_size}")]
     SmallerThanBlock { part: IpNet, block_size: u8 },
     /// A block is larger than a part, so that it would lie in no pool.
+    #[error("the block {block} is larger than a part such as {part} and would lie in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
     /// The name of a part is taken.
+    #[error("there is a pool {0} already")]
     NameTaken(String),
     /// Others have to agree before the pool goes. Calico's pool controller would release the affinities of all blocks.
+    #[error(
+        "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release the affinities of its \
+         blocks and keep it until all of them are gone"
+    )]
     Finalizer { pool: String, finalizer: String },
     /// The pool is being deleted already.
+    #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
 }
 
-impl fmt::Display for SplitRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // As calicoctl says it.
-            Self::NotPowerOfTwo { cidr, parts } => write!(
-                f,
-                "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of \
-                 2: {parts}"
-            ),
-            Self::TooManyParts { cidr, parts } if *parts > MOST_PARTS => {
-                write!(f, "error splitting the CIDR {cidr} into {parts} CIDRs: more than {MOST_PARTS}")
-            }
-            Self::TooManyParts { cidr, parts } => write!(
-                f,
-                "error splitting the CIDR {cidr} into {parts} CIDRs: the CIDR {cidr} is not large enough to be split \
-                 into {parts} parts"
-            ),
-            Self::SmallerThanBlock { part, block_size } => {
-                write!(
-                    f,
-                    "a part such as {part} would be smaller than a block of the pool, which is a /{block_size}"
-                )
-            }
-            Self::BlockTooLarge { block, part } => {
-                write!(f, "the block {block} is larger than a part such as {part} and would lie in no pool")
-            }
-            Self::NameTaken(name) => write!(f, "there is a pool {name} already"),
-            Self::Finalizer { pool, finalizer } => write!(
-                f,
-                "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release the \
-                 affinities of its blocks and keep it until all of them are gone"
-            ),
-            Self::BeingDeleted(name) => write!(f, "the pool {name} is being deleted"),
-        }
+fn too_many(cidr: IpNet, parts: u32) -> String {
+    match parts {
+        ..=MOST_PARTS => format!("the CIDR {cidr} is not large enough to be split into {parts} parts"),
+        _ => format!("more than {MOST_PARTS}"),
     }
 }
-
-impl std::error::Error for SplitRefusal {}
 
 /// How a pool is split.
 #[derive(Clone, Copy, Debug)]
@@ -127,15 +106,8 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
     actions.push(Action { step, changes });
 
-    Ok(Plan {
-        kind: PlanKind::Split,
-        cluster: ClusterIdentity::of(snapshot),
-        actions,
-        skipped: Vec::new(),
-        warnings: pool.disabled.then(|| Warning::PartsStayDisabled(pool.name.clone())).into_iter().collect(),
-        forced: Vec::new(),
-        revealed: Vec::new(),
-    })
+    let warnings = pool.disabled.then(|| Warning::PartsStayDisabled(pool.name.clone())).into_iter().collect();
+    Ok(Plan { warnings, ..Plan::new(PlanKind::Split, snapshot, actions) })
 }
 
 fn disabling(pool: &Pool, stored: &Document) -> Action {
@@ -155,10 +127,12 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
     if parts < 2 || !parts.is_power_of_two() {
         return Err(SplitRefusal::NotPowerOfTwo { cidr, parts });
     }
+
     let length = u32::from(cidr.prefix_len()) + parts.ilog2();
     let length = u8::try_from(length).ok().filter(|length| *length <= cidr.max_prefix_len());
     let subnets = length.filter(|_| parts <= MOST_PARTS).and_then(|length| cidr.subnets(length).ok());
     let cidrs: Vec<IpNet> = subnets.ok_or(SplitRefusal::TooManyParts { cidr, parts })?.collect();
+
     match cidrs.first() {
         Some(part) if part.prefix_len() > pool.block_size => {
             Err(SplitRefusal::SmallerThanBlock { part: *part, block_size: pool.block_size })

@@ -185,6 +185,7 @@ async fn put_back(
             return Ok(());
         }
     }
+
     Err(failed(LockFailure::Contended))
 }
 
@@ -207,6 +208,7 @@ pub async fn set_lock(
             return Ok(());
         }
     }
+
     Err(action.failed(LockFailure::Contended))
 }
 

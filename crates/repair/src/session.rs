@@ -156,6 +156,7 @@ async fn run_locked(
         Some(revision) => journal.mark_lock(LockMark::Taken(revision)).await,
         None => Ok(()),
     };
+
     let steps = groups.len();
     // On a task of its own, so that the lock is restored even where it panics.
     let ended = match marked {
@@ -164,6 +165,7 @@ async fn run_locked(
             Ok(Execution { steps, not_begun: steps, broken_off: Some(error.into()), ..Execution::default() })
         }
     };
+
     let restored = lock::restore(writer, &held).await;
     let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
     match restored {
@@ -175,6 +177,7 @@ async fn run_locked(
         }
         Ok(()) => {}
     }
+
     Ok(execution)
 }
 
@@ -193,6 +196,7 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError
             found: question.cluster.clone(),
         });
     }
+
     let agreed = question.blocks + question.handles + question.others;
     if purpose.objects > agreed {
         return Err(RepairError::NotAgreed { agreed, planned: purpose.objects });

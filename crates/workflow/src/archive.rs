@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::history::written;
-use crate::look::progress;
+use crate::look::{progress, watched};
 use crate::operator::{Activity, Note, Operator};
 
 /// What became of an archive.
@@ -39,10 +39,10 @@ pub async fn archive(
     keep: Option<&Keep>,
     operator: &impl Operator,
 ) -> Result<Archiving, Error> {
-    let meter = operator.start(Activity::Exporting);
-    let added = datastore.add_to_archive(folder, &progress(&meter)).await;
-    meter.end();
-    let added = added?;
+    let added = watched(Activity::Exporting, operator, async |progress| {
+        datastore.add_to_archive(folder, progress).await
+    })
+    .await?;
     if added.export.guid.is_empty() {
         operator.note(Note::ArchiveOfUnknown);
     }
@@ -89,16 +89,19 @@ pub fn archive_history(
         About::Handle(id) => Some(id.as_str()),
         About::Address(_) | About::Block(_) | About::Node(_) => None,
     };
+
     let mut reader = ExportReader::new(&about, &written);
     let mut times = Vec::new();
     each(&archive, Part::Records { handle }, operator, |snapshot| {
         times.push(snapshot.taken_at);
         reader.take_records(snapshot);
     })?;
+
     let pods = reader.pods();
     if !pods.is_empty() {
         each(&archive, Part::Users(&pods), operator, |snapshot| reader.take_users(&snapshot, &pods))?;
     }
+
     let timeline = reader.finish();
     Ok(ArchiveHistory { archive, about, times, timeline })
 }
@@ -119,6 +122,7 @@ fn each(
         }
         Ok(())
     };
+
     let result = read();
     meter.end();
     result
@@ -131,13 +135,10 @@ fn whole_id(archive: &Archive, about: About, operator: &impl Operator) -> Result
     each(archive, Part::Records { handle: None }, operator, |snapshot| {
         ids.extend(handle_ids(&snapshot, &begin));
     })?;
-    if ids.contains(clean_id(&begin)) || ids.is_empty() {
+    if ids.contains(clean_id(&begin)) {
         return Ok(About::Handle(begin));
     }
-    match ids.len() {
-        1 => Ok(About::Handle(ids.pop_first().unwrap_or(begin))),
-        _ => Err(Error::AmbiguousHandle { begin, ids: ids.into_iter().collect() }),
-    }
+    Ok(About::Handle(Error::only_handle(&begin, ids)?.unwrap_or(begin)))
 }
 
 /// The exports around a time: the last one of that time or before it, and the first one after it.
@@ -158,6 +159,7 @@ pub fn exports_around(
         time,
         first: first.unwrap_or(time),
     })?;
+
     Ok((before, archive.exports().get(later).cloned()))
 }
 
@@ -180,6 +182,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operato
     if guids[0] != guids[1] {
         return Err(Error::ArchiveOfAnother { guids });
     }
+
     let leaked = |finding: &&mut Finding| finding.code == Code::LeakedAddress;
     let mut waiting: BTreeMap<IpAddr, &mut Finding> = BTreeMap::new();
     for finding in report.findings.iter_mut().filter(leaked) {
@@ -187,6 +190,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operato
             waiting.insert(address, finding);
         }
     }
+
     let mut not_at = report.cluster.taken_at;
     let meter = operator.start(Activity::Reading);
     for export in archive.exports().iter().rev().filter(|export| export.taken_at < report.cluster.taken_at) {
@@ -208,6 +212,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operato
             not_at = export.taken_at;
         }
     }
+
     meter.end();
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! `assign`: from a request to assigned addresses.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_check::ClusterIdentity;
+use calipam_assign::Event;
 use calipam_datastore::Datastore;
+use calipam_model::node::Node;
+use calipam_model::snapshot::Snapshot;
 use calipam_plan::Skipped;
-use calipam_plan::assign::{self, Assignment, Decision};
+use calipam_plan::assign::{self, Assignment};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
@@ -19,18 +20,10 @@ use crate::write::Repaired;
 /// What to assign, and how.
 #[derive(Clone, Debug)]
 pub struct AssignRequest {
-    /// The node that the addresses are for.
-    pub node: String,
-    /// These addresses.
-    pub addresses: Vec<IpAddr>,
-    /// So many that the allocator chooses.
-    pub count: u32,
+    /// All but the pools.
+    pub wanted: assign::Request,
     /// The pools to choose from, by name or CIDR; empty for those that select the node.
     pub pools: Vec<String>,
-    pub handle: Option<String>,
-    pub attributes: BTreeMap<String, String>,
-    /// Assign the addresses that are named although something uses them.
-    pub force: bool,
     pub judging: Judging,
     pub intent: Intent,
 }
@@ -38,8 +31,10 @@ pub struct AssignRequest {
 /// How the allocator decides on a request. Nothing was written.
 #[derive(Clone, Debug)]
 pub struct Explained {
-    pub cluster: ClusterIdentity,
-    pub decisions: Vec<Decision>,
+    pub snapshot: Snapshot,
+    /// The node that the addresses are for.
+    pub node: Node,
+    pub events: Vec<Event>,
     /// What it would assign.
     pub addresses: Vec<IpAddr>,
     /// What it would not, and why.
@@ -69,26 +64,25 @@ pub async fn explain_assignment(
     operator: &impl Operator,
 ) -> Result<Explained, Error> {
     let seen = look(datastore, &request.judging, operator).await?;
-    let Assignment { plan, decisions } = plan(&seen, request)?;
+    let Assignment { plan, events } = plan(&seen, request)?;
+    let node = node(&seen.snapshot, request)?.clone();
     // That it can be explained need not be said in an explanation.
     let without_suggestion = |skipped: Skipped| Skipped { suggested_action: None, ..skipped };
     let skipped = plan.skipped.into_iter().map(without_suggestion).collect();
-    Ok(Explained { cluster: plan.cluster, decisions, addresses: plan.forced, skipped })
+    Ok(Explained { snapshot: seen.snapshot, node, events, addresses: plan.forced, skipped })
+}
+
+fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Error> {
+    let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
+    nodes
+        .find(|node| node.name == request.wanted.node)
+        .ok_or_else(|| Error::UnknownNode(request.wanted.node.clone()))
 }
 
 fn plan(seen: &Look, request: &AssignRequest) -> Result<Assignment, Error> {
     let snapshot = &seen.snapshot;
-    let node = snapshot.nodes.iter().map(|node| &node.value).find(|node| node.name == request.node);
-    let node = node.ok_or_else(|| Error::UnknownNode(request.node.clone()))?;
+    let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(snapshot, name)).collect::<Result<_, _>>()?;
-    let wanted = assign::Request {
-        node: request.node.clone(),
-        addresses: request.addresses.clone(),
-        count: request.count,
-        pools,
-        handle: request.handle.clone(),
-        attributes: request.attributes.clone(),
-        force: request.force,
-    };
+    let wanted = assign::Request { pools, ..request.wanted.clone() };
     Ok(assign::plan(&seen.basis(&request.judging), node, &wanted))
 }

@@ -69,6 +69,7 @@ pub async fn diff<'p>(
         forget_aged(context, &of_old, after.taken_at, &mut of_new);
         (joined(unjudged), of_old, of_new)
     });
+
     settle_side(new, after, &mut of_new, &of_old, pause, operator).await?;
     settle_side(old, before, &mut of_old, &of_new, pause, operator).await?;
     Ok(unjudged.judged(of_old, of_new, wanted))
@@ -107,6 +108,7 @@ fn compare_clusters(
     if !force {
         return Err(Error::TwoClusters { what: "the two", guids });
     }
+
     operator.note(Note::TwoClustersForced { guids: [&guids[0], &guids[1]] });
     Ok(())
 }
@@ -143,17 +145,20 @@ async fn settle_side(
     if !side.is_live() || !pause.is_positive() {
         return Ok(());
     }
+
     let known = subjects(other);
     let mut own = report.findings.iter().filter(|finding| !finding.depends_on.is_empty());
     if own.all(|finding| known.contains(&(finding.code, &finding.subject))) {
         return Ok(());
     }
+
     let keys = suspects(report);
     operator.note(Note::Rereading { objects: keys.len(), after: pause });
     wait(pause, Activity::Settling, operator).await;
     if let Some(later) = side.datastore.reread(&keys).await? {
         settle(report, snapshot, &later);
     }
+
     Ok(())
 }
 
@@ -168,6 +173,7 @@ pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[Strin
             (old, new) => scope.nodes.extend(old.into_iter().chain(new).flatten()),
         }
     }
+
     for name in pools {
         let [old, new] = sides.map(|snapshot| pool(snapshot, name));
         match (old, new) {
@@ -175,6 +181,7 @@ pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[Strin
             (old, new) => scope.networks.extend(old.into_iter().chain(new)),
         }
     }
+
     scope.networks.sort();
     scope.networks.dedup();
     Ok(scope)

@@ -99,6 +99,18 @@ impl Error {
         |error| Self::Io { doing, error }
     }
 
+    /// The only one of the handles that begin so; `None` where there is none.
+    pub(crate) fn only_handle(
+        begin: &str,
+        ids: impl IntoIterator<Item = String>,
+    ) -> Result<Option<String>, Self> {
+        let mut ids: Vec<String> = ids.into_iter().collect();
+        match ids.len() {
+            0 | 1 => Ok(ids.pop()),
+            _ => Err(Self::AmbiguousHandle { begin: begin.to_owned(), ids }),
+        }
+    }
+
     pub(crate) fn showing(error: io::Error) -> Self {
         Self::Io { doing: "show the plan".into(), error }
     }

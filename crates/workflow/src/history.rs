@@ -77,12 +77,8 @@ async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Error> {
     if !exact.handles.is_empty() {
         return Ok(about);
     }
-    let mut ids: Vec<String> = datastore.names(NameKind::Handles, begin).await?.into_iter().collect();
-    match ids.len() {
-        0 => Ok(about),
-        1 => Ok(About::Handle(ids.remove(0))),
-        _ => Err(Error::AmbiguousHandle { begin: begin.clone(), ids }),
-    }
+    let only = Error::only_handle(begin, datastore.names(NameKind::Handles, begin).await?)?;
+    Ok(only.map_or(about, About::Handle))
 }
 
 fn kept(past: Past) -> Kept {
@@ -97,6 +93,7 @@ fn kept(past: Past) -> Kept {
         revision: change.revision,
         value: change.value,
     });
+
     Kept {
         oldest: past.oldest,
         newest: past.newest,
@@ -121,18 +118,21 @@ pub(crate) fn written(
             return Vec::new();
         }
     };
+
     let here = listed.iter().filter(|listed| {
         let header = &listed.header;
         let is_here = datastore.is_none_or(|datastore| header.datastore == datastore);
         !guid.is_empty() && header.cluster == guid && is_here
     });
     let mut all = Vec::new();
+
     for journal in here {
         match Recorded::read(&journal.path) {
             Ok(recorded) => all.extend(of_journal(journal, &recorded)),
             Err(error) => operator.note(Note::JournalPassedOver { reason: error.to_string() }),
         }
     }
+
     all
 }
 
@@ -151,6 +151,7 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
         after: change.after.as_ref().and_then(|after| after.bytes()).map(Into::into),
         is_certain,
     };
+
     let mut all = Vec::new();
     for intent in &recorded.intents {
         match recorded.outcomes.get(&intent.id) {
@@ -163,5 +164,6 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
             }
         }
     }
+
     all
 }

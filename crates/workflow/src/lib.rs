@@ -30,7 +30,9 @@ pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::error::Error;
 pub use self::export::export;
 pub use self::history::{History, history, last_events};
-pub use self::look::{Judging, Look, look, look_twice, read, read_around, read_around_handle, read_sources};
+pub use self::look::{
+    Judging, Look, look, look_and_confirm, read, read_around, read_around_handle, read_sources,
+};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};

@@ -79,7 +79,7 @@ async fn judge(
 
 /// A look or, with `confirm`, two of them, so far apart: then only what both found stays. With the folder `cache`, where the
 /// last check has kept what it had read, only what has changed since is read.
-pub async fn look_twice(
+pub async fn look_and_confirm(
     datastore: &Datastore,
     judging: &Judging,
     confirm: Option<SignedDuration>,
@@ -121,11 +121,11 @@ pub async fn read_sources(
     sources: &[Source],
     operator: &impl Operator,
 ) -> Result<Snapshot, Error> {
-    let meter = operator.start(Activity::Reading);
     let extent = Extent::Sources(sources.iter().copied().collect());
-    let result = datastore.observe_extent(&extent, &progress(&meter)).await;
-    meter.end();
-    let snapshot = result?;
+    let snapshot = watched(Activity::Reading, operator, async |progress| {
+        datastore.observe_extent(&extent, progress).await
+    })
+    .await?;
     operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
     Ok(snapshot)
 }
@@ -136,12 +136,11 @@ async fn read_with_cache(
     folder: &Path,
     operator: &impl Operator,
 ) -> Result<Snapshot, Error> {
-    let meter = operator.start(Activity::Reading);
-    let result = datastore.observe_with_cache(folder, &progress(&meter)).await;
-    meter.end();
-    let CachedRead { mut snapshot, used, unsaved } = result?;
-    name_unread(&mut snapshot);
-    operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+    let CachedRead { snapshot, used, unsaved } = watched(Activity::Reading, operator, async |progress| {
+        datastore.observe_with_cache(folder, progress).await
+    })
+    .await?;
+    let snapshot = noted(snapshot, operator);
     operator.note(Note::CacheUsed(&used));
     if let Some(reason) = unsaved {
         operator.note(Note::CacheNotWritten { folder, reason: &reason });
@@ -155,16 +154,31 @@ pub(crate) async fn read_at(
     revision: Option<i64>,
     operator: &impl Operator,
 ) -> Result<Snapshot, Error> {
-    let meter = operator.start(Activity::Reading);
-    let result = match revision {
-        Some(revision) => datastore.observe_at(revision, &progress(&meter)).await,
-        None => datastore.observe(&progress(&meter)).await,
-    };
+    let snapshot = watched(Activity::Reading, operator, async |progress| match revision {
+        Some(revision) => datastore.observe_at(revision, progress).await,
+        None => datastore.observe(progress).await,
+    })
+    .await?;
+    Ok(noted(snapshot, operator))
+}
+
+/// Does work whose progress the operator watches.
+pub(crate) async fn watched<T>(
+    activity: Activity,
+    operator: &impl Operator,
+    work: impl AsyncFnOnce(&ProgressFn) -> calipam_datastore::Result<T>,
+) -> Result<T, Error> {
+    let meter = operator.start(activity);
+    let result = work(&progress(&meter)).await;
     meter.end();
-    let mut snapshot = result?;
+    Ok(result?)
+}
+
+/// What was read, with the sources that could have been. The operator gets a note of it.
+fn noted(mut snapshot: Snapshot, operator: &impl Operator) -> Snapshot {
     name_unread(&mut snapshot);
     operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
-    Ok(snapshot)
+    snapshot
 }
 
 /// Reads two datastores at the same time. Progress is that of both together.
@@ -182,15 +196,12 @@ pub(crate) async fn read_two(
             meter.set(read.iter().map(|read| read.load(Ordering::Relaxed)).sum(), 0);
         })
     };
+
     let of_each = [progress(0), progress(1)];
     let result = tokio::try_join!(first.observe(&of_each[0]), second.observe(&of_each[1]));
     meter.end();
-    let (mut first, mut second) = result?;
-    for snapshot in [&mut first, &mut second] {
-        name_unread(snapshot);
-        operator.note(Note::Read(&ClusterIdentity::of(snapshot)));
-    }
-    Ok((first, second))
+    let (first, second) = result?;
+    Ok((noted(first, operator), noted(second, operator)))
 }
 
 /// Reads the few keys around one address or handle.
@@ -223,18 +234,12 @@ pub async fn read_around_handle(
     // A file was read whole, with the IDs that only blocks record.
     let is_whole = snapshot.has_read(Source::Blocks);
     let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
-    let mut ids: Vec<String> = ids.into_iter().collect();
-    match ids.len() {
-        0 => Ok((snapshot, begin.to_owned())),
-        1 => {
-            let id = ids.remove(0);
-            let lookup = Lookup::Handle(id.clone());
-            let snapshot =
-                if is_whole { snapshot } else { read_around(datastore, &lookup, operator).await? };
-            Ok((snapshot, id))
-        }
-        _ => Err(Error::AmbiguousHandle { begin: begin.to_owned(), ids }),
+    let Some(id) = Error::only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
+    if is_whole {
+        return Ok((snapshot, id));
     }
+    let snapshot = read_around(datastore, &Lookup::Handle(id.clone()), operator).await?;
+    Ok((snapshot, id))
 }
 
 /// Names the sources that could have been read, so that a report says that they were not.
@@ -255,6 +260,7 @@ pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &im
     let begin = Instant::now();
     let meter = operator.start(activity);
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+
     loop {
         let passed = begin.elapsed();
         if passed >= time {
@@ -263,5 +269,6 @@ pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &im
         meter.set(millis(passed), millis(time));
         tokio::time::sleep((time - passed).min(Duration::from_millis(200))).await;
     }
+
     meter.end();
 }

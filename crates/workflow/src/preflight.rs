@@ -27,6 +27,7 @@ impl<O: Operator> Run<'_, O> {
         self.check_limit(changes)?;
         self.datastore.may_write(sources, writing.lock).await?;
         check_place(&writing.journal_of(cluster)?)?;
+
         // While a lock is left no pod starts: it is named even where the operator cannot agree.
         self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree().map_err(Error::NoConsent)?;

@@ -27,12 +27,10 @@ use crate::write::Repaired;
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
+    /// All but the pools.
+    pub scope: Request,
     /// Names or CIDRs.
     pub pools: Vec<String>,
-    pub nodes: Vec<String>,
-    pub blocks: Vec<IpNet>,
-    /// Write although no pods were read: the endpoints in etcd are taken for the truth.
-    pub endpoints_only: bool,
     /// Where each block before and after goes, in a file of its own.
     pub output_dir: Option<PathBuf>,
     pub judging: Judging,
@@ -52,7 +50,10 @@ pub async fn rebuild(
     }
     let seen = look(datastore, judging, operator).await?;
     // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
-    if run.writing().is_some() && !request.endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
+    if run.writing().is_some()
+        && !request.scope.endpoints_only
+        && rebuild::needs_endpoints_only(&seen.snapshot)
+    {
         return Err(Error::PodsNotRead);
     }
 
@@ -78,14 +79,10 @@ pub async fn rebuild(
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
-    request.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
+    request.scope.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
     let pools = request.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<_, _>>()?;
-    Ok(Request {
-        pools,
-        nodes: request.nodes.clone(),
-        blocks: request.blocks.iter().map(IpNet::trunc).collect(),
-        endpoints_only: request.endpoints_only,
-    })
+    let blocks = request.scope.blocks.iter().map(IpNet::trunc).collect();
+    Ok(Request { pools, blocks, ..request.scope.clone() })
 }
 
 async fn plan(
@@ -132,6 +129,7 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
     let files: Vec<BlockFile> =
         files.iter().filter(|file| written.contains(&Key::Block(file.cidr))).cloned().collect();
+
     for file in &files {
         let path = directory.join(&file.name);
         let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
@@ -139,6 +137,7 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
         text.push(b'\n');
         write_new(&path, &text).map_err(Error::io("write", &path))?;
     }
+
     let hosts = if by_host { rebuild::host_files(&files) } else { BTreeMap::new() };
     for (name, text) in &hosts {
         let path = directory.join(name);

@@ -52,6 +52,7 @@ pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, 
         }
         found.extend(matching.into_iter().cloned());
     }
+
     Ok(found)
 }
 

@@ -71,6 +71,7 @@ fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> 
         PoolName::Name(name) => pool.name == *name,
         PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),
     };
+
     let mut found = snapshot.pools.iter().map(|pool| &pool.value).filter(is_meant);
     match (found.next(), found.next(), name) {
         (Some(pool), None, _) => Ok(pool),

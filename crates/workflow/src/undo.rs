@@ -33,12 +33,14 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     if has(|key| matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_))) {
         sources.extend(RECORDS);
     }
+
     if has(|key| matches!(key, Key::Pool(_))) {
         sources.push(Source::Pools);
     }
     if has(|key| matches!(key, Key::IpamConfig)) {
         sources.push(Source::IpamConfig);
     }
+
     sources
 }
 

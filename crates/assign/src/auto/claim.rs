@@ -10,7 +10,7 @@ use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
 use super::Search;
-use crate::affinity::GiveUp;
+use crate::affinity::ReleaseAffinity;
 use crate::allocator::RETRIES;
 use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed, Passed};
@@ -141,8 +141,8 @@ impl<S: Store> Search<'_, S> {
                 }
             };
             let owner = AffinityKey { kind, node, cidr };
-            let conditions = GiveUp { must_be_empty: true, sequence: Some(block.value.sequence()) };
-            match self.allocator.give_up(&owner, &self.config, conditions).await {
+            let conditions = ReleaseAffinity { must_be_empty: true, sequence: Some(block.value.sequence()) };
+            match self.allocator.release_affinity_if(&owner, &self.config, conditions).await {
                 Ok(()) => {
                     self.allocator.trace.tell(|| Event::Reclaimed(owner));
                     return Ok(Some(Candidate { cidr, is_new: true }));

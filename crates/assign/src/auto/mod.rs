@@ -21,7 +21,7 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Versioned;
 
 use self::take::Taken;
-use crate::affinity::GiveUp;
+use crate::affinity::ReleaseAffinity;
 use crate::allocator::{Allocator, RETRIES};
 use crate::beyond::{Further, may_borrow};
 use crate::error::{Error, Partly, Result};
@@ -174,8 +174,8 @@ impl<S: Store> Allocator<S> {
             return Ok(());
         }
         for _ in 0..RETRIES {
-            let conditions = GiveUp { must_be_empty: true, sequence: None };
-            match self.give_up(key, &look.config, conditions).await {
+            let conditions = ReleaseAffinity { must_be_empty: true, sequence: None };
+            match self.release_affinity_if(key, &look.config, conditions).await {
                 Ok(()) => {
                     self.trace.tell(|| Event::GaveUp(key.clone()));
                     break;

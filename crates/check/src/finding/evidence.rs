@@ -205,7 +205,7 @@ pub struct BlockEvidence {
     pub problems: Vec<BlockProblem>,
     /// What competes with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<Rival>,
+    pub others: Vec<Conflicting>,
     /// Pools that contain it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolBlockSize>,
@@ -214,7 +214,7 @@ pub struct BlockEvidence {
 /// What competes with a block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Rival {
+pub enum Conflicting {
     /// A block that overlaps it.
     Block(IpNet),
     Affinity(#[serde(serialize_with = "text")] AffinityKey),

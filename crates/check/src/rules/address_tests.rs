@@ -4,7 +4,7 @@ use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
 use serde_json::{Value, json};
 
-use crate::owner::{Doubt, RecordedOwner};
+use crate::owner::{RecordedOwner, UnknownReason};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::views::{self, OwnerStatus};
 use crate::{Context, LeakReason, Options, check};
@@ -215,7 +215,7 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     };
     let leaked = || vec!["leaked-address 10.244.1.4".to_owned()];
     let gone = (leaked(), RecordedOwner::Gone(vec![LeakReason::UnknownOwner]), Some(OwnerStatus::Gone));
-    let kept = (vec![], RecordedOwner::Unknown(Doubt::Undecodable), Some(OwnerStatus::Unknown));
+    let kept = (vec![], RecordedOwner::Unknown(UnknownReason::Undecodable), Some(OwnerStatus::Unknown));
     let unnamed = (leaked(), RecordedOwner::Unnamed, Some(OwnerStatus::Unknown));
 
     assert_eq!(judge(None), gone);

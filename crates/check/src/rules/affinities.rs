@@ -9,7 +9,7 @@ use calipam_model::snapshot::{Source, Versioned};
 
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Rival, Subject};
+use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
 
 /// Judges every affinity but those of blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -88,7 +88,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
-    let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Rival::Affinity).collect());
+    let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Conflicting::Affinity).collect());
     out.push(
         Finding::new(Code::AffinityConflict, Subject::Block(cidr), Evidence::Block(Box::new(evidence)))
             .on_nodes(nodes)
@@ -96,7 +96,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     );
 }
 
-fn conflict_evidence(context: &Context<'_>, cidr: IpNet, holders: Vec<Rival>) -> BlockEvidence {
+fn conflict_evidence(context: &Context<'_>, cidr: IpNet, holders: Vec<Conflicting>) -> BlockEvidence {
     let block = context.index.block(cidr);
     BlockEvidence {
         owner: block.and_then(|b| b.owner).cloned(),

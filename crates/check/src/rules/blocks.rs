@@ -12,7 +12,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use crate::Context;
 use crate::cidr_set::overlaps;
 use crate::code::Code;
-use crate::finding::{BlockEvidence, Evidence, Finding, PoolBlockSize, Rival, Subject};
+use crate::finding::{BlockEvidence, Conflicting, Evidence, Finding, PoolBlockSize, Subject};
 use crate::index::{IndexedBlock, Stored};
 
 /// Judges every block.
@@ -63,9 +63,9 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
             continue;
         }
         let overlapping = others.iter().map(|position| keys[*position]);
-        let rivals = overlapping.map(Rival::Block).collect();
+        let conflicting = overlapping.map(Conflicting::Block).collect();
         out.push(
-            finding(Code::OverlappingBlocks, block, |evidence| evidence.others = rivals)
+            finding(Code::OverlappingBlocks, block, |evidence| evidence.others = conflicting)
                 .on_nodes(others.iter().filter_map(|position| host(&stored[*position]))),
         );
     }

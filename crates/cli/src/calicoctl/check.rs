@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use calipam_check::views::{AddressOwner, CalicoctlAllocation, CalicoctlView, calicoctl};
 use calipam_check::{Code, Report, Subject};
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::look_twice;
+use calipam_workflow::look_and_confirm;
 
 use super::args::CheckArgs;
 use super::{Failed, judging, print, script};
@@ -34,7 +34,7 @@ const LOOKED_FOR: [Code; 7] = [
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let (view, report, snapshot) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let look = look_twice(&datastore, &judging(), None, None, &script(console)).await?;
+        let look = look_and_confirm(&datastore, &judging(), None, None, &script(console)).await?;
         Ok((calicoctl(&look.snapshot, &look.report), look.report, look.snapshot))
     })?;
     let lines = Lines {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use calipam_check::Options;
+use calipam_plan::assign::Request;
 use calipam_workflow::{AssignRequest, Judging};
 use jiff::SignedDuration;
 
@@ -17,13 +18,16 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
     let plans_only = args.dry_run || args.explain;
     let what = if args.count.is_some() { "--count" } else { "--ip" };
     let request = AssignRequest {
-        node: args.node.clone(),
-        addresses: args.addresses.clone(),
-        count: args.count.unwrap_or(0),
+        wanted: Request {
+            node: args.node.clone(),
+            addresses: args.addresses.clone(),
+            count: args.count.unwrap_or(0),
+            handle: args.handle.clone(),
+            attributes: attributes(args)?,
+            force: args.force,
+            pools: Vec::new(),
+        },
         pools: args.pools.clone(),
-        handle: args.handle.clone(),
-        attributes: attributes(args)?,
-        force: args.force,
         // What has not settled is no objection to an assignment.
         judging: Judging { options: Options::default(), settle: SignedDuration::ZERO },
         intent: args.writing.intent((!plans_only).then(|| format!("assign {what}"))),
@@ -36,7 +40,7 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
         if args.explain {
             let person = Person::watching(console);
             let explained = calipam_workflow::explain_assignment(&datastore, &request, &person).await?;
-            render::assign::print(&explained, &request.node, console)?;
+            render::assign::print(&explained, &args.node, console)?;
             return Ok(if explained.skipped.is_empty() { Outcome::Clean } else { Outcome::Refused });
         }
         let person = Person::new(console, args.writing.yes);

@@ -9,7 +9,7 @@ use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{Changes, EarlierReport, Filter, Options, parse_document};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{Error, Judging, Look, have_in_common, look_twice, nodes, note_last_use, pool};
+use calipam_workflow::{Error, Judging, Look, have_in_common, look_and_confirm, nodes, note_last_use, pool};
 
 use crate::args::{CheckArgs, CheckOptions, Format, Global};
 use crate::exit::{self, Failure, Outcome};
@@ -109,7 +109,7 @@ impl<'a> Checker<'a> {
             settle: options.settling.settle,
         };
         let datastore = connect::open(global, console).await?;
-        Ok(look_twice(&datastore, &judging, options.confirm, cache, &Person::watching(console)).await?)
+        Ok(look_and_confirm(&datastore, &judging, options.confirm, cache, &Person::watching(console)).await?)
     }
 
     /// Leaves out of the report what was not asked for.

@@ -1,5 +1,6 @@
 //! `rebuild`.
 
+use calipam_plan::rebuild::Request;
 use calipam_workflow::RebuildRequest;
 
 use super::repair;
@@ -11,10 +12,13 @@ use crate::output::Console;
 
 pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let request = RebuildRequest {
+        scope: Request {
+            nodes: args.nodes.clone(),
+            blocks: args.blocks.clone(),
+            endpoints_only: args.endpoints_only,
+            pools: Vec::new(),
+        },
         pools: args.pools.clone(),
-        nodes: args.nodes.clone(),
-        blocks: args.blocks.clone(),
-        endpoints_only: args.endpoints_only,
         output_dir: args.output_dir.clone(),
         judging: args.judgement.judging(),
         intent: args.writing.intent(args.apply.then(|| "rebuild --apply".into())),

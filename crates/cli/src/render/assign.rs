@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use calipam_check::ClusterIdentity;
 use calipam_model::key::Key;
-use calipam_plan::assign::Decision;
 use calipam_workflow::Explained;
 use serde::Serialize;
 
+use super::decisions::{self, Decision};
 use super::document::{Detail, Document};
 use super::header;
 use super::plan::ShownSkipped;
@@ -29,11 +29,18 @@ struct Explanation<'a> {
     node: &'a str,
 }
 
+impl Explanation<'_> {
+    fn decisions(&self) -> Vec<Decision> {
+        let Explained { snapshot, node, events, .. } = self.explained;
+        events.iter().map(|event| decisions::of(snapshot, node, event)).collect()
+    }
+}
+
 #[derive(Serialize)]
 struct Shown<'a> {
-    cluster: &'a ClusterIdentity,
+    cluster: ClusterIdentity,
     node: &'a str,
-    decisions: &'a [Decision],
+    decisions: Vec<Decision>,
     addresses: &'a [IpAddr],
     skipped: Vec<ShownSkipped<'a>>,
 }
@@ -45,9 +52,9 @@ impl Document for Explanation<'_> {
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let explained = self.explained;
-        writeln!(out, "{}\n", on_page(&header::cluster(&explained.cluster), 0, page))?;
-        if !explained.decisions.is_empty() {
-            decisions(&explained.decisions, detail, page).write(out)?;
+        writeln!(out, "{}\n", on_page(&header::cluster(&ClusterIdentity::of(&explained.snapshot)), 0, page))?;
+        if !explained.events.is_empty() {
+            decisions_table(&self.decisions(), detail, page).write(out)?;
             writeln!(out)?;
         }
         for skipped in &explained.skipped {
@@ -65,13 +72,14 @@ impl Document for Explanation<'_> {
     }
 
     fn schema(&self) -> impl Serialize {
-        let Explained { cluster, decisions, addresses, skipped } = self.explained;
+        let Explained { snapshot, addresses, skipped, .. } = self.explained;
+        let cluster = ClusterIdentity::of(snapshot);
         let skipped = skipped.iter().map(ShownSkipped::new).collect();
-        Shown { cluster, node: self.node, decisions, addresses, skipped }
+        Shown { cluster, node: self.node, decisions: self.decisions(), addresses, skipped }
     }
 }
 
-fn decisions(decisions: &[Decision], detail: Detail, page: Page) -> Grid {
+fn decisions_table(decisions: &[Decision], detail: Detail, page: Page) -> Grid {
     let columns =
         [("STEP", Align::Left), ("SUBJECT", Align::Left), ("DECISION", Align::Left), ("KEY", Align::Left)];
     let mut grid = Grid::new(page, detail, &columns);

@@ -4,6 +4,7 @@ pub(crate) mod assign;
 mod bar;
 pub(crate) mod check;
 pub(crate) mod codes;
+mod decisions;
 pub(crate) mod diff;
 pub(crate) mod document;
 pub(crate) mod failure;

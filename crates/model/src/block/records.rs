@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
 use crate::json::plain::{self, Layout, Plain};
-use crate::json::{Alike, Fields, Items, MOST_LAYOUTS, Object, Str, Unknown, is, keep};
+use crate::json::{Fields, Items, MOST_LAYOUTS, Object, Str, Template, Unknown, is, keep};
 use crate::owner_map::{OwnerKey, code_of};
 
 /// Reads the records of a block.
@@ -151,7 +151,7 @@ impl RawAttribute<'_> {
     }
 }
 
-impl<'de> Alike<'de> for RawAttribute<'de> {
+impl<'de> Template<'de> for RawAttribute<'de> {
     /// All that a record says is kept.
     const PASSED_OVER: &'static [&'static str] = &[];
 

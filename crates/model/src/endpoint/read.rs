@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::json::plain::Layout;
-use crate::json::{Alike, Array, Fields, Items, Object, Str, is, read_alike};
+use crate::json::{Array, Fields, Items, Object, Str, Template, is, read_alike};
 
 thread_local! {
     /// How endpoints are laid out that this thread has read.
@@ -39,7 +39,7 @@ impl<'de> Fields<'de> for RawEndpoint<'de> {
     }
 }
 
-impl<'de> Alike<'de> for RawEndpoint<'de> {
+impl<'de> Template<'de> for RawEndpoint<'de> {
     const PASSED_OVER: &'static [&'static str] = &["labels", "annotations", "profiles", "ports"];
 
     fn strings(&self) -> Option<Vec<Option<&str>>> {

@@ -31,8 +31,10 @@ pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) 
             blocks.push(cidr);
         }
     }
+
     let mut actions: Vec<Action> =
         blocks.into_iter().flat_map(|cidr| BlockSteps::of(basis, request, &writes, cidr)).collect();
+
     // The handle is created with its first block.
     let created = actions.iter_mut().flat_map(|action| &mut action.changes);
     created.filter(|change| change.action == Verb::CreateHandle).skip(1).for_each(|change| {
@@ -64,9 +66,11 @@ impl<'a, 's> BlockSteps<'a, 's> {
             marked: Vec::new(),
             evidence: Vec::new(),
         };
+
         if let Some(write) = writes.iter().find(|write| write.key == Key::Block(cidr)) {
             steps.block(write);
         }
+
         for write in writes {
             if let Key::Affinity(key) = &write.key
                 && key.cidr == cidr
@@ -74,6 +78,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 steps.affinity(key, write);
             }
         }
+
         steps.into_actions()
     }
 
@@ -83,6 +88,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             Some(Record::Block(block)) => Some(block.as_ref()),
             _ => None,
         };
+
         let revision = write.before.as_ref().map(|entry| entry.revision.clone());
         match (before, after, revision) {
             (Some(before), Some(after), Some(revision)) if !before.is_deleted() => {
@@ -127,20 +133,24 @@ impl<'a, 's> BlockSteps<'a, 's> {
             _ => false,
         };
         let records = self.record(after, is_new);
+
         if records.is_empty() {
             self.edit(BlockEdit::Touch);
             return;
         }
+
         if let Some(owner) = before.owner() {
             let owned = Condition::OwnedSince(owner.clone(), before.claim_time().map(str::to_owned));
             self.evidence.push((Key::Block(self.cidr), Precondition::Matches(owned)));
         }
+
         // The allocator frees what has cooled down before it assigns.
         let cooldown =
             self.basis.snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds);
         if before.attributes().any(|attribute| attribute.is_cooling()) {
             self.edit(BlockEdit::CollectCooled { cooldown });
         }
+
         self.edit(BlockEdit::Assign { records });
     }
 
@@ -151,6 +161,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         let records: Vec<(u32, Attribute)> =
             assigned.map(|allocation| (allocation.ordinal, allocation.attribute.to_attribute())).collect();
         let owner = after.owner().map_or_else(|| "without owner".to_owned(), |owner| format!("of {owner}"));
+
         for (ordinal, record) in &records {
             let handle =
                 record.handle.as_deref().map(|id| format!(", under the handle {id}")).unwrap_or_default();
@@ -158,6 +169,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             let address = Subject::Address(address_at(self.cidr, *ordinal));
             self.changes.push(self.change(Verb::AssignAddress, address, detail));
         }
+
         if let Some(id) = self.request.handle.clone()
             && !records.is_empty()
         {
@@ -169,6 +181,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             self.changes.push(self.change(verb, Subject::Handle(id.clone()), detail));
             self.edits.push(Edit::Handle(id, HandleEdit::Increment(self.cidr, count)));
         }
+
         records
     }
 
@@ -183,6 +196,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             Some(Record::Affinity(affinity)) => Some(affinity),
             _ => None,
         };
+
         let subject = || Subject::Affinity { node: holder_of(key), cidr: key.cidr };
         let edit = |edit: AffinityEdit| Edit::Affinity(key.clone().into(), edit);
         match (before, after) {
@@ -229,6 +243,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             }
             actions.push(Action { step, changes });
         }
+
         if !self.edits.is_empty() {
             let mut step = Step::new(format!("assignment in block {cidr}"));
             step.whole().edits = self.edits;
@@ -239,6 +254,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 .for_each(|evidence| step.whole().require(evidence));
             actions.push(Action { step, changes: self.changes });
         }
+
         actions
     }
 

@@ -1,7 +1,6 @@
 //! Plans that assign addresses for people: what `assign` does. The allocator of `calipam-assign` runs on the snapshot; what it
 //! writes there becomes the plan, and what it decides on the way explains it.
 
-mod decisions;
 mod edits;
 mod refusal;
 
@@ -13,14 +12,13 @@ use calipam_assign::{
     Allocator, AssignIp, AutoAssign, Error, Event, Family, SnapshotStore, Write, without_waiting,
 };
 use calipam_check::owner::RecordedOwner;
-use calipam_check::{ClusterIdentity, Subject, names_of_owners};
+use calipam_check::{Subject, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
 use calipam_model::node::Node;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
-pub use self::decisions::{Decision, DecisionStep};
 use crate::basis::Basis;
 use crate::basis::handles::HandleAllocations;
 use crate::plan::{Plan, PlanKind, Verb, Warning};
@@ -54,7 +52,7 @@ pub struct Request {
 pub struct Assignment {
     pub plan: Plan,
     /// What the allocator decided, in order.
-    pub decisions: Vec<Decision>,
+    pub events: Vec<Event>,
 }
 
 /// Plans an assignment. What cannot be assigned is skipped, with the reason.
@@ -67,7 +65,7 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Assignment {
         }
         None => planner.allocate(),
     };
-    let decisions = events.iter().map(|event| decisions::of(basis.snapshot, node, event)).collect();
+
     let mut actions = edits::actions(basis, request, writes);
     let assigned = actions.iter().flat_map(|action| &action.changes);
     let addresses: Vec<IpAddr> = assigned
@@ -76,20 +74,20 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Assignment {
             _ => None,
         })
         .collect();
+
     if addresses.is_empty() {
         // A block that was claimed in vain helps no one.
         actions.clear();
     }
+
     let plan = Plan {
-        kind: PlanKind::Assign,
-        cluster: ClusterIdentity::of(basis.snapshot),
         forced: addresses,
         warnings: if actions.is_empty() { Vec::new() } else { planner.warnings },
-        actions,
         skipped: planner.skipped,
-        revealed: Vec::new(),
+        ..Plan::new(PlanKind::Assign, basis.snapshot, actions)
     };
-    Assignment { plan, decisions }
+
+    Assignment { plan, events }
 }
 
 struct Planner<'b, 's> {
@@ -109,11 +107,13 @@ impl Planner<'_, '_> {
             let detail = format!("what decides it was not read: {source}");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));
         }
+
         let id = self.request.handle.clone()?;
         if clean_id(&id) != id || !is_storable_id(&id, snapshot.datastore) {
             let detail = format!("{id:?} cannot be the ID of a handle in this datastore");
             return Some(Skipped::new(Subject::Handle(id), SkipReason::HandleNotStorable, detail));
         }
+
         let differs_by_case = |other: &str| other != id && other.eq_ignore_ascii_case(&id);
         if snapshot.datastore == DatastoreKind::Kubernetes
             && let Some(other) = snapshot
@@ -126,6 +126,7 @@ impl Planner<'_, '_> {
                 format!("it would share one object with the handle {other}, which differs by case only");
             return Some(Skipped::new(Subject::Handle(id), SkipReason::NeedsDecision, detail));
         }
+
         if let Some(owner) = self.owner_of_handle(&id) {
             self.warnings.push(Warning::HandleOfLive { handle: id, owner });
         }
@@ -141,6 +142,7 @@ impl Planner<'_, '_> {
         let owners = context.recorded_owners(&records).into_iter().zip(held);
         let mut live =
             owners.filter(|(owner, _)| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle));
+
         let (_, held) = live.next()?;
         let users = context.owners_of(held.address);
         Some(if users.is_empty() {
@@ -160,6 +162,7 @@ impl Planner<'_, '_> {
         if self.request.count > 0 {
             self.choose(&allocator);
         }
+
         for address in &self.request.addresses {
             self.named(&allocator, *address);
         }
@@ -196,6 +199,7 @@ impl Planner<'_, '_> {
         let of = |family| -> Vec<IpNet> {
             request.pools.iter().copied().filter(|pool| Family::of(*pool) == family).collect()
         };
+
         let (pools_v4, pools_v6) = (of(Family::V4), of(Family::V6));
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
         let has_v4 = pools.into_iter().any(|pool| Family::of(pool) == Family::V4);
@@ -216,10 +220,12 @@ impl Planner<'_, '_> {
             windows: self.is_windows(),
             ..AutoAssign::default()
         };
+
         let (done, error) = match without_waiting(allocator.auto_assign(&wanted)) {
             Ok(done) => (done, None),
             Err(partly) => (partly.done, Some(partly.error)),
         };
+
         let asked = v4.saturating_add(v6);
         let missing = asked.saturating_sub(u32::try_from(done.addresses().count()).unwrap_or(u32::MAX));
         if missing > 0 {
@@ -243,12 +249,14 @@ impl Planner<'_, '_> {
             }
             self.warnings.push(Warning::AssignedInUse(in_use));
         }
+
         let wanted = AssignIp {
             handle: self.request.handle.clone(),
             attributes: Some(self.request.attributes.clone()).filter(|attributes| !attributes.is_empty()),
             windows: self.is_windows(),
             ..AssignIp::new(self.request.node.clone(), address)
         };
+
         match without_waiting(allocator.assign_ip(&wanted)) {
             Ok(()) => self.warn_of(address),
             Err(error) => self.skipped.push(self.why_not(address, &error)),
@@ -260,6 +268,7 @@ impl Planner<'_, '_> {
         if self.is_recorded(address) {
             return None;
         }
+
         let owners = self.basis.context.owners_of(address);
         let detail = match owners.is_empty() {
             false => {
@@ -270,6 +279,7 @@ impl Planner<'_, '_> {
             }
             true => return None,
         };
+
         Some(Skipped::new(Subject::Address(address), SkipReason::InUse, detail))
     }
 

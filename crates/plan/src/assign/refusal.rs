@@ -9,7 +9,7 @@ use calipam_check::names_of_owners;
 use calipam_model::block::Allocation;
 
 use crate::basis::Basis;
-use crate::skipped::{SkipReason, Skipped, SuggestedAction};
+use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// What the allocator's refusal means for the operator.
 pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
@@ -28,6 +28,7 @@ pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
         }
         other => (SkipReason::NotAvailable, format!("{address}: {}", other.to_string().trim())),
     };
+
     let skipped = Skipped::new(Subject::Address(address), reason, detail);
     match reason {
         SkipReason::NotAvailable => skipped.suggesting(SuggestedAction::ExplainAssignment),
@@ -49,6 +50,7 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
             ))
         })
         .collect();
+
     match closed.is_empty() {
         true => format!("{address} lies in no pool"),
         false => format!("{address} lies in no enabled pool: {}", closed.join("; ")),
@@ -56,13 +58,14 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
 }
 
 /// Who has the address already.
-fn taken(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) {
+fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let blocks = calipam_assign::blocks_around(address);
     let mut records =
         blocks.filter_map(|cidr| basis.context.index.block(cidr)?.sound?.allocation_of(address));
     let Some(record) = records.next() else {
         return (SkipReason::AlreadyAssigned, format!("{address} is to be assigned already"));
     };
+
     match Claim::of(&record.attribute) {
         Claim::Cooling => {
             let detail = format!("{address} was released a short time ago and cools down");
@@ -74,6 +77,7 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) {
         }
         _ => {}
     }
+
     let owners = basis.context.owners_of(address);
     let used = match owners.is_empty() {
         true => "nothing is known to use it".to_owned(),

@@ -69,6 +69,7 @@ impl<'s> HandleAllocations<'s> {
         if known.is_empty() {
             return Self(known);
         }
+
         for block in &basis.context.index.blocks {
             let Some(sound) = block.sound else { continue };
             for (ordinal, handle) in sound.handles() {
@@ -78,12 +79,14 @@ impl<'s> HandleAllocations<'s> {
                 push(&mut holding.allocated, Allocated::new(block.key, &allocation));
             }
         }
+
         for object in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
             let id = object.value.id().cut_at_carriage_return();
             if let Some(holding) = known.get_mut(id.packed()) {
                 push(&mut holding.objects, object);
             }
         }
+
         Self(known)
     }
 

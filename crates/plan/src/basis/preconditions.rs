@@ -45,17 +45,20 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
             found.insert(key, expect);
         }
     };
+
     if wanted.iter().any(|key| matches!(key, Key::Node(_))) {
         for Versioned { value, revision } in &snapshot.nodes {
             add(Key::Node(value.name.clone()), revision, &|| User::Node(value.clone()));
         }
     }
+
     if wanted.iter().any(|key| matches!(key, Key::Pod { .. })) {
         for Versioned { value, revision } in &snapshot.pods {
             let key = Key::Pod { namespace: value.namespace().to_string(), name: value.name().to_string() };
             add(key, revision, &|| User::Pod(value.clone()));
         }
     }
+
     for Versioned { value, revision } in &snapshot.services {
         let key = Key::Service { namespace: value.namespace.clone(), name: value.name.clone() };
         add(key, revision, &|| User::Service(value.clone()));

@@ -41,6 +41,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
             deleted.push(affinity);
         }
     }
+
     conflicts(planner, &deleted);
     missing(planner);
 }
@@ -71,6 +72,7 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
     let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
     let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone().into(), edit)];
     let revision = affinity.revision.clone();
+
     match decide(planner, affinity, found) {
         Decision::Leave | Decision::WithBlock => false,
         Decision::SkipOfLiving(finding) => {
@@ -134,6 +136,7 @@ fn decide<'f>(
     let has = |code: Code| found.iter().copied().find(|finding| finding.code == code);
     let block = planner.index().block(value.key.cidr);
     let is_own = is_own(planner, &value.key);
+
     if value.deleted {
         return if has(Code::HalfDeleted).is_some() {
             Decision::Delete("its deletion stopped half-way")
@@ -141,6 +144,7 @@ fn decide<'f>(
             Decision::Leave
         };
     }
+
     if let AffinityType::Other(_) = value.key.kind {
         let is_judged = !planner.index().is_unjudged(value.key.cidr);
         if has(Code::UnexpectedAffinityType).is_some() && is_judged && !is_own {
@@ -151,6 +155,7 @@ fn decide<'f>(
     if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {
         return Decision::Delete("the block is not its own");
     }
+
     if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
         let node = &value.key.node;
         let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.loses_owner.as_ref());
@@ -160,6 +165,7 @@ fn decide<'f>(
             _ => Decision::Delete("its node does not exist"),
         };
     }
+
     if let Some(finding) = has(Code::UnsettledAffinity)
         && value.state != AffinityState::Confirmed
     {
@@ -178,6 +184,7 @@ fn unsettled<'f>(
     let cidr = value.key.cidr;
     let created = planner.blocks.get(&cidr).and_then(|planned| planned.created.as_ref());
     let sound = planner.index().block(cidr).and_then(|block| block.sound);
+
     match &value.state {
         AffinityState::Other(state) => {
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
@@ -212,15 +219,18 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
         planner.blocks.entry(key.cidr).or_default().affinities.push((edit, what));
         return;
     };
+
     let touch = Edit::Block(key.cidr, BlockEdit::Touch);
     let since = block.sound.and_then(|sound| sound.claim_time()).map(str::to_owned);
     let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
     let mut made = action(reason, vec![touch, edit], vec![owned], what);
+
     // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
         let edits: Vec<&Edit> = other.step.edits().collect();
         matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k.as_ref() != key)
     };
+
     for stale in planner.before_blocks.extract_if(.., is_stale) {
         for part in stale.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
@@ -228,6 +238,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
         }
         made.changes.extend(stale.changes);
     }
+
     planner.before_blocks.push(made);
 }
 

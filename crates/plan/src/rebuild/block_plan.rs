@@ -79,6 +79,7 @@ pub(super) fn moved(blocks: &BlockPlans<'_>) -> BTreeMap<String, BTreeMap<IpNet,
             }
         }
     }
+
     for blocks in moved.values_mut() {
         blocks.retain(|_, by| *by != 0);
     }

@@ -20,11 +20,13 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
     let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
     let mut actions = before_blocks;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
+
     for (cidr, planned) in blocks {
         untouched.remove(&cidr);
         let counting = countings.remove(&cidr).unwrap_or_default();
         actions.push(block(corrupt, cidr, planned, counting, cooldown));
     }
+
     for cidr in untouched {
         actions.push(block(corrupt, cidr, BlockPlan::default(), Counting::default(), cooldown));
     }
@@ -43,6 +45,7 @@ fn block(
     if let Some(repaired) = corrupt.blocks.get(&cidr) {
         return replace(cidr, repaired, planned, counting, cooldown);
     }
+
     match planned.created.take() {
         Some(created) => {
             let create = Edit::Block(cidr, BlockEdit::Create(created));
@@ -70,6 +73,7 @@ fn replace(
         edits.push(Edit::Block(cidr, BlockEdit::Replace(repaired.revision.clone(), block)));
         edits.extend(hold_unrecorded(cidr, repaired, &planned));
     }
+
     let rebuilt =
         change(Verb::RebuildBlock, Subject::Block(cidr), repaired.broken.clone(), &[Code::CorruptBlock]);
     planned.changes.insert(0, rebuilt);
@@ -123,6 +127,7 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     if !addresses.iter().any(is_assigned) {
         return;
     }
+
     for address in addresses {
         if !is_assigned(address) {
             address.evidence.drain(..).for_each(|ground| block.require(ground));

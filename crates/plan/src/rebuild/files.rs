@@ -38,6 +38,7 @@ pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
                 .push_str(&format!("{after}\n"));
         }
     }
+
     hosts
 }
 
@@ -63,12 +64,14 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
         })
         .collect();
     let stored = before.blocks.iter().filter(|block| touched.contains(&block.value.key));
+
     let small =
         Snapshot { datastore: before.datastore, blocks: stored.cloned().collect(), ..Snapshot::default() };
     let mut only_blocks = plan.clone();
     for part in only_blocks.actions.iter_mut().flat_map(|action| &mut action.step.parts) {
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
+
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
     let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?.blocks.iter().map(json).collect();
     let later = later.into_iter().map(|(cidr, value)| (cidr, as_stored(before.datastore, cidr, value)));
@@ -76,12 +79,14 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
     let of = |all: &[(IpNet, Value)], cidr: IpNet| {
         all.iter().find(|(key, _)| *key == cidr).map(|(_, value)| value.clone())
     };
+
     let file = |cidr: IpNet| BlockFile {
         cidr,
         name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
         before: of(&earlier, cidr),
         after: of(&later, cidr),
     };
+
     Ok(touched.into_iter().map(file).collect())
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
 use calipam_check::is_unnamed;
-use calipam_check::owner::{Doubt, RecordedOwner};
+use calipam_check::owner::{RecordedOwner, UnknownReason};
 use calipam_check::{Code, Finding, LeakReason, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::ordinal_of;
@@ -22,7 +22,7 @@ use super::record::{Wanted, sandbox, wanted};
 use crate::basis::handles::{Allocated, clean};
 use crate::basis::preconditions::{self, Users};
 use crate::plan::{Change, Verb};
-use crate::skipped::SkipReason;
+use crate::skipped::{Refusal, SkipReason};
 
 /// Plans the records of addresses in use.
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
@@ -32,6 +32,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         networks: networks(planner, unrecorded.iter().chain(&mismatched).copied()),
         users: Users::new(planner.basis.snapshot),
     };
+
     let mut missing = MissingBlocks::default();
     for finding in unrecorded {
         let Subject::Address(address) = finding.subject else { continue };
@@ -40,15 +41,17 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
             planner.skip(finding, reason, format!("{address}: {why}"));
         }
     }
+
     missing.plan(planner);
     let records: Vec<Option<Allocated>> = mismatched.iter().map(|f| only_record(planner, f)).collect();
     let known: Vec<(IpNet, u32)> =
         records.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
     let mut owners = planner.basis.context.recorded_owners(&known).into_iter();
+
     for (finding, held) in mismatched.into_iter().zip(records) {
         let rewritten = match held {
             Some(held) => {
-                let owner = owners.next().unwrap_or(RecordedOwner::Unknown(Doubt::NotRead));
+                let owner = owners.next().unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
                 rewrite(planner, &sources, finding, held, owner)
             }
             None => Err((SkipReason::Overlap, "more than one block records it".into())),
@@ -57,6 +60,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
             planner.skip(finding, reason, format!("{}; {why}", finding.message()));
         }
     }
+
     as_read(planner);
 }
 
@@ -70,6 +74,7 @@ fn as_read(planner: &mut Planner<'_, '_>) {
     if absent.is_empty() {
         return;
     }
+
     let found = preconditions::as_read(planner.basis.snapshot, &absent);
     let blocks = planner.blocks.values_mut().flat_map(|planned| planned.addresses.values_mut());
     for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
@@ -78,8 +83,6 @@ fn as_read(planner: &mut Planner<'_, '_>) {
         }
     }
 }
-
-type Refusal = (SkipReason, String);
 
 /// What records are made from besides the uses of an address.
 struct Sources<'s> {
@@ -130,6 +133,7 @@ fn record(
         repairs: vec![(finding.code, finding.subject.clone())],
     };
     let blocks = blocks_around(planner.index(), address);
+
     let block = match blocks.as_slice() {
         [] => {
             let what = What::Assign(wanted.record);
@@ -141,14 +145,17 @@ fn record(
             return Err((SkipReason::Overlap, detail));
         }
     };
+
     if !planner.may_change(block) {
         return Err((SkipReason::NeedsDecision, format!("{} is not to be rebuilt", block.key)));
     }
     let Some(ordinal) = ordinal_of(block.key, address) else { return Ok(()) };
+
     let what = match block.sound.and_then(|sound| sound.allocation(ordinal)) {
         Some(cooling) => What::Record(Allocated::new(block.key, &cooling).held, wanted.record),
         None => What::Assign(wanted.record),
     };
+
     let planned = AddressPlan { address, what, evidence: wanted.evidence, change };
     planner.blocks.entry(block.key).or_default().addresses.insert(ordinal, planned);
     Ok(())
@@ -176,11 +183,13 @@ fn rewrite(
     let Some(allocation) = sound.and_then(|sound| sound.allocation(held.held.ordinal)) else {
         return Ok(());
     };
+
     let claim = Claim::of(&allocation.attribute);
     if claim == Claim::WindowsReserved {
         let detail = "the ordinal is reserved; recreate the one who uses it".into();
         return Err((SkipReason::WindowsReserved, detail));
     }
+
     let wanted = wanted_for(planner, sources, held.address)?;
     if let Some(refusal) = held.handle().and_then(|id| planner.uncountable.why(&id)) {
         return Err(refusal);
@@ -190,12 +199,14 @@ fn rewrite(
                       and rebuild again";
         return Err((SkipReason::OwnerMayLive, detail.into()));
     }
+
     let mut evidence = wanted.evidence;
     for ground in absences(planner, &claim) {
         if !evidence.iter().any(|(key, _)| *key == ground.0) {
             evidence.push(ground);
         }
     }
+
     let change = Change {
         action: Verb::RewriteOwner,
         subject: Subject::Address(held.address),
@@ -203,6 +214,7 @@ fn rewrite(
         repairs: vec![(finding.code, finding.subject.clone())],
     };
     let ordinal = held.held.ordinal;
+
     let what = What::Record(held.held, wanted.record);
     let planned = AddressPlan { address: held.address, what, evidence, change };
     planner.blocks.entry(held.block).or_default().addresses.insert(ordinal, planned);
@@ -218,10 +230,12 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
         Claim::Tunnel { node, .. } => Some(node.clone()),
         _ => None,
     };
+
     // Endpoints or pods that name a node show that it may exist although its object does not.
     if node.is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
         return false;
     }
+
     match owner {
         // Endpoints name their containers, pods only where an annotation is there.
         RecordedOwner::Gone(reasons) => {
@@ -244,6 +258,7 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
         Claim::Tunnel { node, .. } => Some(node.clone()),
         _ => None,
     };
+
     if let Some(node) = node {
         if !index.node_exists(&node) {
             absent.push(Key::Node(node.clone()));
@@ -253,6 +268,7 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
             absent.push(Key::Endpoint { namespace: namespace.to_string(), name });
         }
     }
+
     if let (true, Claim::Pod { namespace, pod, .. }) = (snapshot.has_read(Source::Pods), claim)
         && index.pod(*namespace, *pod).is_none()
     {

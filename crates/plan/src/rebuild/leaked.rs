@@ -11,7 +11,7 @@ use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
 use crate::release::Sightings;
 use crate::release::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early};
-use crate::skipped::{SkipReason, Skipped, SuggestedAction};
+use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Plans the release of every leaked address that may be released.
 pub(super) fn plan(planner: &mut Planner<'_, '_>, sightings: &[Sightings]) {
@@ -65,17 +65,19 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
             }
         }
     }
+
     whole_handles(planner, &mut choice);
     choice
 }
 
 /// Why nothing uses what a host of Calico 2.x holds without a handle, as it does for its tunnel: there is no such host, its
 /// tunnel has no address, or one that lies outside of the block.
-fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<(SkipReason, String)> {
+fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Refusal> {
     if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
         return None;
     }
     let [Allocated { block, address, held }] = held else { return None };
+
     let record = held.record.as_ref();
     let is_anonymous = record.handle().is_none() && record.owner().is_empty();
     let host = planner.index().block(*block)?.owner.and_then(BlockOwner::host).filter(|_| is_anonymous)?;
@@ -83,11 +85,13 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<(S
     let Some(node) = planner.index().node(host) else {
         return Some((SkipReason::NodeUnknown, format!("{about} and there is no host {host}")));
     };
+
     let tunnels = node.tunnels.iter().map(|(_, address)| *address);
     let Some(tunnel) = tunnels.filter(|tunnel| tunnel.is_ipv4() == address.is_ipv4()).min() else {
         let detail = format!("{about} whose IpInIpTunnelAddr is not set");
         return Some((SkipReason::TunnelAddressNotSet, detail));
     };
+
     let reason = match tunnel {
         tunnel if block.contains(&tunnel) => return None,
         tunnel if tunnel < block.network() => SkipReason::TunnelAddressTooLow,

@@ -74,6 +74,7 @@ impl MarkedBlocks {
                 }
             }
         }
+
         let preconditions = Preconditions::new(basis.snapshot, leaks.iter().copied());
         let mut evidence: Vec<(Key, Precondition)> = Vec::new();
         for ground in leaks.iter().flat_map(|leak| preconditions.of(leak)) {
@@ -81,6 +82,7 @@ impl MarkedBlocks {
                 evidence.push(ground);
             }
         }
+
         self.unused.insert(block.cidr(), evidence);
     }
 

@@ -19,12 +19,10 @@ use super::block_plan::{AddressPlan, What};
 use super::planner::{Planner, blocks_around, change, hidden_blocks, overlapping};
 use crate::basis::Basis;
 use crate::plan::{Change, Verb};
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{Refusal, SkipReason, Skipped};
 
 /// The label of a node's operating system.
 const SYSTEM: &str = "kubernetes.io/os";
-
-type Refusal = (SkipReason, String);
 
 /// Addresses in use by the block that should be around them.
 #[derive(Default)]
@@ -57,6 +55,7 @@ impl MissingBlocks {
         if self.blocks.is_empty() {
             return;
         }
+
         let hidden = hidden_blocks(planner.basis.snapshot, |block| planner.finishes(block));
         for (cidr, mut addresses) in self.blocks {
             let of_users = addresses.len();
@@ -98,6 +97,7 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
             return Err((SkipReason::Overlap, detail));
         }
     };
+
     let cidr = block_around(address, pool.block_size).filter(|cidr| pool.cidr.contains(cidr));
     let Some((cidr, ordinal)) = cidr.and_then(|cidr| Some((cidr, ordinal_of(cidr, address)?))) else {
         let detail = format!("pool {} is smaller than its block size", pool.name);
@@ -127,6 +127,7 @@ fn create(
             format!("{other} lies there already, of another size or unreadable"),
         ));
     }
+
     let held: Vec<&Versioned<Affinity>> = holders(planner, cidr);
     let owner = owner(planner, cidr, addresses, &held)?;
     if !planner.scope.has_block(cidr, Some(&owner)) {
@@ -135,6 +136,7 @@ fn create(
             format!("it would be a block of {owner}, which is not in scope"),
         ));
     }
+
     let now = planner.basis.snapshot.taken_at;
     let node = owner.host().and_then(|node| planner.index().node(node));
     let windows = node.and_then(|node| node.labels.get(SYSTEM)).is_some_and(|system| system == "windows");
@@ -142,6 +144,7 @@ fn create(
     let Some(mut block) = make(cidr, Some(owner.clone()), now) else {
         return Err((SkipReason::NeedsDecision, "Calico allows no block of that size".into()));
     };
+
     block.set_own_strict_affinity(own_strict_affinity(planner.basis));
     let assigned = block.clone().update(|edit| {
         addresses.iter().try_for_each(|(ordinal, planned)| match &planned.what {
@@ -149,13 +152,16 @@ fn create(
             What::Release(_) | What::Record(..) => Ok(()),
         })
     });
+
     if let Err(error) = assigned {
         return Err((SkipReason::WindowsReserved, format!("{error} in a block of a Windows node")));
     }
+
     let affinities = affinity(cidr, &owner, &held);
     let unreadable = affinities.iter().find(|(edit, _)| {
         matches!(edit, Edit::Affinity(key, AffinityEdit::Create(_)) if is_unreadable(planner.basis, key))
     });
+
     match unreadable {
         Some((_, change)) => {
             let detail = format!("its affinity {} cannot be decoded; delete that first", change.subject);
@@ -203,6 +209,7 @@ fn owner(
         }
         _ => Ok(owner),
     };
+
     match held {
         [affinity] => return known(affinity.value.key.owner()),
         [first, second, ..] => {
@@ -212,6 +219,7 @@ fn owner(
         }
         [] => {}
     }
+
     let mut users: BTreeMap<String, (bool, usize)> = BTreeMap::new();
     let uses = addresses.values().flat_map(|planned| index.uses_of(planned.address));
     for used in uses {
@@ -229,9 +237,11 @@ fn owner(
             *of_node = (of_node.0 || is_tunnel, of_node.1 + 1);
         }
     }
+
     // Of equals the first by name.
     let best = users.into_iter().rev().max_by_key(|(_, weight)| *weight);
     let for_services = || index.pools_around(cidr).any(|pool| pool.allows(PoolUse::LoadBalancer));
+
     match best {
         Some((node, _)) => Ok(BlockOwner::Host(node)),
         None if for_services() => Ok(BlockOwner::Virtual(LOAD_BALANCER.to_owned())),
@@ -252,12 +262,14 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
             change(Verb::ConfirmAffinity, Subject::affinity(key), "its block is there again", &repaired);
         return vec![(Edit::Affinity(key.clone().into(), edit), change)];
     }
+
     let (kind, node) = match owner {
         BlockOwner::Host(node) => (AffinityType::Host, node),
         BlockOwner::Virtual(name) => (AffinityType::Virtual, name),
         BlockOwner::Other(_) => return Vec::new(),
     };
     let key = AffinityKey { kind, node: node.clone(), cidr };
+
     let change = change(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
     let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
     vec![(Edit::Affinity(key.into(), created), change)]

@@ -23,7 +23,7 @@ mod unplanned;
 
 use std::collections::HashSet;
 
-use calipam_check::{ClusterIdentity, Code, Options, Subject, check};
+use calipam_check::{Code, Options, Subject, check};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 use self::corrupt::CorruptBlocks;
@@ -57,11 +57,13 @@ pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], coold
     } else {
         of_repaired(basis, &scope, &corrupt, sightings, cooldown)
     };
+
     // A corrupt block that stays so is skipped for its own reason.
     for skipped in skipped {
         plan.skipped.retain(|other| (other.code, &other.subject) != (skipped.code, &skipped.subject));
         plan.skipped.push(skipped);
     }
+
     plan.skipped.sort();
     if needs_endpoints_only(basis.snapshot) && !request.endpoints_only {
         plan.warnings.push(Warning::EndpointsAlone);
@@ -82,6 +84,7 @@ fn of_repaired(
     let mut report = check(&repaired, &options);
     let seen: HashSet<(Code, &Subject)> =
         basis.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
+
     // What was found before and did not settle stands no more now.
     let unsettled: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
         .findings
@@ -89,12 +92,14 @@ fn of_repaired(
         .filter(|finding| !seen.contains(&(finding.code, &finding.subject)))
         .map(|finding| (finding.code, finding.subject))
         .collect();
+
     report.findings.retain(|finding| !unsettled.contains(&(finding.code, finding.subject.clone())));
     let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
     let revealed =
         report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();
     let mut plan = of_sound(&Basis::new(&repaired, &report, &options), scope, corrupt, sightings, cooldown);
     plan.revealed = revealed;
+
     plan
 }
 
@@ -109,21 +114,15 @@ fn of_sound(
     // Addresses that get another owner are known before those that are released, since a handle is released completely
     // or not at all.
     in_use::plan(&mut planner);
+
     leaked::plan(&mut planner, sightings);
     let approved = handles::plan_carriage_returns(&mut planner);
     blocks::plan(&mut planner);
     affinities::plan(&mut planner);
     let countings = handles::plan(&mut planner, &approved, sightings);
     let told = std::mem::take(&mut planner.skipped);
+
     let actions = build::actions(planner, countings);
     let skipped = unplanned::skipped(basis, scope, told, &actions);
-    Plan {
-        kind: PlanKind::Rebuild,
-        cluster: ClusterIdentity::of(basis.snapshot),
-        actions,
-        skipped,
-        warnings: Vec::new(),
-        forced: Vec::new(),
-        revealed: Vec::new(),
-    }
+    Plan { skipped, ..Plan::new(PlanKind::Rebuild, basis.snapshot, actions) }
 }

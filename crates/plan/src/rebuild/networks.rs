@@ -30,6 +30,7 @@ impl Networks {
         if containers.is_empty() {
             return networks;
         }
+
         let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
         for handle in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
             let id = handle.value.id().cut_at_carriage_return().to_string();
@@ -44,6 +45,7 @@ impl Networks {
                 }
             }
         }
+
         for block in basis.context.index.blocks.iter().filter_map(|b| b.sound) {
             let owner = block.owner().and_then(|owner| owner.host());
             for record in block.attributes() {
@@ -56,6 +58,7 @@ impl Networks {
                 *networks.all.entry(network).or_default() += 1;
             }
         }
+
         networks
     }
 

@@ -10,7 +10,7 @@ use calipam_model::time::format_go_utc;
 use super::networks::Networks;
 use crate::basis::Basis;
 use crate::basis::preconditions::Users;
-use crate::skipped::SkipReason;
+use crate::skipped::{Refusal, SkipReason};
 
 /// What the record of an address should be, and what must not have changed for it.
 pub(super) struct Wanted {
@@ -25,13 +25,15 @@ pub(super) fn wanted(
     networks: &Networks,
     users: &Users<'_>,
     uses: &[Use],
-) -> Result<Wanted, (SkipReason, String)> {
+) -> Result<Wanted, Refusal> {
     let Some(used) = uses.first() else {
         return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
     };
+
     let snapshot = basis.snapshot;
     let taken_at = format_go_utc(snapshot.taken_at.as_nanosecond().try_into().unwrap_or_default());
     let at = |revision: &Revision| Precondition::At(revision.clone());
+
     match used.owner {
         Owner::Tunnel(index, kind) => {
             let node = &snapshot.nodes[index as usize];
@@ -94,12 +96,13 @@ fn of_workload(
     networks: &Networks,
     uses: &[Use],
     taken_at: &str,
-) -> Result<Attribute, (SkipReason, String)> {
+) -> Result<Attribute, Refusal> {
     let index = &basis.context.index;
     let workloads: Vec<Workload<'_>> = uses.iter().filter_map(|used| index.workload(used.owner)).collect();
     let Some(first) = workloads.first() else {
         return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
     };
+
     let pod = first.pod.to_string();
     if workloads.iter().any(|w| !w.machine.is_empty()) || pod.starts_with("virt-launcher-") {
         let detail = "a virtual machine uses it, whose record needs UIDs that calipam does not read; \
@@ -109,10 +112,12 @@ fn of_workload(
     if basis.snapshot.datastore == DatastoreKind::EtcdV2 {
         return Ok(of_calico_2(networks, first, sandbox(basis, uses)));
     }
+
     let unknown = |what: &str| {
         let detail = format!("{what}: the deletion of its pod could never free the address; restart the pod");
         (SkipReason::ContainerUnknown, detail)
     };
+
     let Some((container, node)) = sandbox(basis, uses) else {
         return Err(unknown("the ID of its container is not known"));
     };
@@ -122,6 +127,7 @@ fn of_workload(
     let Some(network) = networks.of(&container, &node) else {
         return Err(unknown("no other record shows the name of the network"));
     };
+
     let handle = format!("{network}.{container}");
     let namespace = first.namespace.to_string();
     let of_pod = (!pod.is_empty()).then_some([("namespace", namespace.as_str()), ("pod", pod.as_str())]);

@@ -64,6 +64,7 @@ impl<'r> Scope<'r> {
         if self.is_everything() {
             return true;
         }
+
         let owner = |cidr: IpNet| index.block(cidr).and_then(|block| block.owner);
         let of_node = || finding.nodes.iter().any(|node| self.has_node(node));
         match &finding.subject {

@@ -45,6 +45,7 @@ pub(super) fn skipped(
             }
         })
         .collect();
+
     skipped.extend(told);
     skipped.sort();
     skipped.dedup_by(|a, b| a.code.is_some() && (a.code, &a.subject) == (b.code, &b.subject));
@@ -118,6 +119,7 @@ fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static 
     else {
         return (SkipReason::NeedsDecision, advice);
     };
+
     let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel);
     let own = tunnel.and_then(|tunnel| {
         basis.context.index.blocks.iter().find(|block| {
@@ -125,6 +127,7 @@ fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static 
             host == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
         })
     });
+
     match own {
         Some(own) if *address < own.key.network() => (SkipReason::TunnelAddressTooLow, advice),
         Some(_) => (SkipReason::TunnelAddressTooHigh, advice),

@@ -74,6 +74,7 @@ impl<'s> Builder<'_, 's> {
         for ((block, _), chosen) in &selection.chosen {
             of_block.entry(*block).or_default().push(chosen);
         }
+
         let mut held = held_by_gone_nodes(self.basis, &selection.nodes, &mut selection.skipped);
         let all: BTreeSet<IpNet> = of_block.keys().chain(held.blocks.keys()).copied().collect();
         for block in all {
@@ -87,6 +88,7 @@ impl<'s> Builder<'_, 's> {
             }
             self.actions.push(action);
         }
+
         for affinity in held.affinities.into_values().flatten() {
             let step = Step::new(format!("affinity {}", affinity.value.key));
             let mut action = Action { step, changes: Vec::new() };
@@ -149,12 +151,14 @@ impl<'s> Builder<'_, 's> {
         let wanted = selection.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
         let revisions = calipam_check::revisions(self.basis.snapshot, &wanted);
         let mut named: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
+
         for handle in self.basis.snapshot.handles.iter().map(|handle| &handle.value) {
             let id = handle.id().to_string();
             if selection.orphans.contains_key(&id) {
                 named.insert(id, handle.blocks().map(|(block, _)| block).take(MOST_NAMED).collect());
             }
         }
+
         for (id, finding) in &selection.orphans {
             let Some(revision) = revisions.get(&Key::Handle(id.clone())) else { continue };
             let change = Change {
@@ -200,6 +204,7 @@ fn held_by_gone_nodes<'s>(
             skipped.push(corrupt.suggesting(SuggestedAction::Remedy(Remedy::RebuildBlock(block.key))));
         }
     }
+
     for affinity in &basis.snapshot.affinities {
         let key = &affinity.value.key;
         let gone = key.kind == AffinityType::Host && nodes.contains(&key.node) && !affinity.value.deleted;
@@ -207,5 +212,6 @@ fn held_by_gone_nodes<'s>(
             held.affinities.entry(key.cidr).or_default().push(affinity);
         }
     }
+
     held
 }

@@ -32,10 +32,12 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     let whole = action.step.whole();
     whole.edits.push(Edit::Affinity(key.clone().into(), edit));
     whole.require((Key::Node(key.node.clone()), Precondition::Absent));
+
     // Where the step takes the block from its node, it compares the owner by that.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
         whole.require(not_its_own(key));
     }
+
     action.changes.push(Change {
         action: Verb::DeleteAffinity,
         subject: Subject::affinity(key),

@@ -11,8 +11,6 @@ mod sighting;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use calipam_check::ClusterIdentity;
-
 pub use self::reports::{ReadReport, ReportError, objections, read_report};
 pub use self::sighting::{Sighting, Sightings};
 use crate::basis::Basis;
@@ -43,15 +41,10 @@ pub struct Request {
 pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
     let mut selection = select::select(basis, request, sightings);
     let actions = build::actions(basis, &mut selection, cooldown);
-    let mut skipped: Vec<_> = selection.skipped.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
-    skipped.sort();
     Plan {
-        kind: PlanKind::Release,
-        cluster: ClusterIdentity::of(basis.snapshot),
-        actions,
-        skipped,
+        skipped: selection.skipped.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
         warnings: selection.warnings,
         forced: selection.forced,
-        revealed: Vec::new(),
+        ..Plan::new(PlanKind::Release, basis.snapshot, actions)
     }
 }

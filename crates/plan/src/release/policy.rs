@@ -21,7 +21,7 @@ use super::Sightings;
 use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::{Change, Verb};
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{Refusal, SkipReason, Skipped};
 
 /// An allocation that is to be released.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub(crate) fn too_early(
     finding: &Finding,
     held: &[Allocated],
     sightings: &[Sightings],
-) -> Option<(SkipReason, String)> {
+) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
             "{}: but there is not one {what} in the whole cluster, so they are lost rather than gone; bring them back first",
@@ -78,15 +78,18 @@ pub(crate) fn too_early(
         );
         return Some((SkipReason::EvidenceLost, detail));
     }
+
     let grace = basis.context.grace;
     let taken_at = basis.snapshot.taken_at;
     let seen = |allocated: &Allocated| {
         let mut before = sightings.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
         before.any(|s| s.saw(allocated.address, &allocated.held))
     };
+
     if !grace.is_positive() || is_certain_at_once(basis, finding) || held.iter().all(seen) {
         return None;
     }
+
     let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
@@ -97,16 +100,18 @@ pub(crate) fn too_early_orphan(
     basis: &Basis<'_>,
     finding: &Finding,
     sightings: &[Sightings],
-) -> Option<(SkipReason, String)> {
+) -> Option<Refusal> {
     let (Subject::Handle(id), Evidence::Handle(evidence)) = (&finding.subject, &finding.evidence) else {
         return None;
     };
+
     let grace = basis.context.grace;
     let before = sightings.iter().filter(|s| basis.snapshot.taken_at.duration_since(s.at) >= grace);
     let mut seen = before.filter_map(|s| s.handles.get(id));
     if !grace.is_positive() || seen.any(|revision| Some(revision) == evidence.revision.as_ref()) {
         return None;
     }
+
     let detail = format!("{}: it has to be seen so twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
@@ -171,7 +176,7 @@ fn why_kept(
     id: &str,
     insists: impl Fn(IpAddr) -> bool,
     leaves: impl Fn((IpNet, u32)) -> bool,
-) -> Option<(SkipReason, String)> {
+) -> Option<Refusal> {
     let index = &basis.context.index;
     let mut named = handles.objects(id).iter().flat_map(|object| object.value.blocks());
     if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unjudged(*cidr)) {
@@ -209,7 +214,7 @@ pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     Skipped::new(Subject::Address(address), reason, detail)
 }
 
-fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) {
+fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let index = &basis.context.index;
     if index.is_unjudged(address.into()) {
         return (
@@ -217,6 +222,7 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) 
             format!("{address} lies in a block that is corrupt or cannot be decoded"),
         );
     }
+
     let around = index.blocks.iter().filter(|block| block.key.contains(&address));
     let records: Vec<Allocation<'_>> =
         around.filter_map(|block| block.sound?.allocation_of(address)).collect();
@@ -231,11 +237,12 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) 
         let detail = "is named by a pod, an endpoint or a service, although not as its owner for certain";
         return (SkipReason::InUse, format!("{address} {detail}"));
     }
+
     let reasons = records.iter().map(|record| why_kept_record(basis, record));
     reasons.min().unwrap_or((SkipReason::NotAllocated, String::new()))
 }
 
-fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> (SkipReason, String) {
+fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
     let address = record.address;
     let claim = Claim::of(&record.attribute);
     match claim {

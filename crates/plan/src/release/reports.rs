@@ -1,7 +1,6 @@
 //! Reports of earlier checks, as files: calipam's own, and calicoctl's (facts 5.2, 5.4).
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use calipam_check::{EarlierFinding, EarlierReport, parse_document};
 use calipam_model::attributes::{Attribute, is_windows_reserved};
@@ -14,10 +13,12 @@ use serde_json::{Map, Value};
 use super::sighting::{Sighting, Sightings};
 
 /// Why a report cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
+    #[error("it is not a report: {0}")]
     NoReport(String),
     /// It is the report of another cluster. Nothing overrides that.
+    #[error("it is about cluster {reported}, but this is cluster {found}")]
     OtherCluster {
         /// The GUID that it names.
         reported: String,
@@ -25,6 +26,7 @@ pub enum ReportError {
         found: String,
     },
     /// calicoctl of another version wrote it. `--force` overrides that.
+    #[error("{}", other_version(reported, found))]
     OtherVersion {
         /// The version that wrote it.
         reported: String,
@@ -32,33 +34,19 @@ pub enum ReportError {
         found: String,
     },
     /// The datastore was unlocked or locked since. `--force` overrides that.
+    #[error("it is stale: cluster information has changed since it was written")]
     Stale,
     /// calicoctl's reports are for a locked datastore. `--force` overrides that.
+    #[error("calicoctl wrote it, whose reports are for a locked datastore, and this one is not locked")]
     NotLocked,
 }
 
-impl fmt::Display for ReportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoReport(reason) => write!(f, "it is not a report: {reason}"),
-            Self::OtherCluster { reported, found } => {
-                write!(f, "it is about cluster {reported}, but this is cluster {found}")
-            }
-            Self::OtherVersion { reported, found } if reported.is_empty() => {
-                write!(f, "a calicoctl without a version wrote it, and the cluster runs {found}")
-            }
-            Self::OtherVersion { reported, found } => {
-                write!(f, "calicoctl {reported} wrote it, but the cluster runs {found}")
-            }
-            Self::Stale => f.write_str("it is stale: cluster information has changed since it was written"),
-            Self::NotLocked => f.write_str(
-                "calicoctl wrote it, whose reports are for a locked datastore, and this one is not locked",
-            ),
-        }
+fn other_version(reported: &str, found: &str) -> String {
+    match reported {
+        "" => format!("a calicoctl without a version wrote it, and the cluster runs {found}"),
+        _ => format!("calicoctl {reported} wrote it, but the cluster runs {found}"),
     }
 }
-
-impl std::error::Error for ReportError {}
 
 impl ReportError {
     /// True for what `--force` passes over.
@@ -93,9 +81,11 @@ pub fn read_report(
     } else {
         own(fields)?
     };
+
     read.sightings.name = name.to_owned();
     read.sightings.narrows = true;
     let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
+
     if read.sightings.cluster != guid || guid.is_empty() {
         let reported = read.sightings.cluster.clone();
         read.objections.insert(0, ReportError::OtherCluster { reported, found: guid });
@@ -129,6 +119,7 @@ fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
             _ => {}
         }
     }
+
     Ok(ReadReport { sightings, objections: Vec::new() })
 }
 
@@ -169,6 +160,7 @@ fn calicoctl(
     let mut sightings =
         Sightings { at: written, cluster: text(fields, "clusterGUID"), ..Sightings::default() };
     let allocations = fields.get("allocations").and_then(Value::as_object).into_iter().flatten();
+
     for (address, elements) in allocations {
         let Some(address) = parse_address(address) else { continue };
         let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
@@ -178,6 +170,7 @@ fn calicoctl(
             sightings.addresses.insert(address, seen);
         }
     }
+
     sightings.handles = leaked_handles(fields);
     let mut objections = Vec::new();
     let found = snapshot.cluster.as_ref().map(|cluster| cluster.calico_version.clone()).unwrap_or_default();
@@ -185,10 +178,12 @@ fn calicoctl(
     if reported != found {
         objections.push(ReportError::OtherVersion { reported, found });
     }
+
     let revision = snapshot.cluster_revision.as_ref().map(ToString::to_string);
     if revision != Some(text(fields, "clusterInformationRevision")) {
         objections.push(ReportError::Stale);
     }
+
     if !locked {
         objections.push(ReportError::NotLocked);
     }

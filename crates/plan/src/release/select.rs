@@ -45,12 +45,14 @@ pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sigh
             forced: Vec::new(),
         },
     };
+
     if request.leaked {
         selector.leaked();
     }
     if request.orphan_handles {
         selector.orphans();
     }
+
     request.nodes.iter().for_each(|node| selector.node(node));
     // What is named one by one rests on the operator's word, not on earlier sightings.
     request.addresses.iter().for_each(|address| selector.address(*address));
@@ -77,6 +79,7 @@ impl<'s> Selector<'_, 's> {
             listed.into_iter().for_each(|address| self.reported(address, &reports));
             return;
         }
+
         let mut unknown = 0;
         for finding in self.basis.findings(Code::LeakedAddress) {
             if finding.is_owner_unknown() {
@@ -85,6 +88,7 @@ impl<'s> Selector<'_, 's> {
                 self.if_seen_enough(finding);
             }
         }
+
         if unknown > 0 {
             self.selection.warnings.push(Warning::UnknownOwners(unknown));
         }
@@ -101,6 +105,7 @@ impl<'s> Selector<'_, 's> {
             self.selection.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
             return;
         }
+
         let held = allocations(self.basis, finding);
         let same = |report: &&Sightings| held.iter().all(|allocated| report.saw(address, &allocated.held));
         match reports.iter().find(|report| !same(report)) {
@@ -136,17 +141,21 @@ impl<'s> Selector<'_, 's> {
             self.skip_other(Subject::Node(node.to_owned()), SkipReason::NodeExists, detail);
             return;
         }
+
         let is_of = |finding: &&Finding| finding.nodes.iter().any(|name| name == node);
         let findings: Vec<&'s Finding> = self.basis.report.findings.iter().filter(is_of).collect();
         let known = index.workloads_name_node(node) || !findings.is_empty();
+
         if !known {
             let detail = format!("nothing is recorded for a node {node}");
             self.skip_other(Subject::Node(node.to_owned()), SkipReason::NotFound, detail);
             return;
         }
+
         if index.workloads_name_node(node) {
             self.selection.warnings.push(Warning::NodeStillNamed(node.to_owned()));
         }
+
         for finding in findings {
             if finding.code == Code::LeakedAddress
                 && !finding.is_owner_unknown()
@@ -155,6 +164,7 @@ impl<'s> Selector<'_, 's> {
                 self.choose(finding);
             }
         }
+
         self.selection.nodes.insert(node.to_owned());
     }
 
@@ -229,6 +239,7 @@ impl<'s> Selector<'_, 's> {
             }
             return;
         }
+
         let exists = !self.selection.handles.objects(id).is_empty();
         let (reason, detail) = if exists {
             (
@@ -238,6 +249,7 @@ impl<'s> Selector<'_, 's> {
         } else {
             (SkipReason::NotFound, format!("there is no handle {id}, and no address is recorded under it"))
         };
+
         self.skip_other(subject, reason, detail);
     }
 
@@ -250,10 +262,12 @@ impl<'s> Selector<'_, 's> {
             SkipReason::Cooling,
             SkipReason::WindowsReserved,
         ];
+
         if never.contains(&refusal.reason) {
             self.selection.skipped.push(refusal);
             return;
         }
+
         self.selection.warnings.push(Warning::Forced(refusal));
         self.selection.forced.push(address);
         for block in self.basis.context.index.blocks.iter().filter(|block| block.key.contains(&address)) {

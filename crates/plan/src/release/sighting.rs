@@ -70,6 +70,7 @@ impl Sightings {
                 _ => {}
             }
         }
+
         sightings
     }
 

@@ -42,6 +42,7 @@ pub(super) fn apply_with_revert(
         Ok(())
     });
     let (snapshot, revert) = objects.into_snapshot();
+
     (snapshot, revert, result)
 }
 
@@ -83,6 +84,7 @@ impl Objects {
             }
             _ => return None,
         };
+
         Some(Current { revision, object: Some(Cow::Owned(object)) })
     }
 
@@ -94,6 +96,7 @@ impl Objects {
             _ => BTreeMap::new(),
         };
         let revision = written(self.snapshot.datastore, labels);
+
         let index = self.indices.get(&key).copied();
         self.gone.remove(&key);
         match (object, &key) {

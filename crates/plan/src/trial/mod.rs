@@ -46,6 +46,7 @@ pub fn try_plan(
     let now = snapshot.taken_at;
     // How a hundred thousand findings are known takes more memory than all that the trial adds.
     let before = Found::from(report);
+
     for trial in 1.. {
         if plan.is_empty() {
             break;
@@ -70,6 +71,7 @@ pub fn try_plan(
         }
         snapshot = after;
     }
+
     Ok(plan)
 }
 

@@ -74,6 +74,7 @@ impl Replaced {
             Self::Handle(handle) => snapshot.handles[index] = handle,
             Self::Affinity(affinity) => snapshot.affinities[index] = *affinity,
         }
+
         Some(())
     }
 }

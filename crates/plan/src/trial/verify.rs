@@ -66,6 +66,7 @@ impl Found {
         remaining.sort();
         remaining.dedup();
         let revealed = self.revealed(plan);
+
         let forced: HashSet<IpAddr> = plan.forced.iter().copied().collect();
         let recorded = Recorded::new(plan);
         let new: Vec<Finding> = after
@@ -76,6 +77,7 @@ impl Found {
             .filter(|f| !recorded.tells(f) && !f.addresses().iter().any(|address| forced.contains(address)))
             .cloned()
             .collect();
+
         if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
     }
 
@@ -116,6 +118,7 @@ impl Recorded {
                 | Code::BorrowedUnderStrictAffinity
                 | Code::BorrowedTunnelAddress
         );
+
         counts
             && match (&finding.subject, finding.subject.network()) {
                 (Subject::Node(_), _) => !self.networks.is_empty(),

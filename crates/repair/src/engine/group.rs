@@ -78,12 +78,14 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
             }
         }
     }
+
     // Without transactions a handle was counted before the part of its address turned out to be omitted.
     let is_stranded = |key: &Key| match key {
         Key::Handle(id) => omitted.has(&Unit::Handle(clean_id(id).to_owned())),
         _ => false,
     };
     let stranded: Made = made.extract_if(.., |made| is_stranded(&made.key)).collect();
+
     if !stranded.is_empty() && !revert(context, group, stranded).await {
         return Ended::Partly(
             "a handle that was counted for an address has been changed by others since".into(),
@@ -100,9 +102,11 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
         Key::Affinity(_) => made.before.is_none(),
         _ => false,
     };
+
     if !made.iter().all(may_go) {
         return false;
     }
+
     for MadeOf { key, before, left } in made.into_iter().rev() {
         let keys = [key.clone()];
         let Ok(objects) = read(context, &keys).await else { return false };
@@ -128,6 +132,7 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
             return false;
         }
     }
+
     true
 }
 
@@ -164,6 +169,7 @@ async fn run_task(
             }
         }
     }
+
     Ok(TaskEnd::Conflict(format!("others changed the objects {RETRIES} times in a row")))
 }
 
@@ -225,11 +231,13 @@ async fn write(
             }
         }
     };
+
     let result = match (&written, failure) {
         (Some(revisions), None) => Written::Done(made(objects, batch, revisions)),
         (Some(_), Some(failure)) => Written::Marked(failure),
         (None, _) => Written::Lost,
     };
+
     if written.is_some() {
         (context.events)(&Event::Written { step: group.step });
     }
@@ -271,6 +279,7 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
             return Some(format!("{key} is marked deleted, and could not be deleted: {reason}"));
         }
     }
+
     None
 }
 
@@ -304,6 +313,7 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
             after: change.value().map(Value::new),
         }
     };
+
     let guard = |(key, expect): &(Key, Precondition)| GuardRecord {
         key: key.to_string(),
         revision: match expect {
@@ -311,6 +321,7 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
             Precondition::At(revision) => Some(revision.to_string()),
         },
     };
+
     Intent {
         id: 0,
         step: group.step,

@@ -202,6 +202,7 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut running = JoinSet::new();
     let kept = KeptHandles::default();
     let mut over = 0;
+
     loop {
         let stopped = execution.broken_off.is_some() || context.interrupt.is_set();
         while !stopped && running.len() < IN_FLIGHT {
@@ -225,6 +226,7 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
             Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
         }
     }
+
     execution.not_begun += groups.iter().flatten().count();
     execution.interrupted = context.interrupt.is_set();
     execution

@@ -31,6 +31,7 @@ impl Order {
             ready: BTreeSet::new(),
         };
         let mut users: HashMap<Key, Users> = HashMap::new();
+
         for (index, group) in groups.iter().enumerate() {
             let writes: BTreeSet<Key> = group.tasks.iter().flat_map(|task| task.writes()).collect();
             let reads: BTreeSet<Key> = group.tasks.iter().flat_map(|task| task.reads()).collect();
@@ -49,6 +50,7 @@ impl Order {
             order.waits[index] = before.len();
             before.iter().for_each(|other| order.followers[*other].push(index));
         }
+
         order.ready = (0..groups.len()).filter(|index| order.waits[*index] == 0).collect();
         order
     }

@@ -109,6 +109,7 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
             }
         }
     }
+
     Some((header?, marks))
 }
 
@@ -131,5 +132,6 @@ pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
         });
         matches!(ends, Some(Ok(false)))
     };
+
     Ok(journals(folder)?.into_iter().filter(broke_off).collect())
 }

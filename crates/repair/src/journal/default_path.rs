@@ -36,12 +36,14 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
     if path.symlink_metadata().is_ok() {
         return Err(failed(Errno::EXIST));
     }
+
     // Folders that are missing are created with the journal.
     let folders = path.ancestors().skip(1);
     let folders = folders.map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     let mut existing =
         folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
     let folder = existing.next().unwrap_or(Path::new("/"));
+
     // Asked before the rights: those of a file say "Permission denied" to everyone but root.
     if folder.metadata().is_ok_and(|found| !found.is_dir()) {
         return Err(failed(Errno::NOTDIR));

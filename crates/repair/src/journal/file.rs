@@ -55,12 +55,14 @@ impl Journal {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+
         // Held while the run lives: a journal without this lock belongs to a run that is over.
         file.lock().map_err(failed)?;
         let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
         let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
         let begun = file.write_all(first).and_then(|()| file.sync_all());
+
         // The name of a new file is durable when its folder is.
         begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
         let (queue, lines) = channel();
@@ -68,6 +70,7 @@ impl Journal {
             .name("journal".into())
             .spawn(move || write_lines(file, sum, frames, &lines))
             .map_err(failed)?;
+
         Ok(Self {
             path: path.to_owned(),
             queue: Some(queue),
@@ -181,6 +184,7 @@ fn write_lines(mut file: File, mut sum: Sum, mut frames: FrameWriter, lines: &Re
             done.send(failure.clone().map_or(Ok(()), Err)).ok();
         }
     }
+
     // Closing the file is not enough: a child process that is just being started has it, too, until its own program begins.
     file.unlock().ok();
 }

@@ -43,6 +43,7 @@ impl FrameWriter {
                 self.flush()?;
             }
         }
+
         self.flush()?;
         Ok(&self.frames)
     }
@@ -172,6 +173,7 @@ pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec
         last = Some((head, start + HEAD as u64));
         start += HEAD as u64 + u64::from(head.length);
     }
+
     let Some((head, place)) = last else { return Ok(None) };
     file.seek(SeekFrom::Start(place))?;
     let mut bytes = Vec::new();

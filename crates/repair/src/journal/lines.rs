@@ -79,9 +79,11 @@ impl<R: Read> Lines<R> {
             }
             read => read?,
         };
+
         if !self.line.ends_with(b"\n") {
             return Ok(None);
         }
+
         self.end = self.text.position();
         self.number += 1;
         let is_sound = self.sum.open(&mut self.line);

@@ -116,6 +116,7 @@ impl Recorded {
             lock: None,
             ended: false,
         };
+
         // By the number of an intent: how many objects it changes.
         let mut changes = HashMap::new();
         while let Some((line, is_sound)) = lines.next().map_err(failed)? {
@@ -129,6 +130,7 @@ impl Recorded {
                 return Err(JournalError::Line { path: path.to_owned(), line: lines.number, reason });
             }
         }
+
         Ok(recorded)
     }
 
@@ -136,6 +138,7 @@ impl Recorded {
         if self.ended && !matches!(entry, Entry::Lock(_)) {
             return Err(LineFault::AfterEnd);
         }
+
         match entry {
             Entry::Header(_) => return Err(LineFault::SecondHeader),
             Entry::Intent(intent) => {
@@ -149,6 +152,7 @@ impl Recorded {
             Entry::Lock(mark) => self.lock = Some(mark),
             Entry::End {} => self.ended = true,
         }
+
         Ok(())
     }
 
@@ -198,15 +202,18 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
     struct Any {
         header: AnyHeader,
     }
+
     #[derive(serde::Deserialize)]
     struct AnyHeader {
         format: u32,
     }
+
     let no_journal = || JournalError::NoJournal { path: path.to_owned() };
     let any: Any = serde_json::from_slice(text).map_err(|_| no_journal())?;
     if any.header.format > FORMAT {
         return Err(JournalError::Newer { path: path.to_owned(), found: any.header.format });
     }
+
     match serde_json::from_slice(text) {
         Ok(Entry::Header(header)) if is_sound => Ok(header),
         Ok(Entry::Header(_)) => {

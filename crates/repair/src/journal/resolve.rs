@@ -35,6 +35,7 @@ pub async fn resolve(
         let stored = datastore.stored(&keys).await?;
         found.insert(intent.id, intent_outcome(intent, &stored));
     }
+
     for (id, outcome) in &found {
         let outcome = match outcome {
             IntentOutcome::Written(outcome) => outcome.clone(),
@@ -43,6 +44,7 @@ pub async fn resolve(
         };
         recorded.outcomes.insert(*id, outcome);
     }
+
     Ok((recorded, found))
 }
 
@@ -71,6 +73,7 @@ pub async fn resolve_killed(
             Err(other) => all.passed_over.push((path, other.to_string())),
         }
     }
+
     Ok(all)
 }
 
@@ -105,6 +108,7 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
         let revisions = stored.iter().map(|s| s.as_ref().map(|s| s.revision.to_string())).collect();
         return IntentOutcome::Written(Outcome { id: intent.id, written: Some(revisions) });
     }
+
     let keys_of = |wanted: fn(&ChangeRecord, Option<&Stored>) -> bool| -> Vec<String> {
         pairs().filter(|(c, now)| wanted(c, now.as_ref())).map(|(change, _)| change.key.clone()).collect()
     };
@@ -112,6 +116,7 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
     if not_before.is_empty() {
         return IntentOutcome::NotWritten;
     }
+
     let neither = keys_of(|change, now| !is_before(change, now) && !is_after(change, now));
     IntentOutcome::Changed(if neither.is_empty() { not_before } else { neither })
 }

@@ -59,6 +59,7 @@ fn later_parts(
     if shared.is_empty() {
         return Vec::new();
     }
+
     let freed = pieces.iter().filter(|piece| piece.frees(step)).map(|piece| &step.parts[piece.part].unit);
     let shared = freed.filter_map(|unit| match unit {
         Unit::Handle(id) => shared.get(id.as_str()),

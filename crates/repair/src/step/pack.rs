@@ -42,11 +42,13 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
         let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
         edits.any(|edit| matches!(edit, Edit::Affinity(_, AffinityEdit::Create(_))))
     };
+
     let mut objects = step.by_object();
     if affinity_first {
         // The sort is stable: all others keep their order.
         objects.sort_by_key(|object| !is_claim(object));
     }
+
     let write = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut pieces = Vec::new();
         edits.into_iter().for_each(|(part, edit)| add(&mut pieces, part, edit));
@@ -64,12 +66,14 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
         let piece = |(part, found): (usize, &Part)| Piece { part, edits: (0..found.edits.len()).collect() };
         return vec![step.parts.iter().enumerate().map(piece).collect()];
     }
+
     // Room for the evidence of what comes with the block.
     let own = step.block_part().map_or(&[][..], |part| &part.evidence).iter().chain(step.evidence_of_whole());
     let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
     let most = most.saturating_sub(own.len()).max(1);
     let mut writes: Vec<Vec<Piece>> = Vec::new();
     let (mut objects, mut is_full) = (0, true);
+
     for (key, edits) in step.by_object() {
         let is_block = matches!(key, Key::Block(_));
         if is_full || is_block || objects == most {
@@ -82,6 +86,7 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
             edits.into_iter().for_each(|(part, edit)| add(pieces, part, edit));
         }
     }
+
     writes
 }
 

@@ -172,12 +172,14 @@ impl WriteTask {
         if let Some(block) = failing.iter().find(|omission| omission.unit == Unit::Block) {
             return Decision::Conflict(block.reason.clone());
         }
+
         if let Some(whole) = self.step.parts.last().filter(|part| part.unit == Unit::WholeStep)
             && !omitted.has(&Unit::WholeStep)
             && failing.iter().all(|omission| omission.unit != Unit::WholeStep)
         {
             failing.push(omission(whole, "not all of its addresses are released".to_owned()));
         }
+
         Decision::Omit(failing)
     }
 
@@ -190,12 +192,15 @@ impl WriteTask {
                 None => change,
             })
         };
+
         let changes: Vec<Change> = changes.into_iter().filter_map(change).collect();
         if changes.is_empty() {
             return Decision::Already;
         }
+
         let mut seen = BTreeSet::new();
         let mut pieces = pieces.to_vec();
+
         // What frees an address is compared first, should not everything find room.
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
@@ -204,6 +209,7 @@ impl WriteTask {
             Some(_) => self.conditions.saturating_sub(changes.len()),
             None => usize::MAX,
         };
+
         let evidence = evidence.take(room).map(|ground| compared(ground, objects)).collect();
         Decision::Write(Batch { changes, evidence })
     }

@@ -112,9 +112,11 @@ impl UndoPlan {
             already: 0,
         };
         let mut nets: BTreeMap<Key, Net> = BTreeMap::new();
+
         let mut together: Vec<Together> = Vec::new();
         // A deletion on Kubernetes has a revision only where it got as far as the mark.
         let is_marked = recorded.header.datastore == DatastoreKind::Kubernetes.to_string();
+
         for intent in &recorded.intents {
             let outcome = recorded.outcomes.get(&intent.id);
             if let Some(outcome) = outcome {
@@ -128,6 +130,7 @@ impl UndoPlan {
                 reason: intent.reason.clone(),
             });
         }
+
         for Together { keys, is_known, reason, .. } in join(together) {
             let nets: Vec<&Net> = keys.iter().filter_map(|key| nets.get(key)).collect();
             let why_not = match nets.iter().any(|net| net.broken) {
@@ -142,6 +145,7 @@ impl UndoPlan {
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
             plan.steps.push(UndoStep { reason, objects });
         }
+
         Ok(plan)
     }
 
@@ -163,6 +167,7 @@ impl UndoPlan {
         let keys: Vec<Key> =
             self.steps.iter().flat_map(|step| &step.objects).map(|object| object.key.clone()).collect();
         let mut stored = datastore.stored(&keys).await?.into_iter();
+
         for step in std::mem::take(&mut self.steps) {
             let states: Vec<State> = step
                 .objects
@@ -180,6 +185,7 @@ impl UndoPlan {
                 self.steps.push(step);
             }
         }
+
         Ok(self)
     }
 
@@ -249,6 +255,7 @@ fn note(
             }
         }
     }
+
     Ok(())
 }
 
@@ -296,6 +303,7 @@ fn join(together: Vec<Together>) -> Vec<Together> {
             _ => sets.push(Some(all)),
         }
     }
+
     sets.into_iter().flatten().collect()
 }
 
@@ -328,6 +336,7 @@ pub async fn undo(
         objects: plan.steps.iter().map(|step| step.objects.len()).sum(),
     };
     let writer = writer(datastore, consent, &purpose).await?;
+
     let groups = groups(plan.steps.clone(), &writer);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }

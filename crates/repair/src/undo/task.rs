@@ -76,6 +76,7 @@ impl Task for UndoTask {
         if self.objects[self.from..self.to].iter().all(undone) {
             return Decision::Already;
         }
+
         let changes = self.objects[self.from..self.to]
             .iter()
             .filter(|object| !undone(object))

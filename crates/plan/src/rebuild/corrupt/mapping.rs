@@ -11,9 +11,9 @@ use calipam_model::block::{WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use calipam_model::cidr::address_at;
 
 use super::raw::RawBlock;
-use super::{Refusal, beyond, is_users};
+use super::{beyond, is_users};
 use crate::basis::Basis;
-use crate::skipped::SkipReason;
+use crate::skipped::{Refusal, SkipReason};
 
 /// What an ordinal becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +67,18 @@ impl Sorter<'_, '_, '_> {
         let listed: BTreeSet<u32> = free.iter().copied().collect();
         let contradicts =
             |(ordinal, index): (u32, &Option<i64>)| index.is_some() == listed.contains(&ordinal);
+
         // A list of the wrong length whose entries contradict the free list may have lost some in the
         // middle: then no position in it means anything.
         let is_shifted = allocations.len() != *size as usize && (0..*size).zip(allocations).any(contradicts);
         let readable: &[Option<i64>] = if is_shifted { &[] } else { allocations };
+
         if readable.is_empty() && listed.is_empty() && attributes.is_empty() {
             let detail =
                 "neither its addresses nor its free ones can be read; delete it by hand, then rebuild";
             return Err(beyond(format!("{}: {detail}", self.key)));
         }
+
         for ordinal in 0..*size {
             let known = |index: i64| usize::try_from(index).ok().filter(|i| *i < attributes.len());
             let slot = match readable.get(ordinal as usize) {
@@ -88,6 +91,7 @@ impl Sorter<'_, '_, '_> {
             }
             self.slots.push(slot.unwrap_or(Slot::Unknown));
         }
+
         Ok(())
     }
 
@@ -130,6 +134,7 @@ impl Sorter<'_, '_, '_> {
                 }
             }
         }
+
         unrecorded
     }
 
@@ -165,6 +170,7 @@ impl Sorter<'_, '_, '_> {
         let (cooled, named): (Vec<usize>, Vec<usize>) =
             unused.into_iter().partition(|index| self.records[*index].is_cooling());
         let open: Vec<u32> = self.open.iter().copied().collect();
+
         match (open.as_slice(), named.as_slice()) {
             // They are not handed out before they have cooled.
             (_, []) if !cooled.is_empty() => {
@@ -189,6 +195,7 @@ impl Sorter<'_, '_, '_> {
             Claim::Tunnel { kind, node } => Some((kind, node)),
             _ => None,
         });
+
         let Some((kind, node)) = tunnel else {
             let detail = format!(
                 "{key} holds {open} unused addresses and {} owner records, and does not say which \
@@ -197,10 +204,12 @@ impl Sorter<'_, '_, '_> {
             );
             return beyond(detail);
         };
+
         let tunnels = self.basis.context.index.node(&node).map(|node| node.tunnels.as_slice());
         let address =
             tunnels.and_then(|all| all.iter().find(|(k, _)| *k == kind)).map(|(_, address)| *address);
         let field = kind.field();
+
         match address {
             None => {
                 let detail = format!("{key} holds a tunnel address of {node}, whose {field} is not set");

@@ -20,7 +20,7 @@ use self::raw::RawBlock;
 use super::planner::{hidden_blocks, overlapping};
 use super::request::Scope;
 use crate::basis::Basis;
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{Refusal, SkipReason, Skipped};
 
 /// A corrupt block as it is after mending its structure.
 pub(super) struct Repaired {
@@ -52,10 +52,12 @@ impl CorruptBlocks {
         if broken.is_empty() {
             return corrupt;
         }
+
         let stored = basis.snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
         let stored: HashMap<IpNet, &StoredBlock> =
             stored.map(|block| (block.value.key, &block.value)).collect();
         let hidden = hidden_blocks(basis.snapshot, |_| false);
+
         for block in broken {
             let Some(content) = stored.get(&block.key) else { continue };
             // What both of them record would be recorded twice.
@@ -80,6 +82,7 @@ impl CorruptBlocks {
                 }
             }
         }
+
         corrupt
     }
 
@@ -103,9 +106,6 @@ fn words(problems: &[BlockProblem]) -> String {
     }
 }
 
-/// Why something is left alone.
-type Refusal = (SkipReason, String);
-
 fn beyond(detail: impl Into<String>) -> Refusal {
     (SkipReason::CorruptBeyondRepair, detail.into())
 }
@@ -121,15 +121,18 @@ fn repair(
     if !allowed.contains(&key.prefix_len()) {
         return Err(beyond(format!("{key} has a size that Calico does not allow; delete it by hand")));
     }
+
     let mut raw = RawBlock::new(key, content)?;
     let scratch = raw.records()?;
     let records: Vec<AttributeRef<'_>> = scratch.attributes().take(raw.attributes.len()).collect();
+
     if content.cidr() != key && !belongs_to_key(basis, key, content.cidr(), &raw, &records) {
         return Err(beyond(format!(
             "{key} holds the content of {}, and nothing shows that it belongs here; delete one of them by hand",
             content.cidr()
         )));
     }
+
     let mapping = Mapping::new(basis, key, &raw, &records)?;
     raw.write(&mapping, basis.snapshot.taken_at);
     match BlockContent::parse(&raw.into_json()) {
@@ -155,6 +158,7 @@ fn belongs_to_key(
     if key.prefix_len() != stated.prefix_len() || is_v4(key) != is_v4(stated) {
         return false;
     }
+
     let support = |cidr: IpNet| {
         let slots = (0..).zip(&raw.allocations);
         let is_right = |(ordinal, index): &(u32, &Option<i64>)| {
@@ -163,6 +167,7 @@ fn belongs_to_key(
         };
         slots.filter(is_right).count()
     };
+
     raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
 }
 

@@ -7,8 +7,9 @@ use calipam_model::time::{CLOCK_SKEW, parse_time};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::beyond;
 use super::mapping::{Mapping, Slot};
-use super::{Refusal, beyond};
+use crate::skipped::Refusal;
 
 /// Addresses of the largest block that Calico allows.
 const MOST: usize = 4096;
@@ -33,17 +34,21 @@ impl RawBlock {
             BlockContent::Sound(block) => serde_json::to_value(block).ok(),
             BlockContent::Corrupt(block) => serde_json::from_str(&block.raw).ok(),
         };
+
         let Some(Value::Object(mut fields)) = value else {
             return Err(beyond(format!("{key} is not a JSON object any more; delete it by hand")));
         };
+
         let size = size(key).min(MOST as u128) as u32;
         let mut list = |name: &str| match take(&mut fields, name) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         };
+
         let allocations = list("allocations").iter().map(Value::as_i64).collect();
         let attributes = list("attributes");
         let mut free = Vec::new();
+
         for listed in list("unallocated").iter().filter_map(Value::as_u64) {
             if let Some(ordinal) = u32::try_from(listed).ok().filter(|o| *o < size)
                 && !free.contains(&ordinal)
@@ -51,6 +56,7 @@ impl RawBlock {
                 free.push(ordinal);
             }
         }
+
         Ok(Self { key, fields, size, allocations, free, attributes })
     }
 
@@ -83,16 +89,19 @@ impl RawBlock {
                 kept.push(not_in_future(self.attributes[*index].clone(), now));
             }
         }
+
         let unknown = kept.len();
         if mapping.slots.contains(&Slot::Unknown) {
             kept.push(json!({}));
         }
+
         let index = |slot: &Slot| match slot {
             Slot::Held(record) => indices[*record],
             Slot::Unknown => Some(unknown),
             Slot::Free => None,
         };
         let allocations: Vec<Option<usize>> = mapping.slots.iter().map(index).collect();
+
         let is_free = |ordinal: &u32| mapping.slots[*ordinal as usize] == Slot::Free;
         let listed = self.free.iter().copied().filter(is_free);
         let others = (0..self.size).filter(is_free).filter(|ordinal| !self.free.contains(ordinal));
@@ -104,6 +113,7 @@ impl RawBlock {
             ("unallocated", json!(unallocated)),
             ("attributes", json!(kept)),
         ];
+
         self.fields.extend(new.map(|(name, value)| (name.to_owned(), value)));
     }
 

@@ -22,6 +22,7 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
         Subject::Handle(id) => Some(id.clone()),
         _ => None,
     });
+
     let handles = HandleAllocations::new(planner.basis, &ids.collect());
     for finding in findings {
         let Subject::Handle(id) = &finding.subject else { continue };
@@ -41,6 +42,7 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
         dirty.into_iter().for_each(|held| rewrite(planner, id, held));
         approved.insert(id.clone());
     }
+
     approved
 }
 

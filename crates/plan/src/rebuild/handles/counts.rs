@@ -19,7 +19,7 @@ use crate::basis::handles::{HandleAllocations, MOST_NAMED, clean};
 use crate::plan::{Change, Verb};
 use crate::release::Sightings;
 use crate::release::policy::too_early_orphan;
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{Refusal, SkipReason, Skipped};
 
 /// What a step does to handles besides its block.
 #[derive(Default)]
@@ -124,7 +124,7 @@ fn too_early(
     found: &[(Code, Subject)],
     moved: &BTreeMap<IpNet, i64>,
     sightings: &[Sightings],
-) -> Option<(SkipReason, String)> {
+) -> Option<Refusal> {
     if !moved.is_empty() {
         return None;
     }
@@ -303,6 +303,7 @@ impl HandlePlan<'_, '_> {
             let is_wrong = says.unwrap_or_default() != is;
             (is_needless || (is_wrong && is_corrected)).then_some((block, is))
         };
+
         blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
@@ -312,6 +313,7 @@ impl HandlePlan<'_, '_> {
         let expect = |block: IpNet, is_recorded| {
             (Key::Block(block), Precondition::Records(self.id.to_owned(), is_recorded))
         };
+
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
             Decision::Delete(revision) => {

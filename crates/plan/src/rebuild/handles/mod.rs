@@ -14,7 +14,7 @@ pub(super) use self::carriage_returns::plan_carriage_returns;
 pub(super) use self::counts::{Counting, Countings, plan};
 use crate::basis::Basis;
 use crate::basis::handles::clean;
-use crate::skipped::SkipReason;
+use crate::skipped::{Refusal, SkipReason};
 
 /// Handles that cannot be counted: what is recorded under them stays as it is.
 pub(super) struct UncountableHandles {
@@ -41,7 +41,7 @@ impl UncountableHandles {
     }
 
     /// Why the handle, by its clean ID, must not be counted up or down.
-    pub(super) fn why(&self, id: &str) -> Option<(SkipReason, String)> {
+    pub(super) fn why(&self, id: &str) -> Option<Refusal> {
         if self.undecodable.contains(id) {
             let detail = format!("its handle {id} cannot be decoded; mend or delete that object first");
             return Some((SkipReason::Unjudged, detail));
@@ -52,6 +52,7 @@ impl UncountableHandles {
             );
             return Some((SkipReason::HandleNotStorable, detail));
         }
+
         let collides = !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase());
         collides.then(|| {
             let detail = format!("its handle {id} shares one object with a handle that differs by case only");

@@ -1,4 +1,4 @@
-//! What the allocator decided, for people: what it looked at, what came of it, and the keys that decided.
+//! What the allocator decided, in words: what it looked at, what came of it, and the keys that decided.
 
 use calipam_assign::{Event, Family, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 /// One decision of the allocator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Decision {
+pub(super) struct Decision {
     pub step: DecisionStep,
     /// What was looked at.
     pub subject: Subject,
@@ -32,7 +32,7 @@ fn texts<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> 
 /// The part of the algorithm that decided (facts 3.3, 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DecisionStep {
+pub(super) enum DecisionStep {
     /// What is asked for.
     Request,
     /// Which pools serve the request.
@@ -138,6 +138,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::Assign, Subject::Block(*block), detail, vec![Key::Block(*block)])
         }
     };
+
     Decision { step, subject, detail, keys }
 }
 
@@ -149,6 +150,7 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
         calipam_model::affinity::AffinityState::Confirmed => String::new(),
         state => format!(" (its affinity was {state})"),
     };
+
     let detail = match found {
         OwnBlock::Free(free) => format!("the node's own: {free} free"),
         OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own: full".to_owned(),
@@ -164,6 +166,7 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
         OwnBlock::Gone => "its affinity is gone".to_owned(),
         OwnBlock::Unusable(reason) => format!("cannot be used: {reason}"),
     };
+
     (format!("{detail}{unsettled}"), keys)
 }
 
@@ -177,6 +180,7 @@ fn passed_over(passed: Passed) -> String {
         (other_size, "where a block of another size lies"),
         (undecodable, "cannot be decoded"),
     ];
+
     let parts: Vec<String> = parts
         .into_iter()
         .filter(|(number, _)| *number > 0)
