@@ -7,7 +7,7 @@ use std::sync::Arc;
 use calipam_datastore::cache::{CacheUse, KindUse, WhyWhole};
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::LockState;
-use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
+use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 use jiff::Timestamp;
 
 use crate::output::Console;
@@ -143,24 +143,26 @@ impl Operator for Person<'_> {
         if self.agrees || io::stdin().is_terminal() { Ok(()) } else { Err(NoConsent::NoTerminal) }
     }
 
-    async fn ask(&self, question: Question) -> Result<Consent, NoConsent> {
-        if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {
-            self.console.verbose(&format!("{question} --yes"));
-            return Ok(consent);
-        }
-        self.can_agree()?;
-        let is_about_lock = self.is_about_lock.replace(false);
-        let whole = self.whole.borrow().clone().filter(|_| !is_about_lock);
-        let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
-        loop {
-            let answer = answer(format!("{question} [{answers}] ")).await.map_err(NoConsent::Failed)?;
-            match &whole {
-                Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
-                    write!(io::stderr().lock(), "{whole}").map_err(NoConsent::Failed)?;
-                }
-                _ => return Consent::from_answer(question, &answer).ok_or(NoConsent::Declined),
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, NoConsent>> {
+        Box::pin(async move {
+            if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {
+                self.console.verbose(&format!("{question} --yes"));
+                return Ok(consent);
             }
-        }
+            self.can_agree()?;
+            let is_about_lock = self.is_about_lock.replace(false);
+            let whole = self.whole.borrow().clone().filter(|_| !is_about_lock);
+            let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
+            loop {
+                let answer = answer(format!("{question} [{answers}] ")).await.map_err(NoConsent::Failed)?;
+                match &whole {
+                    Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
+                        write!(io::stderr().lock(), "{whole}").map_err(NoConsent::Failed)?;
+                    }
+                    _ => return Consent::from_answer(question, &answer).ok_or(NoConsent::Declined),
+                }
+            }
+        })
     }
 }
 

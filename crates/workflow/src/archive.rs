@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use crate::error::Error;
 use crate::history::written;
 use crate::look::{progress, watched};
-use crate::operator::{Activity, Note, Operator};
+use crate::operator::{Activity, Note, Operator, Pending};
 
 /// What became of an archive.
 pub struct Archiving {
@@ -33,35 +33,37 @@ pub struct Archiving {
 ///
 /// # Errors
 /// Where the datastore cannot be read, the folder not be written, or it is of another cluster.
-pub async fn archive(
-    datastore: &Datastore,
-    folder: &Path,
-    keep: Option<&Keep>,
-    operator: &impl Operator,
-) -> Result<Archiving, Error> {
-    let added = watched(Activity::Exporting, operator, async |progress| {
-        datastore.add_to_archive(folder, progress).await
-    })
-    .await?;
-    if added.export.guid.is_empty() {
-        operator.note(Note::ArchiveOfUnknown);
-    }
-
-    let (archive, damaged) = Archive::sound(folder)?;
-    for error in damaged {
-        operator.note(Note::ExportDamaged { reason: error.to_string() });
-    }
-    let mut removed = Vec::new();
-    if let Some(keep) = keep {
-        let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
-        let goes = keep.superfluous(&times, added.export.taken_at);
-        for (export, _) in archive.exports().iter().zip(goes).filter(|(_, goes)| *goes) {
-            export.remove()?;
-            removed.push(export.clone());
+pub fn archive<'a>(
+    datastore: &'a Datastore,
+    folder: &'a Path,
+    keep: Option<&'a Keep>,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Archiving, Error>> {
+    Box::pin(async move {
+        let added = watched(Activity::Exporting, operator, async |progress| {
+            datastore.add_to_archive(folder, progress).await
+        })
+        .await?;
+        if added.export.guid.is_empty() {
+            operator.note(Note::ArchiveOfUnknown);
         }
-    }
-    let exports = archive.exports().len() - removed.len();
-    Ok(Archiving { added, removed, exports })
+
+        let (archive, damaged) = Archive::sound(folder)?;
+        for error in damaged {
+            operator.note(Note::ExportDamaged { reason: error.to_string() });
+        }
+        let mut removed = Vec::new();
+        if let Some(keep) = keep {
+            let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
+            let goes = keep.superfluous(&times, added.export.taken_at);
+            for (export, _) in archive.exports().iter().zip(goes).filter(|(_, goes)| *goes) {
+                export.remove()?;
+                removed.push(export.clone());
+            }
+        }
+        let exports = archive.exports().len() - removed.len();
+        Ok(Archiving { added, removed, exports })
+    })
 }
 
 /// The history of something by an archive.
@@ -79,7 +81,7 @@ pub fn archive_history(
     folder: &Path,
     about: About,
     journals: Option<&Path>,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<ArchiveHistory, Error> {
     let archive = open(folder, operator)?;
     let about = whole_id(&archive, about, operator)?;
@@ -110,7 +112,7 @@ pub fn archive_history(
 fn each(
     archive: &Archive,
     part: Part<'_>,
-    operator: &impl Operator,
+    operator: &dyn Operator,
     mut take: impl FnMut(Snapshot),
 ) -> Result<(), Error> {
     let meter = operator.start(Activity::Reading);
@@ -129,7 +131,7 @@ fn each(
 }
 
 /// Of a handle whose beginning is named, the whole ID, where one handle in any export begins so.
-fn whole_id(archive: &Archive, about: About, operator: &impl Operator) -> Result<About, Error> {
+fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Error> {
     let About::Handle(begin) = about else { return Ok(about) };
     let mut ids = BTreeSet::new();
     each(archive, Part::Records { handle: None }, operator, |snapshot| {
@@ -148,7 +150,7 @@ fn whole_id(archive: &Archive, about: About, operator: &impl Operator) -> Result
 pub fn exports_around(
     folder: &Path,
     time: Timestamp,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<(Archived, Option<Archived>), Error> {
     let archive = open(folder, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
@@ -164,7 +166,7 @@ pub fn exports_around(
 }
 
 /// An archive that holds something.
-fn open(folder: &Path, operator: &impl Operator) -> Result<Archive, Error> {
+fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Error> {
     let archive = Archive::open(folder)?;
     if archive.exports().is_empty() {
         return Err(Error::EmptyArchive(folder.to_owned()));
@@ -176,7 +178,7 @@ fn open(folder: &Path, operator: &impl Operator) -> Result<Archive, Error> {
 }
 
 /// Says of leaked addresses when they were last seen in use. Exports that do not tell who uses addresses are passed over.
-pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operator) -> Result<(), Error> {
+pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Error> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
     if guids[0] != guids[1] {

@@ -11,7 +11,7 @@ use calipam_plan::assign::{self, Assignment};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
-use crate::operator::Operator;
+use crate::operator::{Operator, Pending};
 use crate::planning::try_plan;
 use crate::run::{Intent, Run};
 use crate::scope;
@@ -45,31 +45,35 @@ pub struct Explained {
 ///
 /// # Errors
 /// Where something cannot be read or written, node or pool are not known, or the operator does not agree.
-pub async fn assign(
-    datastore: &Datastore,
-    request: &AssignRequest,
-    operator: &impl Operator,
-) -> Result<Repaired, Error> {
-    let run = Run { datastore, intent: &request.intent, operator };
-    let seen = look(datastore, &request.judging, operator).await?;
-    let Assignment { plan, .. } = plan(&seen, request)?;
-    let plan = try_plan(seen, plan, &request.judging)?;
-    run.write(plan, None).await
+pub fn assign<'a>(
+    datastore: &'a Datastore,
+    request: &'a AssignRequest,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Repaired, Error>> {
+    Box::pin(async move {
+        let run = Run { datastore, intent: &request.intent, operator };
+        let seen = look(datastore, &request.judging, operator).await?;
+        let Assignment { plan, .. } = plan(&seen, request)?;
+        let plan = try_plan(seen, plan, &request.judging)?;
+        run.write(plan, None).await
+    })
 }
 
 /// Looks, and lets the allocator say how it decides.
-pub async fn explain_assignment(
-    datastore: &Datastore,
-    request: &AssignRequest,
-    operator: &impl Operator,
-) -> Result<Explained, Error> {
-    let seen = look(datastore, &request.judging, operator).await?;
-    let Assignment { plan, events } = plan(&seen, request)?;
-    let node = node(&seen.snapshot, request)?.clone();
-    // That it can be explained need not be said in an explanation.
-    let without_suggestion = |skipped: Skipped| Skipped { suggested_action: None, ..skipped };
-    let skipped = plan.skipped.into_iter().map(without_suggestion).collect();
-    Ok(Explained { snapshot: seen.snapshot, node, events, addresses: plan.forced, skipped })
+pub fn explain_assignment<'a>(
+    datastore: &'a Datastore,
+    request: &'a AssignRequest,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Explained, Error>> {
+    Box::pin(async move {
+        let seen = look(datastore, &request.judging, operator).await?;
+        let Assignment { plan, events } = plan(&seen, request)?;
+        let node = node(&seen.snapshot, request)?.clone();
+        // That it can be explained need not be said in an explanation.
+        let without_suggestion = |skipped: Skipped| Skipped { suggested_action: None, ..skipped };
+        let skipped = plan.skipped.into_iter().map(without_suggestion).collect();
+        Ok(Explained { snapshot: seen.snapshot, node, events, addresses: plan.forced, skipped })
+    })
 }
 
 fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Error> {

@@ -9,7 +9,7 @@ use calipam_plan::configure::{self, ConfigureRefusal};
 use jiff::Timestamp;
 
 use crate::error::Error;
-use crate::operator::Operator;
+use crate::operator::{Operator, Pending};
 use crate::run::{Intent, Run};
 use crate::write::Repaired;
 
@@ -24,48 +24,50 @@ pub struct ConfigureRequest {
 ///
 /// # Errors
 /// Where something cannot be read or written, the settings are not what Calico takes, or the operator does not agree.
-pub async fn configure(
-    datastore: &Datastore,
-    request: &ConfigureRequest,
-    operator: &impl Operator,
-) -> Result<Repaired, Error> {
-    datastore.require_calico_3("change the settings of the allocator")?;
-    let run = Run { datastore, intent: &request.intent, operator };
-    if !datastore.is_live() {
-        return Err(Error::NotLive("to configure it"));
-    }
-    let keys = [
-        Key::ClusterInformation("default".into()),
-        Key::IpamConfiguration("default".into()),
-        Key::IpamConfig,
-    ];
-    let mut stored = datastore.stored(&keys).await?;
-    let config = stored.pop().flatten();
-    let resource = stored.pop().flatten();
-    let cluster = stored.pop().flatten();
+pub fn configure<'a>(
+    datastore: &'a Datastore,
+    request: &'a ConfigureRequest,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Repaired, Error>> {
+    Box::pin(async move {
+        datastore.require_calico_3("change the settings of the allocator")?;
+        let run = Run { datastore, intent: &request.intent, operator };
+        if !datastore.is_live() {
+            return Err(Error::NotLive("to configure it"));
+        }
+        let keys = [
+            Key::ClusterInformation("default".into()),
+            Key::IpamConfiguration("default".into()),
+            Key::IpamConfig,
+        ];
+        let mut stored = datastore.stored(&keys).await?;
+        let config = stored.pop().flatten();
+        let resource = stored.pop().flatten();
+        let cluster = stored.pop().flatten();
 
-    let snapshot = Snapshot {
-        datastore: datastore.kind(),
-        location: datastore.location(),
-        taken_at: Timestamp::now(),
-        cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
-        ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
-        ..Snapshot::default()
-    };
-    let config = match &config {
-        None => None,
-        Some(stored) => match &stored.object {
-            Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
-            _ => return Err(ConfigureRefusal::Undecodable("it is not a JSON object".into()).into()),
-        },
-    };
+        let snapshot = Snapshot {
+            datastore: datastore.kind(),
+            location: datastore.location(),
+            taken_at: Timestamp::now(),
+            cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
+            ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
+            ..Snapshot::default()
+        };
+        let config = match &config {
+            None => None,
+            Some(stored) => match &stored.object {
+                Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
+                _ => return Err(ConfigureRefusal::Undecodable("it is not a JSON object".into()).into()),
+            },
+        };
 
-    let plan = configure::plan(&snapshot, config, &request.settings)?;
-    let repaired = run.write(plan, None).await?;
-    if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
-        check_kept(datastore, &request.settings).await?;
-    }
-    Ok(repaired)
+        let plan = configure::plan(&snapshot, config, &request.settings)?;
+        let repaired = run.write(plan, None).await?;
+        if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
+            check_kept(datastore, &request.settings).await?;
+        }
+        Ok(repaired)
+    })
 }
 
 /// What was written is there: an older schema of Kubernetes drops fields that it does not know, and says nothing.

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
 use crate::look::{read_at, read_two, wait};
-use crate::operator::{Activity, Note, Operator};
+use crate::operator::{Activity, Note, Operator, Pending};
 use crate::scope::{nodes, pool};
 
 /// Where one of two states is read.
@@ -42,11 +42,18 @@ pub struct Pair {
 }
 
 /// Reads two states.
-pub async fn read_pair(old: &Side, new: &Side, force: bool, operator: &impl Operator) -> Result<Pair, Error> {
-    let (mut before, mut after) = read_both(old, new, operator).await?;
-    compare_clusters(&before, &after, force, operator)?;
-    align(&mut before, &mut after);
-    Ok(Pair { old: before, new: after })
+pub fn read_pair<'a>(
+    old: &'a Side,
+    new: &'a Side,
+    force: bool,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Pair, Error>> {
+    Box::pin(async move {
+        let (mut before, mut after) = read_both(old, new, operator).await?;
+        compare_clusters(&before, &after, force, operator)?;
+        align(&mut before, &mut after);
+        Ok(Pair { old: before, new: after })
+    })
 }
 
 /// Judges and compares two states that were read from the two sides. What is wrong in the one only, and could be a half-done
@@ -56,7 +63,7 @@ pub async fn diff<'p>(
     [old, new]: [&Side; 2],
     wanted: &Scope,
     pause: SignedDuration,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<Difference<'p>, Error> {
     let Pair { old: before, new: after } = pair;
     let options = Options::default();
@@ -80,7 +87,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Reads both states. Of files side by side: decoding one keeps one core busy, and no server has to be spared.
-async fn read_both(old: &Side, new: &Side, operator: &impl Operator) -> Result<(Snapshot, Snapshot), Error> {
+async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Error> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
         return read_two(&old.datastore, &new.datastore, operator).await;
@@ -94,7 +101,7 @@ fn compare_clusters(
     old: &Snapshot,
     new: &Snapshot,
     force: bool,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<(), Error> {
     let guid = |snapshot: &Snapshot| snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
     let guids = [guid(old), guid(new)];
@@ -140,7 +147,7 @@ async fn settle_side(
     report: &mut Report,
     other: &Report,
     pause: SignedDuration,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<(), Error> {
     if !side.is_live() || !pause.is_positive() {
         return Ok(());

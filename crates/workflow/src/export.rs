@@ -6,9 +6,15 @@ use calipam_datastore::Datastore;
 
 use crate::error::Error;
 use crate::look::watched;
-use crate::operator::{Activity, Operator};
+use crate::operator::{Activity, Operator, Pending};
 
 /// Writes what a check reads into a file, and gives the number of objects.
-pub async fn export(datastore: &Datastore, path: &Path, operator: &impl Operator) -> Result<u64, Error> {
-    watched(Activity::Exporting, operator, async |progress| datastore.export(path, progress).await).await
+pub fn export<'a>(
+    datastore: &'a Datastore,
+    path: &'a Path,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<u64, Error>> {
+    Box::pin(async move {
+        watched(Activity::Exporting, operator, async |progress| datastore.export(path, progress).await).await
+    })
 }

@@ -11,7 +11,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, Listed, Outcome, Recorded, list};
 
 use crate::error::Error;
-use crate::operator::{Note, Operator};
+use crate::operator::{Note, Operator, Pending};
 
 /// The history of something.
 pub struct History {
@@ -25,30 +25,32 @@ pub struct History {
 
 /// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
 /// folder.
-pub async fn history(
-    datastore: &Datastore,
+pub fn history<'a>(
+    datastore: &'a Datastore,
     about: About,
-    journals: Option<&Path>,
-    operator: &impl Operator,
-) -> Result<History, Error> {
-    let about = whole_id(datastore, about).await?;
-    let of = match &about {
-        About::Address(address) => PastOf::Address(*address),
-        About::Handle(id) => PastOf::Handle(id.clone()),
-        About::Block(cidr) => PastOf::Block(*cidr),
-        About::Node(node) => PastOf::Node(node.clone()),
-    };
-    let before = datastore.request_count();
-    let past = datastore.past(&of).await?;
-    let requests = datastore.request_count() - before;
-    operator.note(Note::ReadAround { revision: past.newest.to_string(), requests });
+    journals: Option<&'a Path>,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<History, Error>> {
+    Box::pin(async move {
+        let about = whole_id(datastore, about).await?;
+        let of = match &about {
+            About::Address(address) => PastOf::Address(*address),
+            About::Handle(id) => PastOf::Handle(id.clone()),
+            About::Block(cidr) => PastOf::Block(*cidr),
+            About::Node(node) => PastOf::Node(node.clone()),
+        };
+        let before = datastore.request_count();
+        let past = datastore.past(&of).await?;
+        let requests = datastore.request_count() - before;
+        operator.note(Note::ReadAround { revision: past.newest.to_string(), requests });
 
-    let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
-    let written = journals.map(read).unwrap_or_default();
-    let (guid, location) = (past.guid.clone(), past.location.clone());
-    let kept = kept(past);
-    let timeline = timeline(&kept, &written, &about);
-    Ok(History { guid, location, about, kept, timeline })
+        let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
+        let written = journals.map(read).unwrap_or_default();
+        let (guid, location) = (past.guid.clone(), past.location.clone());
+        let kept = kept(past);
+        let timeline = timeline(&kept, &written, &about);
+        Ok(History { guid, location, about, kept, timeline })
+    })
 }
 
 /// How long [`last_events`] may take.
@@ -56,18 +58,20 @@ const AT_HAND: Duration = Duration::from_millis(500);
 
 /// The last events of an address, of which the keys around it were read, among the last versions of its blocks. Without the
 /// journals of calipam.
-pub async fn last_events(
-    datastore: &Datastore,
-    snapshot: &Snapshot,
+pub fn last_events<'a>(
+    datastore: &'a Datastore,
+    snapshot: &'a Snapshot,
     address: IpAddr,
     most: usize,
-) -> Vec<Event> {
-    // What an address is now does not depend on it: where it cannot be read, there is none.
-    let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
-    let Ok(Ok(Some(past))) = recent else { return Vec::new() };
-    let mut events = timeline(&kept(past), &[], &About::Address(address)).events;
-    events.retain(|event| event.what != What::Known);
-    events.split_off(events.len().saturating_sub(most))
+) -> Pending<'a, Vec<Event>> {
+    Box::pin(async move {
+        // What an address is now does not depend on it: where it cannot be read, there is none.
+        let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
+        let Ok(Ok(Some(past))) = recent else { return Vec::new() };
+        let mut events = timeline(&kept(past), &[], &About::Address(address)).events;
+        events.retain(|event| event.what != What::Known);
+        events.split_off(events.len().saturating_sub(most))
+    })
 }
 
 /// Of a handle whose beginning is named, the whole ID, where one handle that exists begins so.
@@ -109,7 +113,7 @@ pub(crate) fn written(
     folder: &Path,
     guid: &str,
     datastore: Option<&str>,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Vec<Written> {
     let listed = match list(folder) {
         Ok(listed) => listed,

@@ -33,7 +33,7 @@ pub use self::history::{History, history, last_events};
 pub use self::look::{
     Judging, Look, look, look_and_confirm, read, read_around, read_around_handle, read_sources,
 };
-pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};
+pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};

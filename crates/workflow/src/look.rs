@@ -17,7 +17,7 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::operator::{Activity, Meter, Note, Operator};
+use crate::operator::{Activity, Meter, Note, Operator, Pending};
 
 /// How to judge what is read.
 #[derive(Clone, Debug)]
@@ -44,9 +44,15 @@ impl Look {
 
 /// Reads and judges. What a half-done operation of Calico could explain is read again, and dropped where it has
 /// changed.
-pub async fn look(datastore: &Datastore, judging: &Judging, operator: &impl Operator) -> Result<Look, Error> {
-    let snapshot = read(datastore, operator).await?;
-    judge(datastore, snapshot, judging, operator).await
+pub fn look<'a>(
+    datastore: &'a Datastore,
+    judging: &'a Judging,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Look, Error>> {
+    Box::pin(async move {
+        let snapshot = read(datastore, operator).await?;
+        judge(datastore, snapshot, judging, operator).await
+    })
 }
 
 /// Judges what was read.
@@ -54,7 +60,7 @@ async fn judge(
     datastore: &Datastore,
     mut snapshot: Snapshot,
     judging: &Judging,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<Look, Error> {
     snapshot.settled = false;
     let report = check(&snapshot, &judging.options);
@@ -79,62 +85,69 @@ async fn judge(
 
 /// A look or, with `confirm`, two of them, so far apart: then only what both found stays. With the folder `cache`, where the
 /// last check has kept what it had read, only what has changed since is read.
-pub async fn look_and_confirm(
-    datastore: &Datastore,
-    judging: &Judging,
+pub fn look_and_confirm<'a>(
+    datastore: &'a Datastore,
+    judging: &'a Judging,
     confirm: Option<SignedDuration>,
-    cache: Option<&Path>,
-    operator: &impl Operator,
-) -> Result<Look, Error> {
-    let look = async || {
-        let snapshot = match cache {
-            Some(folder) => read_with_cache(datastore, folder, operator).await?,
-            None => read(datastore, operator).await?,
+    cache: Option<&'a Path>,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Look, Error>> {
+    Box::pin(async move {
+        let look = async || {
+            let snapshot = match cache {
+                Some(folder) => read_with_cache(datastore, folder, operator).await?,
+                None => read(datastore, operator).await?,
+            };
+            judge(datastore, snapshot, judging, operator).await
         };
-        judge(datastore, snapshot, judging, operator).await
-    };
-    let first = look().await?;
-    let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
-    if !datastore.is_live() {
-        operator.note(Note::CannotConfirm);
-        return Ok(first);
-    }
+        let first = look().await?;
+        let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
+        if !datastore.is_live() {
+            operator.note(Note::CannotConfirm);
+            return Ok(first);
+        }
 
-    // Otherwise both snapshots would be in memory at once.
-    let Look { report: found, snapshot, .. } = first;
-    drop(snapshot);
-    wait(pause, Activity::Confirming, operator).await;
+        // Otherwise both snapshots would be in memory at once.
+        let Look { report: found, snapshot, .. } = first;
+        drop(snapshot);
+        wait(pause, Activity::Confirming, operator).await;
 
-    let mut second = look().await?;
-    second.report.confirm(&found);
-    Ok(second)
+        let mut second = look().await?;
+        second.report.confirm(&found);
+        Ok(second)
+    })
 }
 
 /// Reads everything that a check needs.
-pub async fn read(datastore: &Datastore, operator: &impl Operator) -> Result<Snapshot, Error> {
-    read_at(datastore, None, operator).await
+pub fn read<'a>(
+    datastore: &'a Datastore,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Snapshot, Error>> {
+    Box::pin(async move { read_at(datastore, None, operator).await })
 }
 
 /// Reads some sources only.
-pub async fn read_sources(
-    datastore: &Datastore,
-    sources: &[Source],
-    operator: &impl Operator,
-) -> Result<Snapshot, Error> {
-    let extent = Extent::Sources(sources.iter().copied().collect());
-    let snapshot = watched(Activity::Reading, operator, async |progress| {
-        datastore.observe_extent(&extent, progress).await
+pub fn read_sources<'a>(
+    datastore: &'a Datastore,
+    sources: &'a [Source],
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Snapshot, Error>> {
+    Box::pin(async move {
+        let extent = Extent::Sources(sources.iter().copied().collect());
+        let snapshot = watched(Activity::Reading, operator, async |progress| {
+            datastore.observe_extent(&extent, progress).await
+        })
+        .await?;
+        operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+        Ok(snapshot)
     })
-    .await?;
-    operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
-    Ok(snapshot)
 }
 
 /// As [`read`], by what the last check has kept in a folder.
 async fn read_with_cache(
     datastore: &Datastore,
     folder: &Path,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<Snapshot, Error> {
     let CachedRead { snapshot, used, unsaved } = watched(Activity::Reading, operator, async |progress| {
         datastore.observe_with_cache(folder, progress).await
@@ -152,7 +165,7 @@ async fn read_with_cache(
 pub(crate) async fn read_at(
     datastore: &Datastore,
     revision: Option<i64>,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<Snapshot, Error> {
     let snapshot = watched(Activity::Reading, operator, async |progress| match revision {
         Some(revision) => datastore.observe_at(revision, progress).await,
@@ -165,7 +178,7 @@ pub(crate) async fn read_at(
 /// Does work whose progress the operator watches.
 pub(crate) async fn watched<T>(
     activity: Activity,
-    operator: &impl Operator,
+    operator: &dyn Operator,
     work: impl AsyncFnOnce(&ProgressFn) -> calipam_datastore::Result<T>,
 ) -> Result<T, Error> {
     let meter = operator.start(activity);
@@ -175,7 +188,7 @@ pub(crate) async fn watched<T>(
 }
 
 /// What was read, with the sources that could have been. The operator gets a note of it.
-fn noted(mut snapshot: Snapshot, operator: &impl Operator) -> Snapshot {
+fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
     name_unread(&mut snapshot);
     operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
     snapshot
@@ -185,7 +198,7 @@ fn noted(mut snapshot: Snapshot, operator: &impl Operator) -> Snapshot {
 pub(crate) async fn read_two(
     first: &Datastore,
     second: &Datastore,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<(Snapshot, Snapshot), Error> {
     let meter = operator.start(Activity::Reading);
     let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
@@ -205,41 +218,45 @@ pub(crate) async fn read_two(
 }
 
 /// Reads the few keys around one address or handle.
-pub async fn read_around(
-    datastore: &Datastore,
-    lookup: &Lookup,
-    operator: &impl Operator,
-) -> Result<Snapshot, Error> {
-    let before = datastore.request_count();
-    let mut snapshot = datastore.lookup(lookup).await?;
-    let requests = datastore.request_count() - before;
-    operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests });
-    name_unread(&mut snapshot);
-    Ok(snapshot)
+pub fn read_around<'a>(
+    datastore: &'a Datastore,
+    lookup: &'a Lookup,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Snapshot, Error>> {
+    Box::pin(async move {
+        let before = datastore.request_count();
+        let mut snapshot = datastore.lookup(lookup).await?;
+        let requests = datastore.request_count() - before;
+        operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests });
+        name_unread(&mut snapshot);
+        Ok(snapshot)
+    })
 }
 
 /// Reads around a handle by its ID, or by the beginning of the ID where only one handle begins so. Gives the whole ID, or
 /// the text itself where no handle begins so.
-pub async fn read_around_handle(
-    datastore: &Datastore,
-    begin: &str,
-    operator: &impl Operator,
-) -> Result<(Snapshot, String), Error> {
-    let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
-    let known = handle_ids(&snapshot, begin);
-    if begin.is_empty() || known.contains(clean_id(begin)) {
-        return Ok((snapshot, begin.to_owned()));
-    }
+pub fn read_around_handle<'a>(
+    datastore: &'a Datastore,
+    begin: &'a str,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<(Snapshot, String), Error>> {
+    Box::pin(async move {
+        let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
+        let known = handle_ids(&snapshot, begin);
+        if begin.is_empty() || known.contains(clean_id(begin)) {
+            return Ok((snapshot, begin.to_owned()));
+        }
 
-    // A file was read whole, with the IDs that only blocks record.
-    let is_whole = snapshot.has_read(Source::Blocks);
-    let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
-    let Some(id) = Error::only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
-    if is_whole {
-        return Ok((snapshot, id));
-    }
-    let snapshot = read_around(datastore, &Lookup::Handle(id.clone()), operator).await?;
-    Ok((snapshot, id))
+        // A file was read whole, with the IDs that only blocks record.
+        let is_whole = snapshot.has_read(Source::Blocks);
+        let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
+        let Some(id) = Error::only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
+        if is_whole {
+            return Ok((snapshot, id));
+        }
+        let snapshot = read_around(datastore, &Lookup::Handle(id.clone()), operator).await?;
+        Ok((snapshot, id))
+    })
 }
 
 /// Names the sources that could have been read, so that a report says that they were not.
@@ -255,7 +272,7 @@ pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
     Arc::new(move |progress: Progress| meter.set(progress.read, progress.expected))
 }
 
-pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &impl Operator) {
+pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {
     let time = Duration::try_from(time).unwrap_or_default();
     let begin = Instant::now();
     let meter = operator.start(activity);

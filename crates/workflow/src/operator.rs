@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use calipam_check::ClusterIdentity;
@@ -12,6 +13,9 @@ use calipam_plan::release::ReportError;
 use calipam_repair::journal::Header;
 use calipam_repair::{LockState, StaleLock, UndoPlan};
 use jiff::{SignedDuration, Timestamp};
+
+/// The future of a command, boxed, so that its code is compiled here and not once more in the crate that waits for it.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Takes notes, shows progress and plans, and answers questions. The implementation makes the words.
 pub trait Operator {
@@ -26,7 +30,7 @@ pub trait Operator {
     /// Whether the operator has agreed in advance or can be asked.
     fn can_agree(&self) -> Result<(), NoConsent>;
 
-    fn ask(&self, question: Question) -> impl Future<Output = Result<Consent, NoConsent>>;
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, NoConsent>>;
 }
 
 /// How far an activity has come; called from several threads.

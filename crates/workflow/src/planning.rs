@@ -23,8 +23,8 @@ pub(crate) struct Planned {
 /// Plans by `plan`, and again after the grace period where addresses were seen unused only once. What would refuse the
 /// plan after that wait refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
 /// addresses were seen unused again.
-pub(crate) async fn plan_after_grace<O: Operator>(
-    run: &Run<'_, O>,
+pub(crate) async fn plan_after_grace(
+    run: &Run<'_>,
     judging: &Judging,
     seen: Look,
     mut sightings: Vec<Sightings>,
@@ -85,7 +85,7 @@ pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 
 const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
 
 /// Warns of a grace period in which an address that a pod is just being given looks unused.
-pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, judging: &Judging, operator: &impl Operator) {
+pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, judging: &Judging, operator: &dyn Operator) {
     let grace = calipam_check::grace(snapshot, &judging.options);
     if grace < CNI_OPERATION {
         operator.note(Note::ShortGrace(grace));

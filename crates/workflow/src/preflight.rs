@@ -9,13 +9,13 @@ use calipam_repair::journal::check_place;
 use calipam_repair::{LockState, stale_locks};
 
 use crate::error::Error;
-use crate::operator::{Note, Operator};
+use crate::operator::Note;
 use crate::run::{Run, Writing};
 
 /// The plan of this run, or one that was expected to be the same, passed the preflight.
 pub(crate) struct Passed;
 
-impl<O: Operator> Run<'_, O> {
+impl Run<'_> {
     /// Looks at what can refuse a plan with so many changes that writes objects of these kinds.
     pub(crate) async fn preflight(
         &self,

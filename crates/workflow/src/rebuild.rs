@@ -18,7 +18,7 @@ use calipam_plan::{FailedTrial, Plan};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
-use crate::operator::{Note, Operator};
+use crate::operator::{Note, Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::run::{Intent, Run};
 use crate::scope::{known_node, pool};
@@ -38,44 +38,47 @@ pub struct RebuildRequest {
 }
 
 /// Looks, plans, shows the plan, asks, and writes.
-pub async fn rebuild(
-    datastore: &Datastore,
-    request: &RebuildRequest,
-    operator: &impl Operator,
-) -> Result<Repaired, Error> {
-    let judging = &request.judging;
-    let run = Run { datastore, intent: &request.intent, operator };
-    if let Some(directory) = &request.output_dir {
-        refuse_link(directory)?;
-    }
-    let seen = look(datastore, judging, operator).await?;
-    // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
-    if run.writing().is_some()
-        && !request.scope.endpoints_only
-        && rebuild::needs_endpoints_only(&seen.snapshot)
-    {
-        return Err(Error::PodsNotRead);
-    }
+pub fn rebuild<'a>(
+    datastore: &'a Datastore,
+    request: &'a RebuildRequest,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Repaired, Error>> {
+    Box::pin(async move {
+        let judging = &request.judging;
+        let run = Run { datastore, intent: &request.intent, operator };
+        if let Some(directory) = &request.output_dir {
+            refuse_link(directory)?;
+        }
+        let seen = look(datastore, judging, operator).await?;
+        // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
+        if run.writing().is_some()
+            && !request.scope.endpoints_only
+            && rebuild::needs_endpoints_only(&seen.snapshot)
+        {
+            return Err(Error::PodsNotRead);
+        }
 
-    let scope = scope(request, &seen.snapshot)?;
-    warn_of_short_grace(&seen.snapshot, judging, operator);
-    let plan =
-        async |seen: &Look, sightings: &[Sightings]| plan(datastore, seen, &scope, judging, sightings).await;
-    let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, Vec::new(), plan).await?;
+        let scope = scope(request, &seen.snapshot)?;
+        warn_of_short_grace(&seen.snapshot, judging, operator);
+        let plan = async |seen: &Look, sightings: &[Sightings]| {
+            plan(datastore, seen, &scope, judging, sightings).await
+        };
+        let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, Vec::new(), plan).await?;
 
-    scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
-    let files = match request.output_dir {
-        Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
-        None => Ok(Vec::new()),
-    };
-    let datastore_kind = seen.snapshot.datastore;
-    let plan = try_plan(seen, plan, judging)?;
-    if let Some(directory) = &request.output_dir {
-        let by_host = datastore_kind == DatastoreKind::EtcdV2;
-        let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
-        operator.note(Note::BlockFiles { files, directory });
-    }
-    run.write(plan, passed).await
+        scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
+        let files = match request.output_dir {
+            Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
+            None => Ok(Vec::new()),
+        };
+        let datastore_kind = seen.snapshot.datastore;
+        let plan = try_plan(seen, plan, judging)?;
+        if let Some(directory) = &request.output_dir {
+            let by_host = datastore_kind == DatastoreKind::EtcdV2;
+            let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
+            operator.note(Note::BlockFiles { files, directory });
+        }
+        run.write(plan, passed).await
+    })
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {

@@ -8,7 +8,7 @@ use calipam_plan::release::{self, Request, Sightings};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
-use crate::operator::Operator;
+use crate::operator::{Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::reports;
 use crate::run::{Intent, Run};
@@ -29,23 +29,26 @@ pub struct ReleaseRequest {
 }
 
 /// Looks, plans, shows the plan, asks, and releases.
-pub async fn release(
-    datastore: &Datastore,
-    request: &ReleaseRequest,
-    operator: &impl Operator,
-) -> Result<Repaired, Error> {
-    let judging = &request.judging;
-    let run = Run { datastore, intent: &request.intent, operator };
-    let seen = look(datastore, judging, operator).await?;
-    if request.targets.leaked || request.targets.orphan_handles {
-        warn_of_short_grace(&seen.snapshot, judging, operator);
-    }
-    let sightings = reports::read(request, &seen.snapshot, operator)?;
-    let plan = async |seen: &Look, sightings: &[Sightings]| plan(datastore, seen, request, sightings).await;
-    let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, sightings, plan).await?;
+pub fn release<'a>(
+    datastore: &'a Datastore,
+    request: &'a ReleaseRequest,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Repaired, Error>> {
+    Box::pin(async move {
+        let judging = &request.judging;
+        let run = Run { datastore, intent: &request.intent, operator };
+        let seen = look(datastore, judging, operator).await?;
+        if request.targets.leaked || request.targets.orphan_handles {
+            warn_of_short_grace(&seen.snapshot, judging, operator);
+        }
+        let sightings = reports::read(request, &seen.snapshot, operator)?;
+        let plan =
+            async |seen: &Look, sightings: &[Sightings]| plan(datastore, seen, request, sightings).await;
+        let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, sightings, plan).await?;
 
-    let plan = try_plan(seen, plan, judging)?;
-    run.write(plan, passed).await
+        let plan = try_plan(seen, plan, judging)?;
+        run.write(plan, passed).await
+    })
 }
 
 async fn plan(datastore: &Datastore, seen: &Look, request: &ReleaseRequest, sightings: &[Sightings]) -> Plan {

@@ -15,7 +15,7 @@ use crate::release::ReleaseRequest;
 pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,
-    operator: &impl Operator,
+    operator: &dyn Operator,
 ) -> Result<Vec<Sightings>, Error> {
     let is_locked = snapshot.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
     let locked = request.lock || is_locked;

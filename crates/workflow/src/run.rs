@@ -44,13 +44,13 @@ impl Writing {
 }
 
 /// A run of such a command.
-pub(crate) struct Run<'a, O> {
+pub(crate) struct Run<'a> {
     pub datastore: &'a Datastore,
     pub intent: &'a Intent,
-    pub operator: &'a O,
+    pub operator: &'a dyn Operator,
 }
 
-impl<'a, O: Operator> Run<'a, O> {
+impl<'a> Run<'a> {
     /// How to write; `None` where nothing is to be written, or can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())

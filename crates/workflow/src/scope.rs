@@ -13,12 +13,15 @@ use calipam_model::snapshot::Snapshot;
 use wildmatch::WildMatch;
 
 use crate::error::Error;
+use crate::operator::Pending;
 
 /// The GUID of the cluster that a datastore holds; empty where it has none.
-pub async fn guid(datastore: &Datastore) -> Result<String, Error> {
-    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
-    let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
-    Ok(information.map(|information| information.guid).unwrap_or_default())
+pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> {
+    Box::pin(async move {
+        let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+        let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
+        Ok(information.map(|information| information.guid).unwrap_or_default())
+    })
 }
 
 /// A node that exists, or that an affinity, a block or an endpoint still names.

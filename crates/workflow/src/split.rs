@@ -10,7 +10,7 @@ use calipam_plan::split::{self, Split};
 
 use crate::error::Error;
 use crate::look::read;
-use crate::operator::Operator;
+use crate::operator::{Operator, Pending};
 use crate::run::{Intent, Run, Writing};
 use crate::write::Repaired;
 
@@ -38,32 +38,34 @@ pub struct SplitRequest {
 ///
 /// # Errors
 /// Where something cannot be read or written, the pool cannot be split, or the operator does not agree.
-pub async fn split(
-    datastore: &Datastore,
-    request: &SplitRequest,
-    operator: &impl Operator,
-) -> Result<Repaired, Error> {
-    datastore.require_calico_3("split a pool")?;
-    if !datastore.is_live() {
-        return Err(Error::NotLive("a split"));
-    }
-    let snapshot = read(datastore, operator).await?;
-    let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
-    if request.needs_lock && !is_locked {
-        return Err(Error::NotLocked);
-    }
+pub fn split<'a>(
+    datastore: &'a Datastore,
+    request: &'a SplitRequest,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Repaired, Error>> {
+    Box::pin(async move {
+        datastore.require_calico_3("split a pool")?;
+        if !datastore.is_live() {
+            return Err(Error::NotLive("a split"));
+        }
+        let snapshot = read(datastore, operator).await?;
+        let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
+        if request.needs_lock && !is_locked {
+            return Err(Error::NotLocked);
+        }
 
-    let pool = pool(&snapshot, &request.pool)?;
-    let key = Key::Pool(pool.name.clone());
-    let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
-    let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
-    let how = Split { parts: request.parts, disables_first: request.disables_first };
-    let plan = split::plan(&snapshot, pool, &document, how)?;
-    // On Kubernetes the pools are written one by one: while they are, no pod starts or stops. Under the lock of others,
-    // as calicoctl wants it, there is nothing to lock.
-    let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
-    let intent = Intent { writing, max_changes: request.intent.max_changes };
-    Run { datastore, intent: &intent, operator }.write(plan, None).await
+        let pool = pool(&snapshot, &request.pool)?;
+        let key = Key::Pool(pool.name.clone());
+        let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
+        let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
+        let how = Split { parts: request.parts, disables_first: request.disables_first };
+        let plan = split::plan(&snapshot, pool, &document, how)?;
+        // On Kubernetes the pools are written one by one: while they are, no pod starts or stops. Under the lock of others,
+        // as calicoctl wants it, there is nothing to lock.
+        let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
+        let intent = Intent { writing, max_changes: request.intent.max_changes };
+        Run { datastore, intent: &intent, operator }.write(plan, None).await
+    })
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> {

@@ -8,7 +8,7 @@ use calipam_model::key::Key;
 
 use crate::error::Error;
 use crate::look::read;
-use crate::operator::Operator;
+use crate::operator::{Operator, Pending};
 
 /// Reads of a single key that are timed.
 const READS: usize = 20;
@@ -27,29 +27,34 @@ pub struct ReadTimes {
 }
 
 /// Reads a key that is not there a few times, one after the other, and everything once.
-pub async fn time_reads(datastore: &Datastore, operator: &impl Operator) -> Result<ReadTimes, Error> {
-    let keys = BTreeSet::from([Key::Handle(NO_HANDLE.to_owned())]);
-    // The first request may open a connection.
-    datastore.reread(&keys).await?;
-    let mut single = Vec::with_capacity(READS);
-    for _ in 0..READS {
-        let begin = Instant::now();
+pub fn time_reads<'a>(
+    datastore: &'a Datastore,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<ReadTimes, Error>> {
+    Box::pin(async move {
+        let keys = BTreeSet::from([Key::Handle(NO_HANDLE.to_owned())]);
+        // The first request may open a connection.
         datastore.reread(&keys).await?;
-        single.push(begin.elapsed());
-    }
-    single.sort();
+        let mut single = Vec::with_capacity(READS);
+        for _ in 0..READS {
+            let begin = Instant::now();
+            datastore.reread(&keys).await?;
+            single.push(begin.elapsed());
+        }
+        single.sort();
 
-    let begin = Instant::now();
-    let snapshot = read(datastore, operator).await?;
-    let whole = begin.elapsed();
-    let counts = [
-        snapshot.blocks.len(),
-        snapshot.affinities.len(),
-        snapshot.handles.len(),
-        snapshot.pools.len(),
-        snapshot.nodes.len(),
-        snapshot.endpoints.len(),
-        snapshot.pods.len(),
-    ];
-    Ok(ReadTimes { single, whole, objects: counts.into_iter().map(|count| count as u64).sum() })
+        let begin = Instant::now();
+        let snapshot = read(datastore, operator).await?;
+        let whole = begin.elapsed();
+        let counts = [
+            snapshot.blocks.len(),
+            snapshot.affinities.len(),
+            snapshot.handles.len(),
+            snapshot.pools.len(),
+            snapshot.nodes.len(),
+            snapshot.endpoints.len(),
+            snapshot.pods.len(),
+        ];
+        Ok(ReadTimes { single, whole, objects: counts.into_iter().map(|count| count as u64).sum() })
+    })
 }

@@ -8,7 +8,7 @@ use calipam_repair::journal::{Header, Recorded, resolve};
 use calipam_repair::{UndoPlan, undo as execute};
 
 use crate::error::Error;
-use crate::operator::{Note, Operator, Proposal};
+use crate::operator::{Note, Operator, Pending, Proposal};
 use crate::run::{Intent, Run};
 use crate::write::Executed;
 
@@ -45,35 +45,37 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 }
 
 /// Plans the inverse of a run, shows it, asks, and restores what was there.
-pub async fn undo(
-    datastore: &Datastore,
+pub fn undo<'a>(
+    datastore: &'a Datastore,
     recorded: Recorded,
-    intent: &Intent,
-    operator: &impl Operator,
-) -> Result<Undone, Error> {
-    if !datastore.is_live() {
-        return Err(Error::NotLive("an undo"));
-    }
-    let run = Run { datastore, intent, operator };
-    let (header, ended) = (recorded.header.clone(), recorded.ended);
-    if !ended {
-        operator.note(Note::JournalWithoutEnd);
-    }
-    let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
-    let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
-    let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-        // A run that was killed before its first change has left a lock all the same.
-        if let Some(writing) = run.writing() {
-            run.restore_stale_locks(writing, plan.cluster()).await?;
+    intent: &'a Intent,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Undone, Error>> {
+    Box::pin(async move {
+        if !datastore.is_live() {
+            return Err(Error::NotLive("an undo"));
         }
-        return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None });
-    };
+        let run = Run { datastore, intent, operator };
+        let (header, ended) = (recorded.header.clone(), recorded.ended);
+        if !ended {
+            operator.note(Note::JournalWithoutEnd);
+        }
+        let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
+        let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
+        let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
+            // A run that was killed before its first change has left a lock all the same.
+            if let Some(writing) = run.writing() {
+                run.restore_stale_locks(writing, plan.cluster()).await?;
+            }
+            return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None });
+        };
 
-    operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
-    run.preflight(writing, plan.cluster(), &sources(&plan), changes).await?;
-    let consent = run.ask(plan.question(&datastore.location())).await?;
+        operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
+        run.preflight(writing, plan.cluster(), &sources(&plan), changes).await?;
+        let consent = run.ask(plan.question(&datastore.location())).await?;
 
-    let work = async |options| execute(datastore, &plan, consent, &options).await;
-    let executed = run.execute(writing, plan.cluster(), work).await?;
-    Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed) })
+        let work = async |options| execute(datastore, &plan, consent, &options).await;
+        let executed = run.execute(writing, plan.cluster(), work).await?;
+        Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed) })
+    })
 }

@@ -12,7 +12,7 @@ use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError,
 use tokio::sync::Notify;
 
 use crate::error::Error;
-use crate::operator::{Activity, Note, Operator, Proposal};
+use crate::operator::{Activity, Note, Proposal};
 use crate::preflight::Passed;
 use crate::run::{Run, Writing};
 
@@ -40,7 +40,7 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
     }
 }
 
-impl<O: Operator> Run<'_, O> {
+impl Run<'_> {
     /// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Error> {
         let (summary, steps) = plan.divide();

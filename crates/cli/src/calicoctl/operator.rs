@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
-use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
+use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 
 use crate::hints;
 use crate::operator::Person;
@@ -42,7 +42,7 @@ impl Operator for Script<'_> {
         Ok(())
     }
 
-    async fn ask(&self, question: Question) -> Result<Consent, NoConsent> {
-        self.person.ask(question).await
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, NoConsent>> {
+        self.person.ask(question)
     }
 }
