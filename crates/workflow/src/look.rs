@@ -123,7 +123,7 @@ pub fn read<'a>(
     datastore: &'a Datastore,
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Snapshot, Error>> {
-    Box::pin(async move { read_at(datastore, None, operator).await })
+    Box::pin(read_at(datastore, None, operator))
 }
 
 /// Reads some sources only.
