@@ -41,6 +41,19 @@ pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
 }
 
+/// Announces and runs a command beside others, and prints its whole output when it has ended.
+pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<(), Failure> {
+    let line = command_line(command);
+    announce(&format!("{title}: {line}"));
+    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    let text = [&output.stderr[..], &output.stdout].concat();
+    announce(&format!("{title}: {line}\n{}", String::from_utf8_lossy(&text)));
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{title}: `{line}` failed ({})", output.status)))
+}
+
 /// Says what comes next.
 pub(crate) fn announce(title: &str) {
     eprintln!("==> {title}");

@@ -15,6 +15,9 @@ use crate::{protoc, step, tools, workspace};
 /// Read by the test programs: how many tests they run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
+/// What the names of the program's tests begin with: the module in `tests/main.rs`.
+const PROGRAM: &str = "cli::";
+
 /// After so long `cargo test` has let go of the build folder, where everything is built.
 const HEAD_START: Duration = Duration::from_secs(10);
 
@@ -82,19 +85,33 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
 fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
     let format = tools::need_component("fmt", "rustfmt")
         .and_then(|()| step::run("Checking the format", &mut cargo(protoc, &["fmt", "--all", "--check"])));
-    let arguments = ["--workspace", "--no-fail-fast"].map(str::to_owned);
-    let built = build(protoc, servers, &arguments);
+    let all = ["--workspace", "--tests", "--no-fail-fast"].map(str::to_owned);
+    let built = build(protoc, servers, &all);
 
     let head_start = if built.is_ok() { HEAD_START } else { Duration::ZERO };
     let (lints, tests) = thread::scope(|scope| {
         let lints = scope.spawn(|| lints(protoc, head_start));
-        let tests = built.and_then(|variables| {
-            let mut tests = tests(&variables, left_out, &arguments);
-            step::run("Running all tests", tests.env(THREADS, threads()))
-        });
+        let tests = built.and_then(|variables| run_halves(&variables, left_out, &all));
         (lints.join().expect("the lints do not panic"), tests)
     });
     summary([format, lints, tests])
+}
+
+/// Runs the tests of the program beside all others, since cargo runs one test program after the other, and each ends
+/// with a few slow tests. Every test is in one of the halves: what one selects by its name the other skips.
+fn run_halves(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
+    let half = |selection: &[&str]| {
+        let mut half = tests(variables, left_out, all);
+        half.arg("--").args(selection).env(THREADS, threads());
+        half
+    };
+    let (program, others) = thread::scope(|scope| {
+        let title = "Running the tests of the program beside the others; they are printed at their end";
+        let program = scope.spawn(|| step::run_printed_later(title, &mut half(&[PROGRAM])));
+        let others = step::run("Running all other tests", &mut half(&["--skip", PROGRAM]));
+        (program.join().expect("the step does not panic"), others)
+    });
+    program.and(others)
 }
 
 /// Builds the servers and the tests at the same time: each leaves cores idle while it downloads or links.
@@ -143,11 +160,11 @@ fn niced(command: &Command) -> Command {
     niced
 }
 
-/// Tests that run at the same time, unless the caller has said how many: more than there are cores, since most of
-/// their time they wait for their servers. With two for each core, cores were idle a third of the time.
+/// Tests of each half that run at the same time, unless the caller has said how many: more than there are cores, since
+/// most of their time they wait for their servers.
 fn threads() -> OsString {
-    let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
-    std::env::var_os(THREADS).unwrap_or_else(|| (3 * cores).to_string().into())
+    let cores = thread::available_parallelism().map_or(2, NonZero::get);
+    std::env::var_os(THREADS).unwrap_or_else(|| (2 * cores).to_string().into())
 }
 
 /// The failures of all steps as one.
