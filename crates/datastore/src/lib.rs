@@ -16,6 +16,7 @@ pub mod read;
 mod secret;
 pub mod settings;
 mod store;
+mod tasks;
 pub mod write;
 
 pub use self::client::etcd::EtcdClient;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_files::objects::{Accept, KUBEVIRT_GROUP};
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -15,8 +16,6 @@ use crate::client::kubernetes::kinds::{UNRESERVED, segment};
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
 use crate::store::Pending;
-use calipam_files::objects::items::Accept;
-use calipam_files::objects::kinds::KUBEVIRT_GROUP;
 
 /// The version of KubeVirt's API that Calico knows.
 const KUBEVIRT_VERSION: &str = "v1";

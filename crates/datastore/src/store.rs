@@ -5,6 +5,9 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use calipam_files::archive::{Added, Adding};
+use calipam_files::export::export_file;
+use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
@@ -22,9 +25,6 @@ use crate::read::whole::{self, Reduced};
 use crate::read::{Lookup, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
-use calipam_files::archive::{Added, Adding};
-use calipam_files::export::export_file;
-use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 
 /// The future of a call into this crate, boxed: the code of an `async fn` is compiled once more in each crate that waits for it,
 /// and by then holds all of the clients below it.

@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
 use crate::extent::skip;
-use crate::objects::items::Encoding;
 use crate::objects::items::json::JsonList;
 use crate::objects::kinds::{KnownKind, by_name, by_plural};
+use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
 
 /// The kinds of virtual machines: an instance may have no machine, and a stopped machine has no instance.
@@ -208,7 +208,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         path: &Path,
         known: Option<&TypeMeta>,
     ) -> std::result::Result<Option<TypeMeta>, FileError> {
-        let damaged = |reason: String| FileError::Objects(reason);
+        let damaged = |error: ListError| FileError::Objects(error.to_string());
         let mut file = File::open(path)?;
         let mut list = JsonList::default();
         let mut piece = vec![0; PIECE];

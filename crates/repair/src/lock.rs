@@ -104,7 +104,7 @@ impl Information {
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
         Ok(match writer.commit(&batch).await? {
             Swap::Done(revisions) => revisions.into_iter().next().flatten(),
-            Swap::Lost => None,
+            Swap::Conflict => None,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::WhyWhole;
-use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
 /// The version of the format that this program writes, and the only one that it reads.
 const FORMAT: u32 = 2;

@@ -99,7 +99,7 @@ pub(crate) enum Written {
     /// It took place, at this index.
     At(i64),
     /// The condition did not hold.
-    Lost,
+    Conflict,
 }
 
 struct Answer {
@@ -234,7 +234,7 @@ impl EtcdV2Client {
                 Ok(Written::At(node.modified_index))
             }
             Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => {
-                Ok(Written::Lost)
+                Ok(Written::Conflict)
             }
             _ if status.is_success() => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
             reply => Err(self.refusal(status, reply, body)),

@@ -65,7 +65,7 @@ pub enum SettingsError {
     },
     /// A certificate or key is not PEM text.
     #[error("the {what} is not usable: {reason}")]
-    BadPem { what: &'static str, reason: String },
+    BadPem { what: &'static str, reason: &'static str },
     /// A context is a part of a kubeconfig.
     #[error("the context {0:?} is named, but no kubeconfig")]
     ContextAlone(String),

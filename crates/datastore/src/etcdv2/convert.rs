@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use calipam_files::raw::RawKv;
 use calipam_model::key::{IPAM_PREFIX, Key};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::Leaf;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
-use calipam_files::raw::RawKv;
 
 /// The name of the one object that Calico uses of kinds with only one.
 const DEFAULT: &str = "default";

@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use calipam_files::export::{Header, Lines, Writer};
+use calipam_files::raw::RawEntry;
+use calipam_files::{Extent, ProgressFn};
 use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::{Coverage, ETCD_SOURCES};
 
@@ -10,28 +13,16 @@ use crate::client::etcd::EtcdClient;
 use crate::error::Result;
 use crate::read::whole::etcd::pull::Collector;
 use crate::read::whole::etcd::{Start, observe as observe_etcd};
-use calipam_files::Extent;
-use calipam_files::ProgressFn;
-use calipam_files::export::{Header, Writer, write_line};
-use calipam_files::raw::RawEntry;
-
-/// Lines that are ready to be written, and their number.
-#[derive(Default)]
-pub(crate) struct Lines {
-    text: Vec<u8>,
-    entries: u64,
-}
 
 impl Collector for Writer {
     type Chunk = Lines;
 
     fn add(chunk: &mut Lines, entry: RawEntry<'_>) {
-        write_line(&mut chunk.text, &entry);
-        chunk.entries += 1;
+        chunk.push(&entry);
     }
 
     fn commit(&mut self, chunk: Lines) -> Result<()> {
-        Ok(self.lines(&chunk.text, chunk.entries)?)
+        Ok(self.lines(&chunk)?)
     }
 }
 

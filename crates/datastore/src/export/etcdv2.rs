@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use calipam_files::export::{Header, Writer};
+use calipam_files::{Progress, ProgressFn};
+
 use crate::client::etcdv2::EtcdV2Client;
 use crate::error::Result;
 use crate::read::whole::etcdv2::read;
-use calipam_files::export::{Header, Writer};
-use calipam_files::{Progress, ProgressFn};
 
 /// Exports everything at one index. Gives the number of entries.
 pub(crate) async fn export(client: &Arc<EtcdV2Client>, path: &Path, progress: &ProgressFn) -> Result<u64> {

@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use calipam_files::export::{Header, Lines, Writer};
+use calipam_files::objects::Encoding;
+use calipam_files::{Extent, ProgressFn};
 use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::Source;
 use jiff::Timestamp;
@@ -13,27 +16,20 @@ use crate::error::Result;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, plan};
-use calipam_files::Extent;
-use calipam_files::ProgressFn;
-use calipam_files::export::{Header, Writer, write_line};
-use calipam_files::objects::items::Encoding;
 
-/// Lines that are ready to be written, and their number.
 #[derive(Default)]
-pub(crate) struct Lines {
-    text: Vec<u8>,
-    entries: u64,
+pub(crate) struct Exported {
+    lines: Lines,
     /// The cluster's GUID, where this is the list that holds it.
     guid: String,
 }
 
-impl Take for Lines {
+impl Take for Exported {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
         let Some(entry) = kind.known.export(object, encoding) else {
             return;
         };
-        write_line(&mut self.text, &entry.as_entry());
-        self.entries += 1;
+        self.lines.push(&entry.as_entry());
         if kind.known.source == Source::ClusterInformation {
             self.guid =
                 ClusterInformation::parse(&entry.value).map(|cluster| cluster.guid).unwrap_or_default();
@@ -45,8 +41,8 @@ impl Take for Lines {
 pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
     let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
-    let (first, second) = lists_in_order::<Lines>(&lists, first, second).await?;
-    let begin: Option<&Listed<Lines>> = first.first().or(second.first());
+    let (first, second) = lists_in_order::<Exported>(&lists, first, second).await?;
+    let begin: Option<&Listed<Exported>> = first.first().or(second.first());
     let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now).to_string();
     let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
     let mut header = Header::new("kubernetes", client.server(), &revision, &taken_at);
@@ -54,7 +50,7 @@ pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &Pro
     header.guid = guid.cloned().unwrap_or_default();
     let mut writer = Writer::create(path, &header.with_coverage(&coverage.coverage))?;
     for listed in first.iter().chain(&second) {
-        writer.lines(&listed.taken.text, listed.taken.entries)?;
+        writer.lines(&listed.taken.lines)?;
     }
     Ok(writer.finish()?)
 }

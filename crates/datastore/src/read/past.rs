@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_files::raw::RawKv;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockOwner;
@@ -17,7 +18,6 @@ use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::secret::redact_url;
 use crate::store::{Datastore, Pending};
-use calipam_files::raw::RawKv;
 
 /// What the past of objects is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_files::{ProgressFn, skip};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
@@ -14,8 +15,6 @@ use super::whole::kubernetes::{no_kubevirt, require};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Result};
-use calipam_files::ProgressFn;
-use calipam_files::skip;
 
 /// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
 /// meanwhile is not taken for a leak.

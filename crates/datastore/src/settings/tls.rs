@@ -46,10 +46,10 @@ pub(super) fn tls(
 }
 
 /// Says what is wrong with a PEM text, without the text itself.
-fn check_pem(text: &[u8], is_key: bool) -> Result<(), String> {
+fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
     let reason = |error: pem::Error| match error {
-        pem::Error::NoItemsFound => "it holds no such PEM block".to_owned(),
-        _ => "its PEM text is damaged".to_owned(),
+        pem::Error::NoItemsFound => "it holds no such PEM block",
+        _ => "its PEM text is damaged",
     };
     if is_key {
         return PrivateKeyDer::from_pem_slice(text).map(drop).map_err(reason);

@@ -8,7 +8,7 @@ use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
 use super::object::Stored;
-use super::{Batch, Limits, Precondition, Swap};
+use super::{Batch, BatchError, Limits, Precondition, Swap};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
@@ -74,12 +74,12 @@ pub(crate) async fn commit(
         )
         .await?
     {
-        return Ok(Swap::Lost);
+        return Ok(Swap::Conflict);
     }
-    let parts = Parts::new(batch, kubernetes.is_some()).map_err(|reason| refused(client, reason))?;
+    let parts = Parts::new(batch, kubernetes.is_some()).map_err(|error| refused(client, &error))?;
     let response = client.write(parts.transaction(), &what(batch)).await?;
     if !response.succeeded() {
-        return Ok(Swap::Lost);
+        return Ok(Swap::Conflict);
     }
     let revision = response.header().map_or(0, |header| header.revision());
     Ok(done(batch, revision))
@@ -95,8 +95,8 @@ pub(super) fn what(batch: &Batch) -> String {
     batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
 }
 
-pub(super) fn refused(client: &EtcdClient, reason: String) -> Error {
-    client.write_error("a batch of changes", Failure::Other(reason))
+pub(super) fn refused(client: &EtcdClient, error: &BatchError) -> Error {
+    client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }
 
 /// Batches as parts of one transaction, which compares everything that they expect before it changes anything.
@@ -112,7 +112,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was looked at already.
-    pub(super) fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, String> {
+    pub(super) fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, BatchError> {
         let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
@@ -126,7 +126,7 @@ impl Parts {
             match expected.insert(key, expect) {
                 // Several changes can rest on one piece of evidence.
                 Some(before) if before == expect => continue,
-                Some(_) => return Err(format!("two different states of {key} are expected")),
+                Some(_) => return Err(BatchError::TwoStates(key.clone())),
                 None => {}
             }
             let path = path(key)?;
@@ -147,10 +147,9 @@ impl Parts {
         }
 
         // etcd counts comparisons and changes each for itself.
-        let number = parts.comparisons.len().max(parts.operations.len());
-        if number > LIMITS.conditions || parts.bytes > LIMITS.bytes {
-            let taken = "more than etcd takes in one transaction";
-            return Err(format!("{number} operations and {} bytes are {taken}", parts.bytes));
+        let operations = parts.comparisons.len().max(parts.operations.len());
+        if operations > LIMITS.conditions || parts.bytes > LIMITS.bytes {
+            return Err(BatchError::TooLarge { operations, bytes: parts.bytes });
         }
         Ok(parts)
     }
@@ -183,20 +182,20 @@ impl Parts {
 const OVERHEAD: usize = 24;
 
 /// The path of a key that is stored in etcd.
-fn path(key: &Key) -> std::result::Result<String, String> {
+fn path(key: &Key) -> std::result::Result<String, BatchError> {
     match key {
-        Key::Pod { .. } | Key::Service { .. } => Err(format!("{key} is not stored in etcd")),
+        Key::Pod { .. } | Key::Service { .. } => Err(BatchError::NotInEtcd(key.clone())),
         key => Ok(key.to_string()),
     }
 }
 
 /// The revision to compare with. A key that does not exist compares as 0.
-fn revision(expect: &Precondition) -> std::result::Result<i64, String> {
+fn revision(expect: &Precondition) -> std::result::Result<i64, BatchError> {
     match expect {
         Precondition::Absent => Ok(0),
         // 0 would be true of an absent key; no stored key has it.
         Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
-        Precondition::Records(..) | Precondition::Matches(_) => Err("a write compares versions".into()),
-        Precondition::At(other) => Err(format!("{other} is not a revision of etcd")),
+        Precondition::Records(..) | Precondition::Matches(_) => Err(BatchError::NoVersion),
+        Precondition::At(other) => Err(BatchError::NotARevision(other.clone())),
     }
 }

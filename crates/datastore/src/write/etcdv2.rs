@@ -11,16 +11,18 @@ use calipam_model::config::ClusterInformation;
 use calipam_model::key::{HANDLE_PREFIX, Key};
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use tokio::task::JoinError;
 
 use super::kubernetes::change::is_version;
 use super::object::Stored;
-use super::{Batch, Change, Limits, Precondition, Swap, read_each};
+use super::{Batch, BatchError, Change, IN_FLIGHT, Limits, Precondition, Swap};
 use crate::client::etcdv2::{Condition, EtcdV2Client, Written};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 use crate::etcdv2::{READY, convert, flatten, path, sources};
 use crate::read::whole::etcdv2::{handle_indices, number};
 use crate::read::with_kubernetes::is_in_kubernetes;
+use crate::tasks;
 
 /// One key in each batch.
 pub(crate) const LIMITS: Limits =
@@ -73,8 +75,8 @@ pub(crate) async fn read(
     own: &OwnHandles,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
-    let one = |key: Key| {
-        let (client, kubernetes) = (Arc::clone(client), kubernetes.cloned());
+    let one = |key: &Key| {
+        let (client, kubernetes, key) = (Arc::clone(client), kubernetes.cloned(), key.clone());
         async move {
             match kubernetes.filter(|_| is_in_kubernetes(&key)) {
                 Some(kubernetes) => super::kubernetes::change::stored(&kubernetes, &key).await,
@@ -82,7 +84,8 @@ pub(crate) async fn read(
             }
         }
     };
-    let mut found = read_each(keys, one, |lost| refused(client, lost)).await?;
+    let lost = |lost: JoinError| refused(client, &BatchError::LostTask(lost));
+    let mut found = tasks::all(IN_FLIGHT, keys.iter().map(one).collect(), lost).await?;
     number_blocks(client, own, &mut found).await?;
     Ok(found)
 }
@@ -144,31 +147,31 @@ pub(crate) async fn commit(
     let [only] = batch.changes.as_slice() else {
         return match batch.changes.len() {
             0 => Ok(Swap::Done(Vec::new())),
-            more => Err(refused(client, format!("{more} changes cannot be made at once"))),
+            more => Err(refused(client, &BatchError::Several(more))),
         };
     };
-    let (path, value) = target(only).map_err(|reason| refused(client, reason))?;
+    let (path, value) = target(only).map_err(|error| refused(client, &error))?;
     let condition = match only.precondition() {
         Precondition::Absent => Condition::Absent,
         // 0 would be no condition.
         Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
-        other => return Err(refused(client, format!("{other:?} is not an index of etcd"))),
+        other => return Err(refused(client, &BatchError::NotAnIndex(other.clone()))),
     };
     if only.value().is_none() && condition == Condition::Absent {
-        return Err(refused(client, format!("{} is not there to be deleted", only.key())));
+        return Err(refused(client, &BatchError::DeletesNothing(only.key().clone())));
     }
 
     let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
     let found = read(client, kubernetes, own, &keys).await?;
     if !found.iter().zip(&batch.evidence).all(|(found, (_, expect))| is_as_expected(found.as_ref(), expect)) {
-        return Ok(Swap::Lost);
+        return Ok(Swap::Conflict);
     }
     Ok(match client.write(&path, value.as_deref(), condition).await? {
         Written::At(index) => {
             own.note(only, index);
             Swap::Done(vec![Some(Revision::Etcd(index))])
         }
-        Written::Lost => Swap::Lost,
+        Written::Conflict => Swap::Conflict,
     })
 }
 
@@ -183,20 +186,21 @@ fn is_as_expected(found: Option<&Stored>, expect: &Precondition) -> bool {
 }
 
 /// Where a change is written, and the text. Of the cluster's information only the flag is ever written.
-fn target(change: &Change) -> std::result::Result<(String, Option<String>), String> {
-    let text =
-        |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| "the value is not text".to_owned());
+fn target(change: &Change) -> std::result::Result<(String, Option<String>), BatchError> {
+    let text = |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| BatchError::NoText);
     if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {
-        let ready = ClusterInformation::parse(value)?.datastore_ready;
-        let ready = ready.ok_or_else(|| format!("{READY} is not deleted"))?;
+        let ready = ClusterInformation::parse(value)
+            .map_err(|error| BatchError::Undecodable(error.to_string()))?
+            .datastore_ready;
+        let ready = ready.ok_or(BatchError::NeverDeleted(READY))?;
         return Ok((READY.to_owned(), Some(ready.to_string())));
     }
-    let path = path(change.key()).ok_or_else(|| format!("{} is not one key of Calico 2.x", change.key()))?;
+    let path = path(change.key()).ok_or_else(|| BatchError::NotInCalico2(change.key().clone()))?;
     Ok((path, change.value().map(text).transpose()?))
 }
 
-fn refused(client: &EtcdV2Client, reason: String) -> Error {
-    client.write_error("a batch of changes", Failure::Other(reason))
+fn refused(client: &EtcdV2Client, error: &BatchError) -> Error {
+    client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }
 
 #[cfg(test)]

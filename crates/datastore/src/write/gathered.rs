@@ -58,7 +58,7 @@ enum Sent {
     /// It took place, at this revision.
     Done(i64),
     /// Something was not as it expected.
-    Lost,
+    Conflict,
     /// Something was not as one of several batches expected, and none took place.
     NoneOfSeveral,
     /// Whether it took place is open.
@@ -119,12 +119,12 @@ impl Gathered {
         if is_alone || batch.changes.is_empty() {
             return etcd::commit(client, self.kubernetes.as_ref(), batch).await;
         }
-        let parts = Parts::new(batch, false).map_err(|reason| etcd::refused(client, reason))?;
+        let parts = Parts::new(batch, false).map_err(|error| etcd::refused(client, &error))?;
         let (answer, answered) = oneshot::channel();
         self.writes.push(Write { parts, answer });
         match self.writes.wait(answered, || self.write_several(client)).await {
             Some(Sent::Done(revision)) => Ok(etcd::done(batch, revision)),
-            Some(Sent::Lost) => Ok(Swap::Lost),
+            Some(Sent::Conflict) => Ok(Swap::Conflict),
             Some(Sent::NoneOfSeveral) => etcd::commit(client, None, batch).await,
             Some(Sent::Failed(failure)) => Err(client.write_error(&etcd::what(batch), failure)),
             None => Err(client.write_error(&etcd::what(batch), Failure::broken("it was given up"))),
@@ -163,7 +163,7 @@ impl Gathered {
                 Ok(response) if response.succeeded() => {
                     Sent::Done(response.header().map_or(0, |header| header.revision()))
                 }
-                Ok(_) if is_one => Sent::Lost,
+                Ok(_) if is_one => Sent::Conflict,
                 Ok(_) => Sent::NoneOfSeveral,
                 Err(failure) => Sent::Failed(failure.clone()),
             };

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source};
 
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 pub use calipam_model::edit::Precondition;
 
@@ -28,7 +28,7 @@ pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
 pub(crate) use self::kubernetes::change as objects;
 pub use self::object::Stored;
 pub use crate::client::kubernetes::kinds::RECORDS;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::{Datastore, Pending};
 
 #[derive(Clone, Debug)]
@@ -95,7 +95,38 @@ pub enum Swap {
     /// It took place. The revisions belong to the changes; a deletion has none on Kubernetes.
     Done(Vec<Option<Revision>>),
     /// Something was not as expected; nothing was written.
-    Lost,
+    Conflict,
+}
+
+/// Why a batch cannot be sent.
+#[derive(Debug, thiserror::Error)]
+enum BatchError {
+    #[error("{0} changes cannot be made at once")]
+    Several(usize),
+    #[error("two different states of {0} are expected")]
+    TwoStates(Key),
+    #[error("{operations} operations and {bytes} bytes are more than etcd takes in one transaction")]
+    TooLarge { operations: usize, bytes: usize },
+    #[error("{0} is not stored in etcd")]
+    NotInEtcd(Key),
+    #[error("a write compares versions")]
+    NoVersion,
+    #[error("{0} is not a revision of etcd")]
+    NotARevision(Revision),
+    #[error("{0:?} is not an index of etcd")]
+    NotAnIndex(Precondition),
+    #[error("{0} is not there to be deleted")]
+    DeletesNothing(Key),
+    #[error("{0} is not deleted")]
+    NeverDeleted(&'static str),
+    #[error("the value is not text")]
+    NoText,
+    #[error("{0} is not one key of Calico 2.x")]
+    NotInCalico2(Key),
+    #[error("{0}")]
+    Undecodable(String),
+    #[error(transparent)]
+    LostTask(JoinError),
 }
 
 /// What one request can hold.
@@ -112,34 +143,6 @@ pub struct Limits {
 
 /// Requests of one reading that are under way at the same time.
 const IN_FLIGHT: usize = 8;
-
-/// Reads objects, each by a request of its own, in the order of the keys. `lost` makes the error of a task that ended
-/// without a result.
-async fn read_each<F>(
-    keys: &[Key],
-    read: impl Fn(Key) -> F,
-    lost: impl Fn(String) -> Error,
-) -> Result<Vec<Option<Stored>>>
-where
-    F: Future<Output = Result<Option<Stored>>> + Send + 'static,
-{
-    let mut found: Vec<Option<Stored>> = vec![None; keys.len()];
-    let mut waiting = keys.iter().cloned().enumerate();
-    let mut running = JoinSet::new();
-    loop {
-        while running.len() < IN_FLIGHT
-            && let Some((index, key)) = waiting.next()
-        {
-            let reading = read(key);
-            running.spawn(async move { (index, reading.await) });
-        }
-        match running.join_next().await {
-            None => return Ok(found),
-            Some(Ok((index, read))) => found[index] = read?,
-            Some(Err(error)) => return Err(lost(error.to_string())),
-        }
-    }
-}
 
 /// Writes to a datastore.
 #[derive(Clone, Debug)]

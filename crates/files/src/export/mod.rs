@@ -21,10 +21,8 @@ use crate::error::Result;
 use crate::kubectl::is_exported;
 use crate::raw::is_read;
 
-pub use self::read::{Export, Tally};
-pub use self::read::{header_of, looks_like_export, read};
-pub use self::write::Writer;
-pub use self::write::write_line;
+pub use self::read::{Export, Tally, header_of, looks_like_export, read};
+pub use self::write::{Lines, Writer};
 
 /// What the first line says about the kind of file.
 const FORMAT: &str = "calipam-export";

@@ -63,10 +63,9 @@ impl Writer {
         self.line(&Line::new(entry)).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Writes lines that [`write_line`] made; `entries` is their number.
-    pub fn lines(&mut self, text: &[u8], entries: u64) -> Result<()> {
-        self.entries += entries;
-        self.output.as_write().write_all(text).map_err(|e| Error::new(&self.path, e))
+    pub fn lines(&mut self, lines: &Lines) -> Result<()> {
+        self.entries += lines.entries;
+        self.output.as_write().write_all(&lines.text).map_err(|e| Error::new(&self.path, e))
     }
 
     /// Writes the footer and gives the file its name. Gives the number of entries.
@@ -95,12 +94,21 @@ impl Writer {
     }
 }
 
-/// Appends the line of an entry to `text`.
-pub fn write_line(text: &mut Vec<u8>, entry: &RawEntry<'_>) {
-    let start = text.len();
-    // Texts and base64 always serialise. Were a line missing, the footer's number would tell.
-    match serde_json::to_writer(&mut *text, &Line::new(entry)) {
-        Ok(()) => text.push(b'\n'),
-        Err(_) => text.truncate(start),
+/// Lines that are ready to be written, and their number.
+#[derive(Default)]
+pub struct Lines {
+    text: Vec<u8>,
+    entries: u64,
+}
+
+impl Lines {
+    pub fn push(&mut self, entry: &RawEntry<'_>) {
+        let start = self.text.len();
+        // Texts and base64 always serialise. Were a line missing, the footer's number would tell.
+        match serde_json::to_writer(&mut self.text, &Line::new(entry)) {
+            Ok(()) => self.text.push(b'\n'),
+            Err(_) => self.text.truncate(start),
+        }
+        self.entries += 1;
     }
 }

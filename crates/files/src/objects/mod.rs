@@ -3,7 +3,7 @@
 
 mod containers;
 mod custom;
-pub mod items;
+pub(crate) mod items;
 pub mod kinds;
 mod machine;
 pub mod meta;
@@ -18,7 +18,8 @@ use calipam_model::snapshot::{Defect, DefectKind, FieldDefect, Snapshot};
 
 use serde::Serialize;
 
-use self::items::Encoding;
+pub use self::items::{Accept, Encoding, ItemReader, ListError, ListMeta, protobuf};
+pub use self::kinds::{Flavour, KUBEVIRT_GROUP, KnownKind};
 
 /// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].
 pub type AddObject = fn(&mut Snapshot, &[u8], Encoding);

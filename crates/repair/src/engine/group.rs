@@ -202,8 +202,8 @@ async fn write(
         match answer {
             Ok(Swap::Done(revisions)) => break Some(revisions.iter().map(text_of).collect()),
             // After a lost answer, a lost swap may be this very write.
-            Ok(Swap::Lost) if resends == 0 => break None,
-            Ok(Swap::Lost) => match look(context, &intent).await? {
+            Ok(Swap::Conflict) if resends == 0 => break None,
+            Ok(Swap::Conflict) => match look(context, &intent).await? {
                 IntentOutcome::Written(outcome) => break outcome.written,
                 IntentOutcome::NotWritten => break None,
                 IntentOutcome::Changed(keys) => return Ok(Written::Unclear(keys)),
@@ -270,7 +270,7 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
                     failure = None;
                     break;
                 }
-                Ok(Swap::Lost) => failure = Some("others keep writing to it".to_owned()),
+                Ok(Swap::Conflict) => failure = Some("others keep writing to it".to_owned()),
                 Err(error) => failure = Some(error.to_string()),
             }
             tokio::time::sleep(RESEND_PAUSE * resend as u32).await;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use calipam_assign::{Entry, Family, Query, Record};
+use calipam_files::ProgressFn;
+use calipam_files::objects::{Accept, Encoding};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
@@ -11,7 +13,7 @@ use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 use super::Selecting;
 use crate::client::kubernetes::KubeClient;
@@ -19,10 +21,8 @@ use crate::client::kubernetes::kinds::{self, Kind, UNRESERVED};
 use crate::error::{Error, Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::read::whole::kubernetes::list::{Counter, list};
+use crate::tasks;
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
-use calipam_files::ProgressFn;
-use calipam_files::objects::items::Accept;
-use calipam_files::objects::items::Encoding;
 
 /// How often the deletion of an object is finished that others write to meanwhile.
 const DELETIONS: usize = 5;
@@ -48,18 +48,12 @@ pub(super) async fn all(
     if let [query] = queries {
         return Ok(vec![one(client, query, selecting).await?]);
     }
-    let mut running = JoinSet::new();
-    for (index, query) in queries.iter().cloned().enumerate() {
+    let asked = queries.iter().cloned().map(|query| {
         let client = Arc::clone(client);
-        running.spawn(async move { (index, one(&client, &query, selecting).await) });
-    }
-    let mut answers: Vec<Answer> = queries.iter().map(|_| Answer::default()).collect();
-    while let Some(joined) = running.join_next().await {
-        let (index, answer) =
-            joined.map_err(|lost| client.error("objects", Failure::Other(lost.to_string())))?;
-        answers[index] = answer?;
-    }
-    Ok(answers)
+        async move { one(&client, &query, selecting).await }
+    });
+    let lost = |lost: JoinError| client.error("objects", Failure::Other(lost.to_string()));
+    tasks::all(queries.len(), asked.collect(), lost).await
 }
 
 async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> Result<Answer> {

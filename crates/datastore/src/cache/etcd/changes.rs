@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::mpsc::{self, Sender};
 
+use calipam_files::raw::{RawEntry, RawKv, is_read};
 use calipam_model::snapshot::Snapshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -13,7 +14,6 @@ use super::entries::{Entry, add, push_deletion, push_key, take_change};
 use crate::cache::WhyWhole;
 use crate::cache::newest::{Newest, sum};
 use crate::client::etcd::{Answer, Told, ToldChange};
-use calipam_files::raw::{RawEntry, RawKv, is_read};
 
 /// What is stored under a key.
 pub(super) enum Stored {

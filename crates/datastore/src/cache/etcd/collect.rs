@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use calipam_files::frames::{MOST_TEXT, Packer};
+use calipam_files::raw::RawEntry;
 use calipam_model::snapshot::Snapshot;
 
 use super::State;
@@ -12,8 +14,6 @@ use crate::cache::newest::{Newest, sum};
 use crate::error::Result;
 use crate::read::whole::etcd::Start;
 use crate::read::whole::etcd::pull::Collector;
-use calipam_files::frames::{MOST_TEXT, Packer};
-use calipam_files::raw::RawEntry;
 
 /// Text of entries from which on they are packed: a third of what a frame can hold.
 const ENOUGH: usize = MOST_TEXT / 3;

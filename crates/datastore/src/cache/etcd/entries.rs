@@ -1,13 +1,12 @@
 //! Entries of etcd as they stand in a cache: blocks, handles and endpoints in the form that they have in memory, all else as
 //! etcd has it.
 
+use calipam_files::raw::RawEntry;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::compact::{Compact, push_number, push_sized, take_byte, take_bytes, take_u64};
 use calipam_model::endpoint::Endpoint;
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
-
-use calipam_files::raw::RawEntry;
 
 const AS_STORED: u8 = 0;
 const BLOCK: u8 = 1;

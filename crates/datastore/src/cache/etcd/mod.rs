@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use calipam_files::raw::prefix_end;
+use calipam_files::{Extent, ProgressFn};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
@@ -27,8 +29,6 @@ use crate::error::{Error, Failure, Result};
 use crate::read::whole;
 use crate::secret::redact_url;
 use crate::store::blocking;
-use calipam_files::raw::prefix_end;
-use calipam_files::{Extent, ProgressFn};
 
 /// How long etcd may take to tell what has changed before everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);

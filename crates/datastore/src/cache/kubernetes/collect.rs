@@ -2,6 +2,9 @@
 
 use std::io;
 
+use calipam_files::frames::{MOST_TEXT, Packer};
+use calipam_files::objects::meta::metadata;
+use calipam_files::objects::{Encoding, name_in_kind};
 use calipam_model::snapshot::{Snapshot, Source};
 
 use super::entries::{self, push_entry};
@@ -12,10 +15,6 @@ use crate::cache::newest::Newest;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::number;
 use crate::read::whole::kubernetes::list::Take;
-use calipam_files::frames::{MOST_TEXT, Packer};
-use calipam_files::objects::items::Encoding;
-use calipam_files::objects::meta::metadata;
-use calipam_files::objects::name_in_kind;
 
 /// Text of entries from which on they are packed: small enough that all cores have some to unpack.
 const ENOUGH: usize = MOST_TEXT / 8;
@@ -76,7 +75,7 @@ impl Taken {
         is_worth: bool,
     ) -> Option<String> {
         if is_worth {
-            return self.write(kind, cluster, version).err();
+            return self.write(kind, cluster, version).err().map(|error| error.to_string());
         }
         // An earlier one would only grow old.
         std::fs::remove_file(cluster.path(kind)).ok();
@@ -86,21 +85,18 @@ impl Taken {
         None
     }
 
-    fn write(&mut self, kind: &Kind, cluster: &Cluster, version: &str) -> Result<(), String> {
+    fn write(&mut self, kind: &Kind, cluster: &Cluster, version: &str) -> io::Result<()> {
         let packing = std::mem::take(&mut self.packing).finish()?;
         let state = State {
-            version: number(version).map_err(|failure| failure.to_string())?,
+            version: number(version).map_err(io::Error::other)?,
             newest: packing.newest,
             objects: packing.objects,
             bytes: self.bytes,
             changes: 0,
         };
-        let writer = CacheWriter::create(&cluster.path(kind), &cluster.identity(kind));
-        let written = writer.and_then(|mut writer| {
-            writer.push(&packing.frames)?;
-            writer.finish(&state)
-        });
-        written.map_err(|error| error.to_string())
+        let mut writer = CacheWriter::create(&cluster.path(kind), &cluster.identity(kind))?;
+        writer.push(&packing.frames)?;
+        writer.finish(&state)
     }
 
     /// True where its cache is worth its place, `total` being the bytes of all kinds that are kept.
@@ -118,24 +114,24 @@ struct Packing {
     name: String,
     newest: Newest,
     objects: u64,
-    failed: Option<String>,
+    failed: Option<io::Error>,
 }
 
 impl Packing {
-    fn keep(&mut self, object: &[u8], encoding: Encoding, value: &[u8]) -> Result<(), String> {
-        let meta = metadata(object, encoding).ok_or("an object has no metadata")?;
+    fn keep(&mut self, object: &[u8], encoding: Encoding, value: &[u8]) -> io::Result<()> {
+        let meta = metadata(object, encoding).ok_or_else(|| io::Error::other("an object has no metadata"))?;
         let name = name_in_kind(&meta.namespace, &meta.name);
         if name <= self.name {
-            return Err(format!("{name} is not in the order of names"));
+            return Err(io::Error::other(format!("{name} is not in the order of names")));
         }
-        let version = number(&meta.resource_version).map_err(|failure| failure.to_string())?;
+        let version = number(&meta.resource_version).map_err(io::Error::other)?;
         self.newest.note(version.cast_signed(), || sum_of(&name, &meta.uid, false));
         self.objects += 1;
 
         push_entry(&mut self.text, &name, value);
         self.name = name;
         if self.text.len() >= ENOUGH {
-            self.pack().map_err(|error| error.to_string())?;
+            self.pack()?;
         }
         Ok(())
     }
@@ -149,11 +145,11 @@ impl Packing {
         Packer::new()?.push(&text, &mut self.frames)
     }
 
-    fn finish(mut self) -> Result<Self, String> {
+    fn finish(mut self) -> io::Result<Self> {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
-        self.pack().map_err(|error| error.to_string())?;
+        self.pack()?;
         Ok(self)
     }
 }

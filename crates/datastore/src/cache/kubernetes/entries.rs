@@ -1,14 +1,15 @@
 //! Objects of Kubernetes as they stand in a cache: each with its name, by which they are sorted. Blocks and handles have the
 //! form that they have in memory, pods are without what a check does not need, all else is as the API server has it.
 
+use std::io;
+
+use calipam_files::objects::{Encoding, KnownKind};
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::compact::{Compact, push_sized, take_byte, take_bytes, take_utf8};
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source, StoredBlock, Versioned};
 
 use crate::client::kubernetes::kinds::Kind;
-use calipam_files::objects::items::Encoding;
-use calipam_files::objects::kinds::KnownKind;
 
 const JSON: u8 = 0;
 const BLOCK: u8 = 1;
@@ -23,7 +24,7 @@ pub(super) fn add(
     kind: &Kind,
     object: &[u8],
     encoding: Encoding,
-) -> Result<Vec<u8>, String> {
+) -> io::Result<Vec<u8>> {
     let lengths = |s: &Snapshot| (s.blocks.len(), s.handles.len(), s.defects.len());
     let (blocks, handles, defects) = lengths(snapshot);
     (kind.known.add)(snapshot, object, encoding);
@@ -51,9 +52,12 @@ pub(super) fn add(
     out.push(JSON);
     match kind.known.source {
         // They hold what is none of our business, such as environments.
-        Source::Pods => out.extend(kind.known.reduced(object, encoding)?.unwrap_or_default()),
+        Source::Pods => {
+            let reduced = kind.known.reduced(object, encoding).map_err(io::Error::other)?;
+            out.extend(reduced.unwrap_or_default());
+        }
         _ if encoding == Encoding::Json => out.extend_from_slice(object),
-        _ => return Err("it is not JSON".to_owned()),
+        _ => return Err(io::Error::other("it is not JSON")),
     }
     Ok(out)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use calipam_files::objects::Encoding;
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -15,7 +16,6 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{Change, Told, Watch, newest};
 use crate::error::Failure;
 use crate::read::whole::kubernetes::list::Begun;
-use calipam_files::objects::items::Encoding;
 
 /// How long the API server may take to tell all changes before all objects are read instead.
 const PATIENCE: Duration = Duration::from_secs(10);

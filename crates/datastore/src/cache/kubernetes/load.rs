@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use calipam_files::objects::KnownKind;
 use calipam_model::parallel::{cores, map};
 use calipam_model::snapshot::Snapshot;
 
@@ -10,7 +11,6 @@ use super::Kept;
 use super::entries::{NewValue, read, take_change, take_entry};
 use crate::cache::WhyWhole;
 use crate::cache::file::{CHANGES, ENTRIES, STATE};
-use calipam_files::objects::kinds::KnownKind;
 
 /// What has changed, by the names of the objects.
 pub(super) type Changes = BTreeMap<String, NewValue>;

@@ -14,6 +14,7 @@ mod load;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use calipam_files::{Extent, ProgressFn};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -31,8 +32,6 @@ use crate::read::whole::kubernetes::order::{ReadKind, lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, assemble, plan};
 use crate::read::with_kubernetes;
 use crate::store::blocking;
-use calipam_files::Extent;
-use calipam_files::ProgressFn;
 
 type Kept = file::Kept<State>;
 

@@ -6,6 +6,8 @@
 //! etcd-client.
 
 use bytes::{Buf, BufMut, Bytes};
+use calipam_files::protobuf::{Fields, put_bytes, put_number, read_key_value};
+use calipam_files::raw::RawEntry;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
@@ -13,8 +15,6 @@ use tonic::{Request, Status};
 
 use super::Line;
 use super::range::Range;
-use calipam_files::protobuf::{Fields, put_bytes, put_number, read_key_value};
-use calipam_files::raw::RawEntry;
 
 /// Sends one range. Answers may have any size. `None` where the answer cannot be decoded.
 pub(crate) async fn read(line: Line, range: &Range) -> Result<Option<Reply>, Status> {

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use calipam_files::raw::RawEntry;
 use etcd_client::{GetResponse, KvClient, Txn, TxnOpResponse, TxnResponse};
 use tokio::sync::OnceCell;
 use tonic::body::Body;
@@ -36,7 +37,6 @@ use crate::error::{Cause, Error, Failure, Result, Server};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
 use crate::store::Pending;
-use calipam_files::raw::RawEntry;
 
 /// A connection to an etcd v3 server.
 #[derive(Debug)]

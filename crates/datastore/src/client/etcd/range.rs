@@ -1,8 +1,7 @@
 //! Requests for ranges of keys.
 
-use etcd_client::{GetOptions, TxnOp};
-
 use calipam_files::raw::prefix_end;
+use etcd_client::{GetOptions, TxnOp};
 
 /// A request for keys from `start` up to, but without, `end`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use calipam_files::objects::items::Accept;
-use calipam_files::objects::kinds::{CLASSIC_GROUP, Flavour, KUBEVIRT_GROUP, NATIVE_GROUP};
+use calipam_files::objects::kinds::{CLASSIC_GROUP, NATIVE_GROUP};
+use calipam_files::objects::{Accept, Flavour, KUBEVIRT_GROUP};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

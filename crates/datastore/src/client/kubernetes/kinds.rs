@@ -1,6 +1,7 @@
 //! Where a cluster has the kinds that are read.
 
-use calipam_files::objects::kinds::{Group, KINDS, KUBEVIRT_GROUP, KnownKind, NODE_NAMES};
+use calipam_files::objects::kinds::{Group, KINDS, NODE_NAMES};
+use calipam_files::objects::{KUBEVIRT_GROUP, KnownKind};
 use calipam_model::snapshot::{Source, WhySkipped};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

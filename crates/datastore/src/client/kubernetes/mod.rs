@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use calipam_files::objects::{Accept, Encoding};
 use http::response::Parts;
 use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -34,7 +35,6 @@ use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::KubernetesSettings;
 use crate::store::Pending;
-use calipam_files::objects::items::{Accept, Encoding};
 
 /// Most bytes of an answer that is read whole.
 const MAX_WHOLE: usize = 64 << 20;
@@ -181,33 +181,32 @@ impl KubeClient {
 
     /// Sends JSON to a path.
     pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
-        let request = Request::post(path)
-            .header(header::ACCEPT, Accept::Json.header())
-            .header(header::CONTENT_TYPE, "application/json");
-        self.send(request.body(Body::from(json))).await
+        self.send_json(Request::post(path), "application/json", json).await
     }
 
     /// Replaces what lies at a path by JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
-        let request = Request::put(path)
-            .header(header::ACCEPT, Accept::Json.header())
-            .header(header::CONTENT_TYPE, "application/json");
-        self.send(request.body(Body::from(json))).await
+        self.send_json(Request::put(path), "application/json", json).await
     }
 
     /// Merges JSON into what lies at a path.
     pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
-        let request = Request::patch(path)
-            .header(header::ACCEPT, Accept::Json.header())
-            .header(header::CONTENT_TYPE, "application/merge-patch+json");
-        self.send(request.body(Body::from(json))).await
+        self.send_json(Request::patch(path), "application/merge-patch+json", json).await
     }
 
     /// Deletes what lies at a path, under the conditions of the options in JSON.
     pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
-        let request = Request::delete(path)
-            .header(header::ACCEPT, Accept::Json.header())
-            .header(header::CONTENT_TYPE, "application/json");
+        self.send_json(Request::delete(path), "application/json", json).await
+    }
+
+    async fn send_json(
+        &self,
+        request: http::request::Builder,
+        kind: &str,
+        json: Vec<u8>,
+    ) -> std::result::Result<Answer, Failure> {
+        let request =
+            request.header(header::ACCEPT, Accept::Json.header()).header(header::CONTENT_TYPE, kind);
         self.send(request.body(Body::from(json))).await
     }
 

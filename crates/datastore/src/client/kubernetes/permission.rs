@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 use super::KubeClient;
 use crate::error::{Error, Failure, Permission, Result};
+use crate::tasks;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// Reviews that are asked for at the same time.
@@ -21,31 +22,19 @@ const MAX_REVIEW: usize = 1 << 20;
 /// See above; also where the server cannot be asked. A server that reviews nothing is not asked further: what is
 /// missing shows when it is read.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
-    let mut missing = Vec::new();
-    let mut waiting = permissions.into_iter();
-    let mut running: JoinSet<(Permission, std::result::Result<bool, Failure>)> = JoinSet::new();
-    loop {
-        while running.len() < IN_FLIGHT
-            && let Some(permission) = waiting.next()
-        {
-            let client = Arc::clone(client);
-            running.spawn(async move {
-                let allowed = review(&client, &permission).await;
-                (permission, allowed)
-            });
+    let reviews = permissions.into_iter().map(|permission| {
+        let client = Arc::clone(client);
+        async move {
+            let is_allowed = review(&client, &permission).await?;
+            Ok((!is_allowed).then_some(permission))
         }
-        match running.join_next().await {
-            None => break,
-            Some(Ok((_, Ok(true)))) => {}
-            Some(Ok((permission, Ok(false)))) => missing.push(permission),
-            Some(Ok((_, Err(Failure::NotFound | Failure::PermissionDenied(_))))) => return Ok(()),
-            Some(Ok((_, Err(failure)))) => return Err(client.error("what the user may do", failure)),
-            Some(Err(lost)) => {
-                let failure = Failure::Other(lost.to_string());
-                return Err(client.error("what the user may do", failure));
-            }
-        }
-    }
+    });
+    let lost = |lost: JoinError| Failure::Other(lost.to_string());
+    let mut missing: Vec<Permission> = match tasks::all(IN_FLIGHT, reviews.collect(), lost).await {
+        Ok(reviewed) => reviewed.into_iter().flatten().collect(),
+        Err(Failure::NotFound | Failure::PermissionDenied(_)) => return Ok(()),
+        Err(failure) => return Err(client.error("what the user may do", failure)),
+    };
     if missing.is_empty() {
         return Ok(());
     }

@@ -1,9 +1,9 @@
 //! What the installed schemas keep: the API server drops fields that they do not name (facts 2.10).
 
+use calipam_files::objects::Accept;
 use serde_json::Value;
 
 use super::KubeClient;
-use calipam_files::objects::items::Accept;
 
 /// The way from an IPAMBlock to what an address that cools down is known by. `""` is any item of a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];

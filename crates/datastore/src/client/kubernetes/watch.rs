@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use calipam_files::objects::meta::metadata;
+use calipam_files::objects::{Accept, Encoding, ItemReader, name_in_kind};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -11,9 +13,6 @@ use super::classify::status_failure;
 use super::{Answer, KubeClient};
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::Failure;
-use calipam_files::objects::items::{Accept, Encoding, ItemReader};
-use calipam_files::objects::meta::metadata;
-use calipam_files::objects::name_in_kind;
 
 /// After how many seconds the API server ends a watch: two seconds before, which is soon, it sends a bookmark. With two there
 /// would be none.
@@ -56,9 +55,9 @@ pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<Newest, F
     let date = answer.date;
     let mut list = ItemReader::new(answer.encoding());
     while let Some(piece) = answer.piece().await? {
-        list.feed(&piece, &mut |_| {}).map_err(Failure::NotKubernetes)?;
+        list.feed(&piece, &mut |_| {}).map_err(|error| Failure::NotKubernetes(error.to_string()))?;
     }
-    let version = list.finish().map_err(Failure::Incomplete)?.resource_version;
+    let version = list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version;
     Ok(Newest { version: number(&version)?, date })
 }
 

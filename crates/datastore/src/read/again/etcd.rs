@@ -6,12 +6,13 @@ use std::sync::Arc;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::{Failure, Result};
 use crate::read::around::etcd::MAX_OPERATIONS;
 use crate::secret::redact_url;
+use crate::tasks;
 
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 4;
@@ -28,31 +29,21 @@ pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Re
 async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
     let mut parts = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
-    let mut snapshot = Snapshot::default();
-    let mut revision = 0;
-    if let Some(first) = parts.next() {
-        (revision, snapshot) = read(client, first).await?;
-    }
+    let (revision, mut snapshot) = match parts.next() {
+        Some(first) => read(client, first).await?,
+        None => (0, Snapshot::default()),
+    };
     let taken_at = Timestamp::now();
 
     // The first request fixed the revision; the others read at it at the same time.
-    let mut running = JoinSet::new();
-    loop {
-        while running.len() < IN_FLIGHT
-            && let Some(part) = parts.next()
-        {
-            let client = Arc::clone(client);
-            let part = part.into_iter().map(|range| range.at(revision)).collect();
-            running.spawn(async move { read(&client, part).await });
-        }
-        match running.join_next().await {
-            None => break,
-            Some(Ok(result)) => snapshot.absorb(result?.1),
-            Some(Err(lost)) => {
-                return Err(client.error("what may have changed", Failure::Other(lost.to_string())));
-            }
-        }
-    }
+    let others = parts.map(|part| {
+        let client = Arc::clone(client);
+        let part = part.into_iter().map(|range| range.at(revision)).collect();
+        async move { read(&client, part).await }
+    });
+    let lost = |lost: JoinError| client.error("what may have changed", Failure::Other(lost.to_string()));
+    let others = tasks::all(IN_FLIGHT, others.collect(), lost).await?;
+    others.into_iter().for_each(|(_, part)| snapshot.absorb(part));
 
     snapshot.datastore = DatastoreKind::Etcd;
     snapshot.location = redact_url(client.endpoint());

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use calipam_files::ProgressFn;
+use calipam_files::objects::names::{affinity_name, block_name, handle_name};
+use calipam_files::objects::{Encoding, protobuf};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Failure, Result};
 use crate::read::whole::kubernetes::list::{Counter, list};
-use calipam_files::ProgressFn;
-use calipam_files::objects::items::{Encoding, protobuf};
-use calipam_files::objects::names::{affinity_name, block_name, handle_name};
+use crate::tasks;
 
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 16;
@@ -61,21 +61,13 @@ pub(crate) async fn fetch(
             single.extend(paths.into_iter().map(|path| (kind.clone(), path)));
         }
     }
-    let mut waiting = single.into_iter();
-    let mut running = JoinSet::new();
-    loop {
-        while running.len() < IN_FLIGHT
-            && let Some((kind, path)) = waiting.next()
-        {
-            let client = Arc::clone(client);
-            running.spawn(async move { read_one(&client, &kind, &path).await });
-        }
-        match running.join_next().await {
-            None => return Ok(()),
-            Some(Ok(read)) => read?.into_iter().for_each(|read| snapshot.absorb(read.snapshot)),
-            Some(Err(lost)) => return Err(lost_task(client, &lost)),
-        }
-    }
+    let reads = single.into_iter().map(|(kind, path)| {
+        let client = Arc::clone(client);
+        async move { Ok(read_one(&client, &kind, &path).await?.map(|read| read.snapshot)) }
+    });
+    let read = tasks::all(IN_FLIGHT, reads.collect(), |lost| lost_task(client, &lost)).await?;
+    read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
+    Ok(())
 }
 
 pub(crate) fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> Error {

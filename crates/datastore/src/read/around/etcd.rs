@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
@@ -12,7 +13,6 @@ use super::{Lookup, PodOnNode};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::secret::redact_url;
-use calipam_files::raw::prefix_end;
 
 /// Most operations of one transaction; etcd allows 128 unless it is told otherwise.
 pub(crate) const MAX_OPERATIONS: usize = 100;

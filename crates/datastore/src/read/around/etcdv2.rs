@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_files::ProgressFn;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 use super::{Lookup, PodOnNode};
 use crate::client::etcdv2::{Depth, EtcdV2Client, Found};
-use crate::error::{Error, Failure, Result};
+use crate::error::{Failure, Result};
 use crate::etcdv2::{CONFIG, Leaf, POOLS, READY, convert, flatten, host_paths, path, pod_path};
 use crate::read::whole::etcdv2::{Tree, observe};
 use crate::read::with_kubernetes::is_in_kubernetes;
-use calipam_files::ProgressFn;
+use crate::tasks;
 
 /// How often the keys are read before the tree is read in one piece.
 const ATTEMPTS: usize = 3;
@@ -88,17 +89,13 @@ struct Reader<'c> {
 impl Reader<'_> {
     /// False where something was written since the first answer.
     async fn read(&mut self, places: impl Iterator<Item = (String, Depth)>) -> Result<bool> {
-        let places: Vec<_> = places.filter(|(path, _)| self.known.insert(path.clone())).collect();
-        let (mut waiting, mut running) = (places.into_iter(), JoinSet::new());
-        loop {
-            while running.len() < IN_FLIGHT
-                && let Some((path, depth)) = waiting.next()
-            {
-                let client = Arc::clone(self.client);
-                running.spawn(async move { client.read_to(&path, depth).await });
-            }
-            let Some(joined) = running.join_next().await else { return Ok(true) };
-            let Found { node, index } = joined.map_err(|error| self.lost(error.to_string()))??;
+        let reads = places.filter(|(path, _)| self.known.insert(path.clone())).map(|(path, depth)| {
+            let client = Arc::clone(self.client);
+            async move { client.read_to(&path, depth).await }
+        });
+        let lost =
+            |lost: JoinError| self.client.error("what belongs to it", Failure::Other(lost.to_string()));
+        for Found { node, index } in tasks::all(IN_FLIGHT, reads.collect(), lost).await? {
             if *self.index.get_or_insert(index) != index {
                 return Ok(false);
             }
@@ -106,6 +103,7 @@ impl Reader<'_> {
                 flatten(node, &mut self.leaves);
             }
         }
+        Ok(true)
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -116,9 +114,5 @@ impl Reader<'_> {
             entries: convert(&self.leaves),
         };
         tree.snapshot(|_| true)
-    }
-
-    fn lost(&self, reason: String) -> Error {
-        self.client.error("what belongs to it", Failure::Other(reason))
     }
 }

@@ -3,21 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_files::{ProgressFn, skip};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use super::Lookup;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds;
 use crate::error::{Error, Result};
+use crate::read::again::kubernetes::{fetch, lost_task, start};
 use crate::read::whole::kubernetes::list::{Counter, Listed, list};
 use crate::read::whole::kubernetes::no_kubevirt;
-use calipam_files::ProgressFn;
-use calipam_files::skip;
-
-use crate::read::again::kubernetes::{fetch, lost_task, start};
+use crate::tasks;
 
 /// Reads around an address or a handle.
 pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
@@ -57,20 +55,19 @@ async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let quiet: ProgressFn = Arc::new(|_| {});
     let counter = Counter::new(&quiet);
-    let mut running = JoinSet::new();
+    let mut lists = Vec::new();
     for found in kinds::configuration(client.api()) {
         match found {
             Ok(kind) => {
                 let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
-                running.spawn(async move { (kind.known.source, list(&client, &kind, &counter).await) });
+                lists.push(async move { Ok((kind.known.source, list(&client, &kind, &counter).await?)) });
             }
             Err((source, reason)) => skip(&mut snapshot, source, reason),
         }
     }
 
-    while let Some(ended) = running.join_next().await {
-        let (source, listed) = ended.map_err(|lost| lost_task(client, &lost))?;
-        let Listed { taken, date, .. } = listed?;
+    for (source, listed) in tasks::all(lists.len(), lists, |lost| lost_task(client, &lost)).await? {
+        let Listed { taken, date, .. } = listed;
         snapshot.absorb(taken);
         snapshot.mark_read([source]);
         snapshot.taken_at = date.map_or(snapshot.taken_at, |date| date.max(snapshot.taken_at));

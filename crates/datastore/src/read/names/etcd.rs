@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_files::raw::prefix_end;
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 
@@ -12,7 +13,6 @@ use super::{MOST, NameKind};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::read::again::etcd::reread;
-use calipam_files::raw::prefix_end;
 
 pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     let below = |folder: String| Keys { client, folder };

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use calipam_files::objects::Accept;
+use calipam_files::objects::names::{cidr_of_block, handle_name};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use serde::Deserialize;
@@ -18,8 +20,6 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds;
 use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::reread;
-use calipam_files::objects::items::Accept;
-use calipam_files::objects::names::{cidr_of_block, handle_name};
 
 pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     match kind {

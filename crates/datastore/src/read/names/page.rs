@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use calipam_files::raw::{next_key, prefix_end};
+
 use super::MOST;
 use crate::error::Result;
-use calipam_files::raw::{next_key, prefix_end};
 
 /// Names in the order of their bytes, which can be read from any place on.
 pub(super) trait Names {

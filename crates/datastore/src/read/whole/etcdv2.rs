@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use calipam_files::raw::RawKv;
+use calipam_files::{CALICO_2_SOURCES, Progress, ProgressFn};
 use calipam_model::block::BlockContent;
 use calipam_model::key::{HANDLE_PREFIX, Key};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
@@ -11,8 +13,6 @@ use jiff::Timestamp;
 use crate::client::etcdv2::{EtcdV2Client, Found};
 use crate::error::{Error, Result};
 use crate::etcdv2::{PARTS, convert, flatten, path};
-use calipam_files::raw::RawKv;
-use calipam_files::{CALICO_2_SOURCES, Progress, ProgressFn};
 
 /// How often the parts are read before the tree is read in one piece.
 const ATTEMPTS: usize = 3;

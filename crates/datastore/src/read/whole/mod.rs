@@ -4,12 +4,12 @@ pub(crate) mod etcd;
 pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
 
+use calipam_files::raw::RawEntry;
 use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::Snapshot;
 
 use self::etcd::pull::Collector;
 use crate::error::Result;
-use calipam_files::raw::RawEntry;
 
 impl Collector for Snapshot {
     type Chunk = Self;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use calipam_files::objects::{Accept, Encoding, Flavour};
 use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::User;
@@ -18,19 +19,7 @@ use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
-use crate::write::{Change, Precondition, Stored};
-use calipam_files::objects::items::Accept;
-use calipam_files::objects::items::Encoding;
-use calipam_files::objects::kinds::Flavour;
-
-/// What became of one change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Changed {
-    /// It took place. A deleted object has no version.
-    To(Option<Revision>),
-    /// The object was not as expected; nothing was written.
-    Lost,
-}
+use crate::write::{Change, Precondition, Stored, Swap};
 
 /// Fails where the user may not change what is to be changed, or the lock where that is to be taken.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
@@ -134,35 +123,35 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 /// # Errors
 /// Where the server fails, refuses, or does not answer in time. It is open then how much of the change
 /// took place.
-pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Changed> {
+pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
     let changed = match (change.precondition(), change.value()) {
         (Precondition::Absent, Some(value)) => create(client, &target, change.key(), value, labels)
             .await
-            .map(|object| Changed::To(Some(version(&object)))),
+            .map(|object| Swap::Done(vec![Some(version(&object))])),
         (Precondition::At(before), Some(value)) => {
             update(client, &target, change, before, value, labels).await
         }
         (Precondition::At(before), None) => match as_read(client, &target.1, change, before).await {
             Ok(Some(object)) => {
-                delete(client, &target, change.key(), object).await.map(|()| Changed::To(None))
+                delete(client, &target, change.key(), object).await.map(|()| Swap::Done(vec![None]))
             }
-            Ok(None) => Ok(Changed::Lost),
+            Ok(None) => Ok(Swap::Conflict),
             Err(failure) => Err(failure),
         },
         (Precondition::Absent, None) | (Precondition::Records(..) | Precondition::Matches(_), _) => {
-            Ok(Changed::Lost)
+            Ok(Swap::Conflict)
         }
     };
     match changed {
         // The object is there already, was changed, or is gone.
-        Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Changed::Lost),
+        Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
         other => other.map_err(failed),
     }
 }
 
-type Step = std::result::Result<Changed, Failure>;
+type Step = std::result::Result<Swap, Failure>;
 
 fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result<Value, Failure> {
     let classic = client.api().flavour == Flavour::Classic;
@@ -239,9 +228,9 @@ async fn update(
     value: &[u8],
     labels: bool,
 ) -> Step {
-    let Some(object) = as_read(client, &target.1, change, before).await? else { return Ok(Changed::Lost) };
+    let Some(object) = as_read(client, &target.1, change, before).await? else { return Ok(Swap::Conflict) };
     let object = replace(client, target, change.key(), object, value, labels).await?;
-    Ok(Changed::To(Some(version(&object))))
+    Ok(Swap::Done(vec![Some(version(&object))]))
 }
 
 /// Gives an object that was read another value, and gives it as the server has it now.

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
-use self::change::{Changed, change, is_version, labels_affinities, stored};
+use self::change::{change, is_version, labels_affinities, stored};
 use super::object::Stored;
-use super::{Batch, Limits, Precondition, Swap, read_each};
+use super::{Batch, BatchError, IN_FLIGHT, Limits, Precondition, Swap};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
+use crate::tasks;
 
 /// One object in each batch. The bytes are those that the API server takes.
 pub(crate) const LIMITS: Limits =
@@ -22,11 +23,12 @@ pub(crate) const LIMITS: Limits =
 
 /// Reads objects, each by a request of its own.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-    let one = |key: Key| {
-        let client = Arc::clone(client);
+    let one = |key: &Key| {
+        let (client, key) = (Arc::clone(client), key.clone());
         async move { stored(&client, &key).await }
     };
-    read_each(keys, one, |lost| refused(client, lost)).await
+    tasks::all(IN_FLIGHT, keys.iter().map(one).collect(), |lost| refused(client, &BatchError::LostTask(lost)))
+        .await
 }
 
 /// Makes the one change of a batch. Whether affinities get labels is found out with the first of them.
@@ -34,20 +36,17 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, ba
     let [only] = batch.changes.as_slice() else {
         return match batch.changes.len() {
             0 => Ok(Swap::Done(Vec::new())),
-            more => Err(refused(client, format!("{more} changes cannot be made at once"))),
+            more => Err(refused(client, &BatchError::Several(more))),
         };
     };
     if !holds(client, batch.evidence.iter()).await? {
-        return Ok(Swap::Lost);
+        return Ok(Swap::Conflict);
     }
     let labels = match only.key() {
         Key::Affinity(_) => *labels.get_or_try_init(|| labels_affinities(client)).await?,
         _ => false,
     };
-    Ok(match change(client, only, labels).await? {
-        Changed::To(version) => Swap::Done(vec![version]),
-        Changed::Lost => Swap::Lost,
-    })
+    change(client, only, labels).await
 }
 
 /// True where the evidence is as expected now.
@@ -66,6 +65,6 @@ pub(crate) async fn holds(
     Ok(found.iter().zip(&evidence).all(as_expected))
 }
 
-fn refused(client: &KubeClient, reason: String) -> Error {
-    client.write_error("a batch of changes", Failure::Other(reason))
+fn refused(client: &KubeClient, error: &BatchError) -> Error {
+    client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }

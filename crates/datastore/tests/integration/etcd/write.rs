@@ -63,7 +63,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert_eq!(after[0].as_ref().unwrap().raw, Object::from(block).encode());
     assert!(after[1].is_none() && after[2].is_some());
     // The same batch again finds nothing as it expects.
-    assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Lost);
+    assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
     let later = plain_read(&mut client).await;
     let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {
         a.iter().filter(|entry| !b.contains(entry)).count()
@@ -99,7 +99,7 @@ async fn one_condition_that_fails_stops_all() {
             evidence: Vec::new(),
         },
     ] {
-        assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Lost, "{batch:?}");
+        assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict, "{batch:?}");
     }
     assert_eq!(plain_read(&mut client).await, before);
     assert_eq!(writer.commit(&Batch::default()).await.unwrap(), Swap::Done(Vec::new()));
@@ -210,7 +210,7 @@ async fn many_at_once_share_requests_and_each_stands_for_itself() {
     let requests = store.request_count() - before;
     assert!(requests < 300, "{requests} requests for 500 writes");
     for (index, swap) in swaps.iter().enumerate() {
-        assert_eq!(*swap == Swap::Lost, index % 499 == 0, "{index}: {swap:?}");
+        assert_eq!(*swap == Swap::Conflict, index % 499 == 0, "{index}: {swap:?}");
     }
     let now = plain_read(&mut client).await;
     assert_eq!(now.len(), there.len() + 498);
@@ -243,7 +243,7 @@ async fn batches_that_change_what_others_expect_are_never_one() {
     let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Precondition::Absent);
     let swaps = create_at_once(&writer, &ids, next).await;
     let done = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Done(_)))).count();
-    let lost = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Lost))).count();
+    let lost = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Conflict))).count();
     assert!(done > 0 && lost > 0 && done + lost == 60, "{swaps:?}");
 }
 
@@ -259,7 +259,7 @@ async fn a_server_that_takes_less_at_once_is_sent_each_alone() {
         for (id, swap) in ended {
             match swap {
                 Ok(Swap::Done(_)) => {}
-                Ok(Swap::Lost) => panic!("{id} is lost"),
+                Ok(Swap::Conflict) => panic!("{id} is lost"),
                 Err(error) => {
                     assert!(error.to_string().contains("too many operations"), "{error}");
                     left.push(id);

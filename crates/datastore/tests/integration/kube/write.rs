@@ -84,7 +84,7 @@ async fn blocks_are_updated_against_the_version_that_was_read() {
         // What was written reads back as the same value, and the old version is no longer there.
         let again = read(writer, &block_key()).await.unwrap();
         assert_eq!(again.raw, object.encode());
-        assert_eq!(commit(writer, update, Vec::new()).await, Swap::Lost);
+        assert_eq!(commit(writer, update, Vec::new()).await, Swap::Conflict);
         assert_eq!(get(server, &path), now);
     })
     .await;
@@ -111,7 +111,7 @@ async fn objects_are_created_as_calico_writes_them() {
                 .unwrap()
                 .replace(r#""attributes":null"#, r#""attributes":[]"#);
             assert_eq!(read(writer, &key).await.unwrap().raw, written.as_bytes(), "{key}");
-            assert_eq!(commit(writer, create, Vec::new()).await, Swap::Lost, "{key}");
+            assert_eq!(commit(writer, create, Vec::new()).await, Swap::Conflict, "{key}");
         }
         let affinity = get(server, &format!("{}/node-1-10-0-0-4-30", flavour.path("blockaffinities")));
         assert_eq!(affinity["metadata"]["labels"]["projectcalico.org/ip-version"], "4");
@@ -135,13 +135,13 @@ async fn deletion_compares_and_leaves_nothing() {
         let mut other = version.clone();
         other.uid = "00000000-0000-0000-0000-000000000000".into();
         let stale = Change::delete(key.clone(), Revision::Kubernetes(other));
-        assert_eq!(commit(writer, stale, Vec::new()).await, Swap::Lost);
+        assert_eq!(commit(writer, stale, Vec::new()).await, Swap::Conflict);
         let path = format!("{}/{}", flavour.path("ipamhandles"), HANDLE.to_lowercase());
         assert_eq!(get(server, &path)["spec"]["deleted"], json!(false));
         let delete = Change::delete(key.clone(), stored.revision);
         assert_eq!(commit(writer, delete.clone(), Vec::new()).await, Swap::Done(vec![None]));
         assert!(read(writer, &key).await.is_none());
-        assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Lost);
+        assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Conflict);
         // One that others have marked and not deleted is finished.
         let key = Key::Handle("ipip-tunnel-addr-node-1".into());
         let path = format!("{}/ipip-tunnel-addr-node-1", flavour.path("ipamhandles"));
@@ -177,7 +177,7 @@ async fn evidence_and_strangers_stop_a_write() {
         ] {
             assert_eq!(
                 commit(writer, delete.clone(), vec![evidence.clone()]).await,
-                Swap::Lost,
+                Swap::Conflict,
                 "{evidence:?}"
             );
         }
@@ -221,7 +221,7 @@ async fn pods_beside_etcd_are_evidence() {
     let version = stored[2].clone().unwrap().revision;
     for evidence in [(there.clone(), Precondition::Absent), (gone.clone(), Precondition::At(version.clone()))]
     {
-        assert_eq!(commit(&writer, create.clone(), vec![evidence]).await, Swap::Lost);
+        assert_eq!(commit(&writer, create.clone(), vec![evidence]).await, Swap::Conflict);
         assert!(read(&writer, &key).await.is_none());
     }
     let evidence = vec![(there, Precondition::At(version)), (gone, Precondition::Absent)];

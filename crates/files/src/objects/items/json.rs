@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::ListMeta;
+use super::{ListError, ListMeta};
 
 /// Most bytes that may stand outside the items: kind, version and metadata.
 const MAX_ENVELOPE: usize = 1 << 20;
@@ -44,7 +44,7 @@ enum InText {
 }
 
 impl JsonList {
-    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
         while !piece.is_empty() {
             let used = match self.position {
                 Position::Envelope => self.envelope(piece)?,
@@ -56,7 +56,7 @@ impl JsonList {
         Ok(())
     }
 
-    pub fn finish(self) -> Result<ListMeta, String> {
+    pub fn finish(self) -> Result<ListMeta, ListError> {
         #[derive(Deserialize)]
         struct Envelope {
             items: Option<Vec<serde::de::IgnoredAny>>,
@@ -71,13 +71,12 @@ impl JsonList {
             remaining_item_count: Option<u64>,
         }
         if self.position != Position::Envelope {
-            return Err("it breaks off in the middle".into());
+            return Err(ListError::Cut);
         }
-        let envelope: Envelope =
-            serde_json::from_slice(&self.envelope).map_err(|e| format!("it is not a complete list: {e}"))?;
+        let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
         // A list without items is what some servers write for an empty one; anything else has metadata.
         let metadata = match (envelope.items, envelope.metadata) {
-            (None, None) => return Err("it has neither items nor metadata".into()),
+            (None, None) => return Err(ListError::Nothing),
             (_, metadata) => metadata.unwrap_or_default(),
         };
         Ok(ListMeta {
@@ -92,7 +91,7 @@ impl JsonList {
         &self.envelope
     }
 
-    fn envelope(&mut self, piece: &[u8]) -> Result<usize, String> {
+    fn envelope(&mut self, piece: &[u8]) -> Result<usize, ListError> {
         let start = self.envelope.len();
         for (at, byte) in piece.iter().enumerate() {
             let outside = self.text == InText::No;
@@ -113,7 +112,7 @@ impl JsonList {
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => {
-                    self.depth = self.depth.checked_sub(1).ok_or("a bracket closes that was not opened")?;
+                    self.depth = self.depth.checked_sub(1).ok_or(ListError::Bracket)?;
                 }
                 _ => {}
             }
@@ -121,12 +120,12 @@ impl JsonList {
         self.envelope.truncate(start);
         self.envelope.extend_from_slice(piece);
         if self.envelope.len() > MAX_ENVELOPE {
-            return Err("it holds no items".into());
+            return Err(ListError::NoItems);
         }
         Ok(piece.len())
     }
 
-    fn between(&mut self, piece: &[u8]) -> Result<usize, String> {
+    fn between(&mut self, piece: &[u8]) -> Result<usize, ListError> {
         for (at, byte) in piece.iter().enumerate() {
             match byte {
                 b'{' => {
@@ -141,13 +140,13 @@ impl JsonList {
                     return Ok(at + 1);
                 }
                 b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
-                _ => return Err("an item is not an object".into()),
+                _ => return Err(ListError::NoObject),
             }
         }
         Ok(piece.len())
     }
 
-    fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, String> {
+    fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, ListError> {
         let end = self.end_of_item(piece)?;
         let used = end.unwrap_or(piece.len());
         match end {
@@ -161,13 +160,13 @@ impl JsonList {
             }
             self.position = Position::Between;
         } else if self.item.len() > MAX_ITEM {
-            return Err("one of its items does not end".into());
+            return Err(ListError::EndlessItem);
         }
         Ok(used)
     }
 
     /// The index after the item's last byte, where that is in the piece.
-    fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, String> {
+    fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, ListError> {
         let mut at = 0;
         while let Some(byte) = piece.get(at) {
             match self.text {
@@ -220,7 +219,7 @@ mod tests {
     use super::*;
 
     /// Feeds `body` in pieces of `size` bytes.
-    fn read(body: &[u8], size: usize) -> Result<(Vec<Value>, ListMeta), String> {
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Value>, ListMeta), ListError> {
         let mut list = JsonList::default();
         let mut items = Vec::new();
         for piece in body.chunks(size) {

@@ -1,6 +1,6 @@
 //! The items of a list, one at a time, while the body of the answer arrives: no list is ever held whole.
 
-pub mod json;
+pub(crate) mod json;
 pub mod protobuf;
 
 use self::json::JsonList;
@@ -53,6 +53,33 @@ pub struct ListMeta {
     pub remaining: u64,
 }
 
+/// Why a body is no list.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    #[error("it breaks off in the middle")]
+    Cut,
+    #[error("it is not a complete list: {0}")]
+    Envelope(serde_json::Error),
+    #[error("it has neither items nor metadata")]
+    Nothing,
+    #[error("a bracket closes that was not opened")]
+    Bracket,
+    #[error("it holds no items")]
+    NoItems,
+    #[error("an item is not an object")]
+    NoObject,
+    #[error("one of its items does not end")]
+    EndlessItem,
+    #[error("it does not begin as Kubernetes' protobuf does")]
+    NoProtobuf,
+    #[error("an item is larger than its list")]
+    LargeItem,
+    #[error("its metadata cannot be decoded")]
+    Metadata,
+    #[error("its fields cannot be decoded")]
+    Fields,
+}
+
 /// Reads one page of a list from the pieces of its body.
 #[derive(Debug)]
 pub enum ItemReader {
@@ -70,7 +97,7 @@ impl ItemReader {
     }
 
     /// Takes the next piece of the body and hands on each item that is complete.
-    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
         match self {
             Self::Json(list) => list.feed(piece, on_item),
             Self::Protobuf(list) => list.feed(piece, on_item),
@@ -86,7 +113,7 @@ impl ItemReader {
     }
 
     /// The end of the body.
-    pub fn finish(self) -> Result<ListMeta, String> {
+    pub fn finish(self) -> Result<ListMeta, ListError> {
         match self {
             Self::Json(list) => list.finish(),
             Self::Protobuf(list) => list.finish(),

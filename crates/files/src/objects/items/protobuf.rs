@@ -1,6 +1,6 @@
 //! A list in Kubernetes' protobuf: an envelope of magic bytes and a message whose second field is the list.
 
-use super::ListMeta;
+use super::{ListError, ListMeta};
 use crate::protobuf::{Fields, Value, varint};
 
 /// What every answer in this encoding begins with.
@@ -40,7 +40,7 @@ enum Next<'a> {
 }
 
 impl ProtobufList {
-    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
         // Only the field that the last piece has begun is copied; those after it are read where they are.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
@@ -62,15 +62,15 @@ impl ProtobufList {
         self.meta.as_ref()
     }
 
-    pub fn finish(self) -> Result<ListMeta, String> {
+    pub fn finish(self) -> Result<ListMeta, ListError> {
         if self.position != Position::After || !self.rest.is_empty() {
-            return Err("it breaks off in the middle".into());
+            return Err(ListError::Cut);
         }
         Ok(self.meta.unwrap_or_default())
     }
 
     /// Reads what is complete; gives the number of bytes.
-    fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, String> {
+    fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, ListError> {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
@@ -80,7 +80,7 @@ impl ProtobufList {
                     used += MAGIC.len();
                     self.position = Position::Before;
                 }
-                Position::Start => return Err("it does not begin as Kubernetes' protobuf does".into()),
+                Position::Start => return Err(ListError::NoProtobuf),
                 Position::List(0) => self.position = Position::After,
                 Position::Before => match varints(rest) {
                     Some((RAW, len, size)) => {
@@ -94,11 +94,9 @@ impl ProtobufList {
                 },
                 Position::List(left) => match next_field(rest)? {
                     Next::Field { tag, content, size } => {
-                        let left = left.checked_sub(size as u64).ok_or("an item is larger than its list")?;
+                        let left = left.checked_sub(size as u64).ok_or(ListError::LargeItem)?;
                         match tag >> 3 {
-                            1 => {
-                                self.meta = Some(list_meta(content).ok_or("its metadata cannot be decoded")?)
-                            }
+                            1 => self.meta = Some(list_meta(content).ok_or(ListError::Metadata)?),
                             2 => on_item(content),
                             _ => {}
                         }
@@ -129,13 +127,13 @@ pub fn object(body: &[u8]) -> Option<&[u8]> {
 }
 
 /// Reads the next field, which must have a length: nothing that lists and envelopes hold has none.
-fn next_field(bytes: &[u8]) -> Result<Next<'_>, String> {
+fn next_field(bytes: &[u8]) -> Result<Next<'_>, ListError> {
     let Some((tag, len, head)) = varints(bytes) else {
         let may_end = bytes.len() < 20;
-        return if may_end { Ok(Next::More) } else { Err("its fields cannot be decoded".into()) };
+        return if may_end { Ok(Next::More) } else { Err(ListError::Fields) };
     };
     if tag & 7 != 2 || len > MAX_FIELD {
-        return Err("its fields cannot be decoded".into());
+        return Err(ListError::Fields);
     }
     let size = head + len as usize;
     Ok(match bytes.get(head..size) {
@@ -196,7 +194,7 @@ mod tests {
         body
     }
 
-    fn read(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), String> {
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), ListError> {
         let mut list = ProtobufList::default();
         let mut items = Vec::new();
         for piece in body.chunks(size) {

@@ -5,6 +5,8 @@ pub(crate) mod pull;
 
 use std::sync::Arc;
 
+use calipam_files::raw::{RawEntry, next_key, prefix_end};
+use calipam_files::{Extent, ProgressFn};
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
 use calipam_model::snapshot::Source;
 use etcd_client::GetResponse;
@@ -15,9 +17,6 @@ use self::pull::{Collector, Pull};
 use crate::client::etcd::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::error::{Error, Failure, Result};
 use crate::secret::redact_url;
-use calipam_files::Extent;
-use calipam_files::ProgressFn;
-use calipam_files::raw::{RawEntry, next_key, prefix_end};
 
 /// How often a read is begun before it is given up, where its revision is compacted or the connection
 /// breaks.

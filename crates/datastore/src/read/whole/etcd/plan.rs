@@ -5,14 +5,14 @@
 //! come from what was read before: affinities name the blocks, and a sample of blocks names handles and
 //! endpoints. The ranges always cover all keys; the sample only says how even they are.
 
+use calipam_files::Extent;
+use calipam_files::raw::prefix_end;
 use calipam_model::block::BlockContent;
 use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX};
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
 
 use crate::client::etcd::Range;
-use calipam_files::Extent;
-use calipam_files::raw::prefix_end;
 
 /// Blocks in one range: about a megabyte of values.
 const BLOCKS_PER_RANGE: usize = 64;

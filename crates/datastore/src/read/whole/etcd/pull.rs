@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use calipam_files::raw::{RawEntry, next_key};
+use calipam_files::{Progress, ProgressFn};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::plan::Part;
 use crate::client::etcd::{EtcdClient, Reply};
 use crate::error::{Error, Failure, Result};
-use calipam_files::raw::{RawEntry, next_key};
-use calipam_files::{Progress, ProgressFn};
 
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 4;

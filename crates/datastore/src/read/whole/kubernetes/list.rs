@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use calipam_files::objects::{Encoding, ItemReader, ListMeta};
+use calipam_files::{Progress, ProgressFn};
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
@@ -13,8 +15,6 @@ use crate::client::kubernetes::kinds::{Kind, UNRESERVED};
 use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Cause, Failure, Result};
 use crate::read::whole::Reduced;
-use calipam_files::objects::items::{Encoding, ItemReader, ListMeta};
-use calipam_files::{Progress, ProgressFn};
 
 /// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
@@ -198,7 +198,7 @@ impl<T: Take> Run<'_, T> {
                 taken.take(kind, item, encoding);
                 items += 1;
             });
-            fed.map_err(Failure::NotKubernetes)?;
+            fed.map_err(|error| Failure::NotKubernetes(error.to_string()))?;
             if let Some(meta) = reader.meta()
                 && ahead.is_empty()
                 && !meta.next.is_empty()
@@ -211,7 +211,7 @@ impl<T: Take> Run<'_, T> {
             self.listed.items += items;
             self.counter.add(items);
         }
-        let meta = reader.finish().map_err(Failure::Incomplete)?;
+        let meta = reader.finish().map_err(|error| Failure::Incomplete(error.to_string()))?;
         if !meta.next.is_empty() {
             self.expect(meta.remaining);
         }

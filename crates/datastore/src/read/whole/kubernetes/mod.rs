@@ -5,6 +5,8 @@ pub(crate) mod order;
 
 use std::sync::Arc;
 
+use calipam_files::objects::Flavour;
+use calipam_files::{Extent, ProgressFn, skip};
 use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
@@ -15,9 +17,6 @@ use super::Reduced;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
-use calipam_files::Extent;
-use calipam_files::objects::kinds::Flavour;
-use calipam_files::{ProgressFn, skip};
 
 /// Why there are no machines.
 pub(crate) fn no_kubevirt() -> WhySkipped {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use calipam_model::snapshot::Source;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 
 use super::list::{Begun, Counter, Listed, Take, list_from};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Failure, Result};
+use crate::tasks;
 
 /// How all objects of a kind are read.
 pub(crate) trait ReadKind<T>: Clone + Send + Sync + 'static {
@@ -46,12 +47,11 @@ impl<T: Take> ReadKind<T> for Lists {
 
 /// Reads kinds at the same time; gives the lists in the order of the kinds.
 pub(crate) async fn lists<T: Take>(reader: &impl ReadKind<T>, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
-    let mut running = Running::new(reader.client(), kinds.len());
-    for kind in kinds {
+    let list = |kind: Kind| {
         let reader = reader.clone();
-        running.add(async move { reader.read(&kind, None).await });
-    }
-    running.finish().await
+        async move { reader.read(&kind, None).await }
+    };
+    run(reader.client(), kinds.into_iter().map(list).collect()).await
 }
 
 /// Reads kinds of which the second must be as they are later than the first. A server makes up its list before it
@@ -67,8 +67,7 @@ pub(crate) async fn lists_in_order<T: Take>(
     first: Vec<Kind>,
     second: Vec<Kind>,
 ) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
-    let mut running = Running::new(reader.client(), first.len());
-    let mut begun = Vec::new();
+    let (mut lists_of_first, mut begun) = (Vec::new(), Vec::new());
     let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
     for (kind, is_waited_for) in first.into_iter().zip(&is_waited_for) {
         let reader = reader.clone();
@@ -77,13 +76,13 @@ pub(crate) async fn lists_in_order<T: Take>(
             begun.push(told);
             tell
         });
-        running.add(async move { reader.read(&kind, tell).await });
+        lists_of_first.push(async move { reader.read(&kind, tell).await });
     }
 
     let second_lists = async {
         for told in begun {
             if told.await.is_err() {
-                // A list that ends before it begins has failed, which `running` tells.
+                // A list that ends before it begins has failed, which `run` tells.
                 pending::<()>().await;
             }
         }
@@ -91,7 +90,7 @@ pub(crate) async fn lists_in_order<T: Take>(
     };
 
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
-        tokio::try_join!(running.finish(), second_lists)?;
+        tokio::try_join!(run(reader.client(), lists_of_first), second_lists)?;
     if first.iter().zip(is_waited_for).any(|(listed, waited_for)| waited_for && listed.begun_again) {
         reader.counter().forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(reader, second).await?;
@@ -99,34 +98,11 @@ pub(crate) async fn lists_in_order<T: Take>(
     Ok((first, second_lists))
 }
 
-/// Lists under way. Dropping it ends them.
-struct Running<T> {
-    client: Arc<KubeClient>,
-    tasks: JoinSet<(usize, Result<Listed<T>>)>,
-    number: usize,
-}
-
-impl<T: Take> Running<T> {
-    fn new(client: &Arc<KubeClient>, number: usize) -> Self {
-        Self { client: Arc::clone(client), tasks: JoinSet::new(), number }
-    }
-
-    fn add(&mut self, list: impl Future<Output = Result<Listed<T>>> + Send + 'static) {
-        let index = self.tasks.len();
-        self.tasks.spawn(async move { (index, list.await) });
-    }
-
-    /// Waits for all of them.
-    async fn finish(mut self) -> Result<Vec<Listed<T>>> {
-        let mut lists: Vec<Listed<T>> = (0..self.number).map(|_| Listed::default()).collect();
-        while let Some(ended) = self.tasks.join_next().await {
-            match ended {
-                Ok((index, listed)) => lists[index] = listed?,
-                Err(lost) => {
-                    return Err(self.client.error("everything", Failure::Other(lost.to_string())));
-                }
-            }
-        }
-        Ok(lists)
-    }
+/// Runs lists side by side.
+async fn run<T: Take>(
+    client: &KubeClient,
+    lists: Vec<impl Future<Output = Result<Listed<T>>> + Send + 'static>,
+) -> Result<Vec<Listed<T>>> {
+    let lost = |lost: JoinError| client.error("everything", Failure::Other(lost.to_string()));
+    tasks::all(lists.len(), lists, lost).await
 }
