@@ -1,4 +1,4 @@
-//! Plans of repairs: from what was read and found to the edits that mend it, each justified by a finding.
+//! Plans of repairs: from what was read and found to the edits that repair it, each justified by a finding.
 //! Pure functions: nothing here reads or writes a datastore.
 //!
 //! A plan is [tried](try_plan()) in memory before anybody carries it out: what it claims to repair must be gone then, and

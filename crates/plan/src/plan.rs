@@ -47,7 +47,7 @@ pub struct Plan {
     /// Addresses that are released although something says that they are in use, or assigned although nothing uses them:
     /// the operator insists, so that findings about them are no objection.
     pub forced: Vec<IpAddr>,
-    /// Findings that corrupt blocks have hidden, and that show as soon as these are mended: not of this plan's
+    /// Findings that corrupt blocks have hidden, and that show as soon as these are repaired: not of this plan's
     /// making.
     pub revealed: Vec<(Code, Subject)>,
 }
@@ -126,7 +126,7 @@ pub enum Verb {
     RewriteOwner,
     /// A block that does not exist is created.
     CreateBlock,
-    /// A block is written anew as a whole.
+    /// A block is written again as a whole.
     RebuildBlock,
     /// An empty block is deleted.
     DeleteBlock,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use calipam_check::{Code, Remedy, Subject};
+use calipam_check::{Code, Finding, Remedy, Subject};
 use serde::Serialize;
 
 /// Something that a plan leaves as it is.
@@ -37,6 +37,11 @@ impl Skipped {
     /// Something without a finding.
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
         Self { subject, code: None, reason, detail: detail.into(), suggested_action: None }
+    }
+
+    /// What a finding is about.
+    pub(crate) fn finding(finding: &Finding, reason: SkipReason, detail: impl Into<String>) -> Self {
+        Self::new(finding.subject.clone(), reason, detail).of(finding.code)
     }
 
     /// The finding that would have justified a change.

@@ -1,8 +1,8 @@
-//! What planning a release and planning a rebuild have in common: the second sighting, and the trial of the plan.
+//! What planning a release and planning a rebuild have in common: the second observation, and the trial of the plan.
 
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::release::Sightings;
+use calipam_plan::release::Observations;
 use calipam_plan::{FailedTrial, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
@@ -27,10 +27,10 @@ pub(crate) async fn plan_after_grace(
     run: &Run<'_>,
     judging: &Judging,
     seen: Look,
-    mut sightings: Vec<Sightings>,
-    plan: impl AsyncFn(&Look, &[Sightings]) -> Plan,
+    mut observations: Vec<Observations>,
+    plan: impl AsyncFn(&Look, &[Observations]) -> Plan,
 ) -> Result<Planned, Error> {
-    let first = plan(&seen, &sightings).await;
+    let first = plan(&seen, &observations).await;
     let addresses = seen_once(&first);
     if addresses == 0 {
         return Ok(Planned { seen, plan: first, passed: None });
@@ -38,10 +38,10 @@ pub(crate) async fn plan_after_grace(
     drop(first);
 
     let after = calipam_check::grace(&seen.snapshot, &judging.options);
-    let sighting = Sightings::of_report(&seen.report);
-    let at = sighting.at;
-    sightings.push(Sightings { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..sighting });
-    let expected = plan(&seen, &sightings).await;
+    let observation = Observations::of_report(&seen.report);
+    let at = observation.at;
+    observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
+    let expected = plan(&seen, &observations).await;
     let Some(writing) = run.writing() else {
         run.operator.note(Note::SecondLookAssumed { addresses, after });
         return Ok(Planned { seen, plan: expected, passed: None });
@@ -55,10 +55,10 @@ pub(crate) async fn plan_after_grace(
     run.operator.note(Note::SecondLook { addresses, after });
     wait(after, Activity::WaitingForSecondLook, run.operator).await;
     let seen = look(run.datastore, judging, run.operator).await?;
-    if let Some(sighting) = sightings.last_mut() {
-        sighting.at = at;
+    if let Some(observation) = observations.last_mut() {
+        observation.at = at;
     }
-    let plan = plan(&seen, &sightings).await;
+    let plan = plan(&seen, &observations).await;
     Ok(Planned { seen, plan, passed: Some(passed) })
 }
 

@@ -13,7 +13,7 @@ use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, BlockFile, Request};
-use calipam_plan::release::Sightings;
+use calipam_plan::release::Observations;
 use calipam_plan::{FailedTrial, Plan};
 
 use crate::error::Error;
@@ -60,8 +60,8 @@ pub fn rebuild<'a>(
 
         let scope = scope(request, &seen.snapshot)?;
         warn_of_short_grace(&seen.snapshot, judging, operator);
-        let plan = async |seen: &Look, sightings: &[Sightings]| {
-            plan(datastore, seen, &scope, judging, sightings).await
+        let plan = async |seen: &Look, observations: &[Observations]| {
+            plan(datastore, seen, &scope, judging, observations).await
         };
         let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, Vec::new(), plan).await?;
 
@@ -93,10 +93,10 @@ async fn plan(
     seen: &Look,
     scope: &Request,
     judging: &Judging,
-    sightings: &[Sightings],
+    observations: &[Observations],
 ) -> Plan {
     let cooldown = cooldown(datastore, &seen.snapshot).await;
-    rebuild::plan(&seen.basis(judging), scope, sightings, cooldown)
+    rebuild::plan(&seen.basis(judging), scope, observations, cooldown)
 }
 
 /// A block that is there, be it one that cannot be decoded, or that the plan has something to say about, as where it is

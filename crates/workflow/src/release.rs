@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use calipam_datastore::Datastore;
 use calipam_plan::Plan;
-use calipam_plan::release::{self, Request, Sightings};
+use calipam_plan::release::{self, Observations, Request};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
@@ -18,7 +18,7 @@ use crate::write::Repaired;
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
     pub targets: Request,
-    /// Files with reports of earlier checks, whose sightings count as earlier looks.
+    /// Files with reports of earlier checks, whose observations count as earlier looks.
     pub reports: Vec<PathBuf>,
     /// Pass over the objections to a report that can be passed over.
     pub force_reports: bool,
@@ -41,17 +41,24 @@ pub fn release<'a>(
         if request.targets.leaked || request.targets.orphan_handles {
             warn_of_short_grace(&seen.snapshot, judging, operator);
         }
-        let sightings = reports::read(request, &seen.snapshot, operator)?;
-        let plan =
-            async |seen: &Look, sightings: &[Sightings]| plan(datastore, seen, request, sightings).await;
-        let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, sightings, plan).await?;
+        let observations = reports::read(request, &seen.snapshot, operator)?;
+        let plan = async |seen: &Look, observations: &[Observations]| {
+            plan(datastore, seen, request, observations).await
+        };
+        let Planned { seen, plan, passed } =
+            plan_after_grace(&run, judging, seen, observations, plan).await?;
 
         let plan = try_plan(seen, plan, judging)?;
         run.write(plan, passed).await
     })
 }
 
-async fn plan(datastore: &Datastore, seen: &Look, request: &ReleaseRequest, sightings: &[Sightings]) -> Plan {
+async fn plan(
+    datastore: &Datastore,
+    seen: &Look,
+    request: &ReleaseRequest,
+    observations: &[Observations],
+) -> Plan {
     let cooldown = cooldown(datastore, &seen.snapshot).await;
-    release::plan(&seen.basis(&request.judging), &request.targets, sightings, cooldown)
+    release::plan(&seen.basis(&request.judging), &request.targets, observations, cooldown)
 }

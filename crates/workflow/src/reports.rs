@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::release::{ReadReport, Sightings, objections, read_report};
+use calipam_plan::release::{Observations, ReadReport, objections, read_report};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,
     operator: &dyn Operator,
-) -> Result<Vec<Sightings>, Error> {
+) -> Result<Vec<Observations>, Error> {
     let is_locked = snapshot.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
     let locked = request.lock || is_locked;
     let reports: Vec<ReadReport> =
@@ -28,7 +28,7 @@ pub(crate) fn read(
         }
         operator.note(Note::ReportForced { report, objection });
     }
-    Ok(reports.into_iter().map(|report| report.sightings).collect())
+    Ok(reports.into_iter().map(|report| report.observations).collect())
 }
 
 fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Error> {

@@ -50,7 +50,7 @@ struct BlockSteps<'a, 's> {
     cidr: IpNet,
     edits: Vec<Edit>,
     changes: Vec<Change>,
-    /// Objects whose deletion stopped half-way. It is finished before they are created anew.
+    /// Objects whose deletion stopped half-way. It is finished before they are created again.
     marked: Vec<(Edit, Change)>,
     evidence: Vec<(Key, Precondition)>,
 }

@@ -156,9 +156,9 @@ impl Planner<'_, '_> {
     fn allocate(&mut self) -> (Vec<Write>, Vec<Event>) {
         let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let told = Arc::clone(&events);
-        let tell = move |event| told.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        let allocator = Allocator::new(&store).observed_by(Arc::new(tell));
+        let log = Arc::clone(&events);
+        let emit = move |event| log.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        let allocator = Allocator::new(&store).observed_by(Arc::new(emit));
         if self.request.count > 0 {
             self.choose(&allocator);
         }

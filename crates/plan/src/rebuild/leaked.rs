@@ -9,13 +9,13 @@ use super::block_plan::{AddressPlan, What};
 use super::planner::Planner;
 use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
-use crate::release::Sightings;
+use crate::release::Observations;
 use crate::release::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early};
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Plans the release of every leaked address that may be released.
-pub(super) fn plan(planner: &mut Planner<'_, '_>, sightings: &[Sightings]) {
-    let choice = choose(planner, sightings);
+pub(super) fn plan(planner: &mut Planner<'_, '_>, observations: &[Observations]) {
+    let choice = choose(planner, observations);
     let findings = choice.values().filter_map(|chosen| chosen.finding);
     let preconditions = Preconditions::new(planner.basis.snapshot, findings);
     for ((block, ordinal), chosen) in choice {
@@ -27,7 +27,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>, sightings: &[Sightings]) {
     }
 }
 
-fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<'s> {
+fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> Choice<'s> {
     let mut choice = Choice::new();
     for finding in planner.findings(Code::LeakedAddress) {
         let held = allocations(planner.basis, finding);
@@ -40,16 +40,16 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
         if finding.is_owner_unknown() {
             let (reason, detail) = tunnel_of_calico2(planner, &held)
                 .unwrap_or_else(|| (SkipReason::UnknownOwner, finding.message()));
-            let skipped = Skipped::new(finding.subject.clone(), reason, detail);
+            let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action =
                 finding.remedy().map_or(SuggestedAction::ReleaseByName, SuggestedAction::Remedy);
-            planner.skipped.push(skipped.of(finding.code).suggesting(suggested_action));
+            planner.skipped.push(skipped.suggesting(suggested_action));
         } else if let Some((reason, why)) = uncountable {
             planner.skip(finding, reason, format!("{address}: {why}"));
         } else if !in_scope {
             let detail = format!("{address} is also recorded in a block that is not to be rebuilt");
             planner.skip(finding, SkipReason::Overlap, detail);
-        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, sightings) {
+        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, observations) {
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
                 // No look at the block as it is now could have seen it.
                 let detail =

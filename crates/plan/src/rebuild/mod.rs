@@ -1,7 +1,7 @@
 //! Plans that make blocks, handles and affinities agree with what uses addresses: what `rebuild` does.
 //!
 //! What is right stays as it is. A sound block is edited address by address, so that a change elsewhere in it
-//! disturbs nothing; a corrupt one is written anew as a whole, from what can still be trusted of it and from what
+//! disturbs nothing; a corrupt one is written again as a whole, from what can still be trusted of it and from what
 //! uses its addresses.
 
 mod affinities;
@@ -33,7 +33,7 @@ pub use self::request::Request;
 use self::request::Scope;
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind, Warning};
-use crate::release::Sightings;
+use crate::release::Observations;
 
 /// True where only workload endpoints of the same etcd say who uses addresses: they may come from the same
 /// old backup as the blocks.
@@ -43,19 +43,19 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 
 /// Plans a rebuild. What is broken within the request and not repaired is skipped, with the reason.
 ///
-/// `sightings` are earlier looks at the cluster, and `cooldown` is how many seconds a released address cools
+/// `observations` are earlier looks at the cluster, and `cooldown` is how many seconds a released address cools
 /// down, as for [`release::plan`](crate::release::plan()): leaked addresses are released by the same rules.
 ///
 /// Where corrupt blocks are repaired, the snapshot is copied once and checked again as if they were sound: that
 /// shows what they have hidden.
-pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
+pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
     let scope = Scope::new(request);
     let mut corrupt = CorruptBlocks::new(basis, &scope);
     let skipped = std::mem::take(&mut corrupt.skipped);
     let mut plan = if corrupt.blocks.is_empty() {
-        of_sound(basis, &scope, &corrupt, sightings, cooldown)
+        of_sound(basis, &scope, &corrupt, observations, cooldown)
     } else {
-        of_repaired(basis, &scope, &corrupt, sightings, cooldown)
+        of_repaired(basis, &scope, &corrupt, observations, cooldown)
     };
 
     // A corrupt block that stays so is skipped for its own reason.
@@ -76,7 +76,7 @@ fn of_repaired(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
     corrupt: &CorruptBlocks,
-    sightings: &[Sightings],
+    observations: &[Observations],
     cooldown: i64,
 ) -> Plan {
     let options = Options { grace: Some(basis.context.grace), pool_threshold: basis.context.pool_threshold };
@@ -97,7 +97,8 @@ fn of_repaired(
     let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
     let revealed =
         report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();
-    let mut plan = of_sound(&Basis::new(&repaired, &report, &options), scope, corrupt, sightings, cooldown);
+    let mut plan =
+        of_sound(&Basis::new(&repaired, &report, &options), scope, corrupt, observations, cooldown);
     plan.revealed = revealed;
 
     plan
@@ -107,7 +108,7 @@ fn of_sound(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
     corrupt: &CorruptBlocks,
-    sightings: &[Sightings],
+    observations: &[Observations],
     cooldown: i64,
 ) -> Plan {
     let mut planner = Planner::new(basis, scope, corrupt, cooldown);
@@ -115,14 +116,14 @@ fn of_sound(
     // or not at all.
     in_use::plan(&mut planner);
 
-    leaked::plan(&mut planner, sightings);
+    leaked::plan(&mut planner, observations);
     let approved = handles::plan_carriage_returns(&mut planner);
     blocks::plan(&mut planner);
     affinities::plan(&mut planner);
-    let countings = handles::plan(&mut planner, &approved, sightings);
-    let told = std::mem::take(&mut planner.skipped);
+    let countings = handles::plan(&mut planner, &approved, observations);
+    let known = std::mem::take(&mut planner.skipped);
 
     let actions = build::actions(planner, countings);
-    let skipped = unplanned::skipped(basis, scope, told, &actions);
+    let skipped = unplanned::skipped(basis, scope, known, &actions);
     Plan { skipped, ..Plan::new(PlanKind::Rebuild, basis.snapshot, actions) }
 }

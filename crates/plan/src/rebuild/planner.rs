@@ -70,8 +70,7 @@ impl<'p, 's> Planner<'p, 's> {
     }
 
     pub(super) fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
-        let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
-        self.skipped.push(skipped);
+        self.skipped.push(Skipped::finding(finding, reason, detail));
     }
 
     /// Skips what belongs to a node that may be alive although its object is gone.
@@ -79,7 +78,7 @@ impl<'p, 's> Planner<'p, 's> {
         let detail = format!(
             "{node} does not exist, but endpoints or pods name it: if it is alive, bring its object back"
         );
-        let skipped = Skipped::new(finding.subject.clone(), SkipReason::NodeMayLive, detail).of(finding.code);
+        let skipped = Skipped::finding(finding, SkipReason::NodeMayLive, detail);
         self.skipped.push(skipped.suggesting(SuggestedAction::NodeIsDead(node.to_owned())));
     }
 

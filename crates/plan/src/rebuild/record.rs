@@ -45,7 +45,7 @@ pub(super) fn wanted(
                 _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
             };
             // A Kubernetes node changes with every heartbeat, so that its version would say nothing about its
-            // tunnel. Should the address have been given up meanwhile, the next check finds it leaked.
+            // tunnel. Should the address have been given up since, the next check finds it leaked.
             let evidence = match snapshot.datastore {
                 DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
                     vec![(Key::Node(name.to_owned()), at(&node.revision))]

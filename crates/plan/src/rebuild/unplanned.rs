@@ -13,17 +13,17 @@ use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Says of every finding in scope that nothing is planned for why not.
-/// `told` is what was skipped so far.
+/// `skipped_so_far` is what was skipped so far.
 pub(super) fn skipped(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
-    told: Vec<Skipped>,
+    skipped_so_far: Vec<Skipped>,
     actions: &[Action],
 ) -> Vec<Skipped> {
     let mut known: HashSet<(Code, &Subject)> = HashSet::new();
     let changes = actions.iter().flat_map(|action| &action.changes);
     known.extend(changes.flat_map(|change| &change.repairs).map(|(code, subject)| (*code, subject)));
-    known.extend(told.iter().filter_map(|skipped| Some((skipped.code?, &skipped.subject))));
+    known.extend(skipped_so_far.iter().filter_map(|skipped| Some((skipped.code?, &skipped.subject))));
     let findings = basis.report.findings.iter();
     let mut skipped: Vec<Skipped> = findings
         .filter(|finding| finding.severity < Severity::Info)
@@ -39,14 +39,11 @@ pub(super) fn skipped(
                 ),
             };
             let detail = format!("{}; {advice}", finding.message());
-            Skipped {
-                suggested_action: action,
-                ..Skipped::new(finding.subject.clone(), reason, detail).of(finding.code)
-            }
+            Skipped { suggested_action: action, ..Skipped::finding(finding, reason, detail) }
         })
         .collect();
 
-    skipped.extend(told);
+    skipped.extend(skipped_so_far);
     skipped.sort();
     skipped.dedup_by(|a, b| a.code.is_some() && (a.code, &a.subject) == (b.code, &b.subject));
     skipped

@@ -46,7 +46,7 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     });
 }
 
-/// What has to be true where an affinity is deleted alone: its holder has not created or claimed the block meanwhile,
+/// What has to be true where an affinity is deleted alone: its holder has not created or claimed the block since,
 /// which it could not find then.
 pub(crate) fn not_its_own(key: &AffinityKey) -> (Key, Precondition) {
     (Key::Block(key.cidr), Precondition::Matches(Condition::NotOwnedBy(key.owner())))

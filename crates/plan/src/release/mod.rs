@@ -3,16 +3,16 @@
 mod build;
 pub(crate) mod gone_node;
 mod handle_owners;
+mod observation;
 pub(crate) mod policy;
 mod reports;
 mod select;
-mod sighting;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+pub use self::observation::{Observation, Observations};
 pub use self::reports::{ReadReport, ReportError, objections, read_report};
-pub use self::sighting::{Sighting, Sightings};
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 
@@ -35,11 +35,11 @@ pub struct Request {
 
 /// Plans a release. What is asked for and cannot be released is skipped, with the reason.
 ///
-/// `sightings` are earlier looks at the cluster: of the report of an earlier read, or of files that
+/// `observations` are earlier looks at the cluster: of the report of an earlier read, or of files that
 /// `--from-report` names. `cooldown` is how many seconds a released address cools down: what the cluster
 /// configures, or 0 where its schema has no field for it.
-pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
-    let mut selection = select::select(basis, request, sightings);
+pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
+    let mut selection = select::select(basis, request, observations);
     let actions = build::actions(basis, &mut selection, cooldown);
     Plan {
         skipped: selection.skipped.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),

@@ -17,7 +17,7 @@ use calipam_model::IpNet;
 use calipam_model::block::Allocation;
 use jiff::Timestamp;
 
-use super::Sightings;
+use super::Observations;
 use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::{Change, Verb};
@@ -69,7 +69,7 @@ pub(crate) fn too_early(
     basis: &Basis<'_>,
     finding: &Finding,
     held: &[Allocated],
-    sightings: &[Sightings],
+    observations: &[Observations],
 ) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
@@ -82,7 +82,7 @@ pub(crate) fn too_early(
     let grace = basis.context.grace;
     let taken_at = basis.snapshot.taken_at;
     let seen = |allocated: &Allocated| {
-        let mut before = sightings.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
+        let mut before = observations.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
         before.any(|s| s.saw(allocated.address, &allocated.held))
     };
 
@@ -99,14 +99,14 @@ pub(crate) fn too_early(
 pub(crate) fn too_early_orphan(
     basis: &Basis<'_>,
     finding: &Finding,
-    sightings: &[Sightings],
+    observations: &[Observations],
 ) -> Option<Refusal> {
     let (Subject::Handle(id), Evidence::Handle(evidence)) = (&finding.subject, &finding.evidence) else {
         return None;
     };
 
     let grace = basis.context.grace;
-    let before = sightings.iter().filter(|s| basis.snapshot.taken_at.duration_since(s.at) >= grace);
+    let before = observations.iter().filter(|s| basis.snapshot.taken_at.duration_since(s.at) >= grace);
     let mut seen = before.filter_map(|s| s.handles.get(id));
     if !grace.is_positive() || seen.any(|revision| Some(revision) == evidence.revision.as_ref()) {
         return None;

@@ -10,7 +10,7 @@ use calipam_model::text::Text;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::sighting::{Sighting, Sightings};
+use super::observation::{Observation, Observations};
 
 /// Why a report cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ impl ReportError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReport {
     /// What it saw.
-    pub sightings: Sightings,
+    pub observations: Observations,
     /// What speaks against it, that which nothing overrides first.
     pub objections: Vec<ReportError>,
 }
@@ -82,12 +82,12 @@ pub fn read_report(
         own(fields)?
     };
 
-    read.sightings.name = name.to_owned();
-    read.sightings.narrows = true;
+    read.observations.name = name.to_owned();
+    read.observations.narrows = true;
     let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
 
-    if read.sightings.cluster != guid || guid.is_empty() {
-        let reported = read.sightings.cluster.clone();
+    if read.observations.cluster != guid || guid.is_empty() {
+        let reported = read.observations.cluster.clone();
         read.objections.insert(0, ReportError::OtherCluster { reported, found: guid });
     }
     Ok(read)
@@ -100,7 +100,8 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 /// What `calipam check -o json` or `-o yaml` writes.
 fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
     let report = EarlierReport::decode(fields).map_err(ReportError::NoReport)?;
-    let mut sightings = Sightings { at: report.taken_at, cluster: report.guid, ..Sightings::default() };
+    let mut observations =
+        Observations { at: report.taken_at, cluster: report.guid, ..Observations::default() };
     for EarlierFinding { code, subject, evidence, .. } in report.findings {
         if evidence.is_null() {
             continue;
@@ -110,21 +111,21 @@ fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
                 let Some(address) = parse_address(&subject.name) else { continue };
                 let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
                 let seen: Result<Vec<_>, _> = records.filter_map(Value::as_object).map(own_record).collect();
-                sightings.addresses.entry(address).or_default().extend(seen?);
+                observations.addresses.entry(address).or_default().extend(seen?);
             }
             "orphan-handle" => {
                 let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
-                sightings.handles.insert(subject.name, revision.to_owned());
+                observations.handles.insert(subject.name, revision.to_owned());
             }
             _ => {}
         }
     }
 
-    Ok(ReadReport { sightings, objections: Vec::new() })
+    Ok(ReadReport { observations, objections: Vec::new() })
 }
 
 /// What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
-fn own_record(record: &Map<String, Value>) -> Result<Sighting, ReportError> {
+fn own_record(record: &Map<String, Value>) -> Result<Observation, ReportError> {
     let unreadable = |name: &str| ReportError::NoReport(format!("a `{name}` cannot be read"));
 
     let attributes = match record.get("attributes") {
@@ -141,7 +142,7 @@ fn own_record(record: &Map<String, Value>) -> Result<Sighting, ReportError> {
     let tells_owner = attributes.is_some();
     let handle = record.get("handle").and_then(Value::as_str).map(str::to_owned);
     let record = Attribute { handle, owner: attributes, ..Attribute::default() }.into();
-    Ok(Sighting { record, tells_owner, sequence })
+    Ok(Observation { record, tells_owner, sequence })
 }
 
 /// An object that has texts only.
@@ -157,21 +158,21 @@ fn calicoctl(
     snapshot: &Snapshot,
     locked: bool,
 ) -> ReadReport {
-    let mut sightings =
-        Sightings { at: written, cluster: text(fields, "clusterGUID"), ..Sightings::default() };
+    let mut observations =
+        Observations { at: written, cluster: text(fields, "clusterGUID"), ..Observations::default() };
     let allocations = fields.get("allocations").and_then(Value::as_object).into_iter().flatten();
 
     for (address, elements) in allocations {
         let Some(address) = parse_address(address) else { continue };
         let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
-        let seen: Vec<Sighting> =
+        let seen: Vec<Observation> =
             elements.filter(|element| is_released(element)).filter_map(allocation).collect();
         if !seen.is_empty() {
-            sightings.addresses.insert(address, seen);
+            observations.addresses.insert(address, seen);
         }
     }
 
-    sightings.handles = leaked_handles(fields);
+    observations.handles = leaked_handles(fields);
     let mut objections = Vec::new();
     let found = snapshot.cluster.as_ref().map(|cluster| cluster.calico_version.clone()).unwrap_or_default();
     let reported = text(fields, "version");
@@ -187,7 +188,7 @@ fn calicoctl(
     if !locked {
         objections.push(ReportError::NotLocked);
     }
-    ReadReport { sightings, objections }
+    ReadReport { observations, objections }
 }
 
 /// True for what calicoctl would release. It lists what Windows reserves as unused (facts 5.3).
@@ -199,14 +200,14 @@ fn is_released(element: &Map<String, Value>) -> bool {
 }
 
 /// `None` where the sequence number cannot be read: then it is not known which allocation was seen.
-fn allocation(element: &Map<String, Value>) -> Option<Sighting> {
+fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     let sequence = match element.get("sequenceNumber") {
         None => None,
         Some(value) => Some(value.as_u64()?),
     };
     let handle = element.get("handle").and_then(Value::as_str).map(str::to_owned);
     let record = Attribute { handle, ..Attribute::default() }.into();
-    Some(Sighting { record, tells_owner: false, sequence })
+    Some(Observation { record, tells_owner: false, sequence })
 }
 
 fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
@@ -222,7 +223,7 @@ fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
     let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));
     let all = reports.iter().flat_map(|report| {
-        report.objections.iter().map(|objection| (report.sightings.name.as_str(), objection))
+        report.objections.iter().map(|objection| (report.observations.name.as_str(), objection))
     });
     all.filter(|(_, objection)| !(one_is_fresh && **objection == ReportError::Stale)).collect()
 }

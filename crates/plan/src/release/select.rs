@@ -8,8 +8,8 @@ use calipam_model::block::BlockOwner;
 
 use super::Request;
 use super::handle_owners::HandleOwners;
+use super::observation::Observations;
 use super::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early, too_early_orphan, why_not};
-use super::sighting::Sightings;
 use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
 use crate::plan::Warning;
@@ -29,12 +29,16 @@ pub(super) struct Selection<'s> {
     pub forced: Vec<IpAddr>,
 }
 
-pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sightings]) -> Selection<'s> {
+pub(super) fn select<'s>(
+    basis: &Basis<'s>,
+    request: &Request,
+    observations: &[Observations],
+) -> Selection<'s> {
     let named: HashSet<String> = request.handles.iter().map(|id| clean(id).to_owned()).collect();
     let mut selector = Selector {
         basis,
         force: request.force,
-        sightings,
+        observations,
         selection: Selection {
             chosen: Choice::new(),
             orphans: BTreeMap::new(),
@@ -54,7 +58,7 @@ pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sigh
     }
 
     request.nodes.iter().for_each(|node| selector.node(node));
-    // What is named one by one rests on the operator's word, not on earlier sightings.
+    // What is named one by one rests on the operator's word, not on earlier observations.
     request.addresses.iter().for_each(|address| selector.address(*address));
     request.handles.iter().for_each(|id| selector.handle(clean(id)));
     selector.whole_handles();
@@ -64,14 +68,14 @@ pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sigh
 struct Selector<'b, 's> {
     basis: &'b Basis<'s>,
     force: bool,
-    sightings: &'b [Sightings],
+    observations: &'b [Observations],
     selection: Selection<'s>,
 }
 
 impl<'s> Selector<'_, 's> {
     /// Every leaked address whose record says whose it was. Reports narrow them.
     fn leaked(&mut self) {
-        let reports: Vec<&Sightings> = self.sightings.iter().filter(|s| s.narrows).collect();
+        let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
         if let Some((first, others)) = reports.split_first() {
             let listed =
                 first.addresses.keys().filter(|a| others.iter().all(|r| r.addresses.contains_key(a)));
@@ -95,19 +99,19 @@ impl<'s> Selector<'_, 's> {
     }
 
     /// An address that every report lists.
-    fn reported(&mut self, address: IpAddr, reports: &[&Sightings]) {
+    fn reported(&mut self, address: IpAddr, reports: &[&Observations]) {
         let Some(finding) = self.basis.finding(Code::LeakedAddress, &Subject::Address(address)) else {
             self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
             return;
         };
         if finding.is_owner_unknown() {
-            let skipped = skip(finding, SkipReason::UnknownOwner, finding.message());
+            let skipped = Skipped::finding(finding, SkipReason::UnknownOwner, finding.message());
             self.selection.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
             return;
         }
 
         let held = allocations(self.basis, finding);
-        let same = |report: &&Sightings| held.iter().all(|allocated| report.saw(address, &allocated.held));
+        let same = |report: &&Observations| held.iter().all(|allocated| report.saw(address, &allocated.held));
         match reports.iter().find(|report| !same(report)) {
             Some(report) => {
                 let tells = report.addresses[&address].iter().any(|seen| seen.sequence.is_some());
@@ -127,7 +131,7 @@ impl<'s> Selector<'_, 's> {
     /// Chooses a leaked address that was seen unused long enough ago, or whose node is gone.
     fn if_seen_enough(&mut self, finding: &'s Finding) {
         let held = allocations(self.basis, finding);
-        match too_early(self.basis, finding, &held, self.sightings) {
+        match too_early(self.basis, finding, &held, self.observations) {
             Some((reason, detail)) => self.skip(finding, reason, detail),
             None => self.choose(finding),
         }
@@ -178,14 +182,15 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn orphans(&mut self) {
-        let reports: Vec<&Sightings> = self.sightings.iter().filter(|s| s.narrows).collect();
+        let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
         let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
             if !reports.iter().all(|report| report.handles.contains_key(id)) {
                 continue;
             }
-            let differs = |report: &&&Sightings| Some(&report.handles[id]) != revision_of(finding).as_ref();
+            let differs =
+                |report: &&&Observations| Some(&report.handles[id]) != revision_of(finding).as_ref();
             if let Some(report) = reports.iter().find(differs) {
                 let detail = format!("{id} has changed since {} was written", report.name);
                 self.skip(finding, SkipReason::ReportDiffers, detail);
@@ -193,9 +198,9 @@ impl<'s> Selector<'_, 's> {
                 // A rebuild records its addresses again.
                 let detail =
                     format!("{id} is the handle of {owner}, which lives but has no recorded address");
-                let skipped = skip(finding, SkipReason::InUse, detail);
+                let skipped = Skipped::finding(finding, SkipReason::InUse, detail);
                 self.selection.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild)));
-            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.sightings) {
+            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.observations) {
                 self.skip(finding, reason, detail);
             } else {
                 self.selection.orphans.insert(id.clone(), finding);
@@ -300,16 +305,12 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: String) {
-        self.selection.skipped.push(skip(finding, reason, detail));
+        self.selection.skipped.push(Skipped::finding(finding, reason, detail));
     }
 
     fn skip_other(&mut self, subject: Subject, reason: SkipReason, detail: String) {
         self.selection.skipped.push(Skipped::new(subject, reason, detail));
     }
-}
-
-fn skip(finding: &Finding, reason: SkipReason, detail: String) -> Skipped {
-    Skipped::new(finding.subject.clone(), reason, detail).of(finding.code)
 }
 
 fn revision_of(finding: &Finding) -> Option<String> {

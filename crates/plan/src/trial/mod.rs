@@ -34,7 +34,7 @@ pub enum FailedTrial {
 
 /// Makes the plan in memory on the snapshot that it was made from, checks again, and compares: what it claims to
 /// repair is gone then, and nothing new appears. Where that is not so, the steps that are involved are left out of
-/// the plan and skipped, and the rest is tried anew.
+/// the plan and skipped, and the rest is tried again.
 ///
 /// `report` is whole: neither filtered nor settled.
 pub fn try_plan(

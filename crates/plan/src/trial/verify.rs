@@ -37,7 +37,7 @@ impl fmt::Display for Refusal {
 
 /// Compares the report on the data of the trial with the one that the plan was made from, both of which must
 /// be whole: neither filtered nor settled in different ways. What lay under a block that could not be
-/// judged, and is judged after the plan has mended it, is nothing new; nor is what shows only because an
+/// judged, and is judged after the plan has repaired it, is nothing new; nor is what shows only because an
 /// address in use is recorded at last.
 pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusal> {
     Found::from(before).verify(plan, after)
@@ -81,7 +81,7 @@ impl Found {
         if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
     }
 
-    /// What corrupt blocks have hidden, where the plan mends any that was found.
+    /// What corrupt blocks have hidden, where the plan repairs any that was found.
     fn revealed<'p>(&self, plan: &'p Plan) -> HashSet<(Code, &'p Subject)> {
         let mut repairs = plan.changes().flat_map(|change| &change.repairs);
         if !repairs.any(|repair| repair.0 == Code::CorruptBlock && self.0.contains(repair)) {

@@ -256,25 +256,26 @@ impl Execution {
             }
         }
 
-        // What fails for the same reason is told once.
-        let mut told: Vec<Conflict> = Vec::new();
+        // What fails for the same reason is reported once.
+        let mut conflicts: Vec<Conflict> = Vec::new();
         for Omission { unit, addresses, releases, reason } in omissions {
-            let known = told.iter().position(|conflict| conflict.reason == reason).unwrap_or_else(|| {
-                told.push(conflict(String::new(), reason, Vec::new()));
-                told.len() - 1
-            });
-            let told = &mut told[known];
-            told.addresses.extend(addresses);
+            let known =
+                conflicts.iter().position(|conflict| conflict.reason == reason).unwrap_or_else(|| {
+                    conflicts.push(conflict(String::new(), reason, Vec::new()));
+                    conflicts.len() - 1
+                });
+            let conflict = &mut conflicts[known];
+            conflict.addresses.extend(addresses);
             match unit {
-                Unit::WholeStep => told.what = group.reason.clone(),
-                _ if told.what == group.reason => {}
+                Unit::WholeStep => conflict.what = group.reason.clone(),
+                _ if conflict.what == group.reason => {}
                 _ => {
-                    let list: Vec<String> = told.addresses.iter().map(ToString::to_string).collect();
+                    let list: Vec<String> = conflict.addresses.iter().map(ToString::to_string).collect();
                     let what = if releases { "release" } else { "record" };
-                    told.what = format!("{what} of {}", list.join(", "));
+                    conflict.what = format!("{what} of {}", list.join(", "));
                 }
             }
         }
-        self.conflicts.append(&mut told);
+        self.conflicts.append(&mut conflicts);
     }
 }

@@ -185,7 +185,7 @@ pub struct Outcome {
     /// Number of the intent.
     pub id: u64,
     /// The revisions that the changed objects have now, in the order of the changes; `None` for the whole
-    /// where nothing was written because something had changed meanwhile.
+    /// where nothing was written because something had changed since.
     pub written: Option<Vec<Option<String>>>,
 }
 

@@ -22,7 +22,7 @@ use super::request::Scope;
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
-/// A corrupt block as it is after mending its structure.
+/// A corrupt block as it is after repairing its structure.
 pub(super) struct Repaired {
     /// Structurally sound, with a raised sequence number.
     pub block: Block,
@@ -43,7 +43,7 @@ pub(super) struct CorruptBlocks {
 }
 
 impl CorruptBlocks {
-    /// Mends the corrupt blocks in scope.
+    /// Repairs the corrupt blocks in scope.
     pub(super) fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
         let mut corrupt = Self::default();
         let broken = basis.context.index.blocks.iter().filter(|block| block.sound.is_none());

@@ -17,7 +17,7 @@ use super::super::planner::{Planner, action};
 use super::super::request::blocks_of;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED, clean};
 use crate::plan::{Change, Verb};
-use crate::release::Sightings;
+use crate::release::Observations;
 use crate::release::policy::too_early_orphan;
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
@@ -48,7 +48,7 @@ const CODES: [Code; 5] = [
 pub(in crate::rebuild) fn plan(
     planner: &mut Planner<'_, '_>,
     approved: &BTreeSet<String>,
-    sightings: &[Sightings],
+    observations: &[Observations],
 ) -> Countings {
     let moved = moved(&planner.blocks);
     let mut found: BTreeMap<String, Vec<(Code, Subject)>> = BTreeMap::new();
@@ -85,7 +85,7 @@ pub(in crate::rebuild) fn plan(
     for id in ids {
         let found = found.get(id).map_or(&[][..], Vec::as_slice);
         let moved = moved.get(id).unwrap_or(&none);
-        if let Some((reason, why)) = too_early(planner, found, moved, sightings) {
+        if let Some((reason, why)) = too_early(planner, found, moved, observations) {
             skip_all(planner, found, reason, &why);
             continue;
         }
@@ -123,14 +123,14 @@ fn too_early(
     planner: &Planner<'_, '_>,
     found: &[(Code, Subject)],
     moved: &BTreeMap<IpNet, i64>,
-    sightings: &[Sightings],
+    observations: &[Observations],
 ) -> Option<Refusal> {
     if !moved.is_empty() {
         return None;
     }
     let orphans = found.iter().filter(|(code, _)| *code == Code::OrphanHandle);
     let mut findings = orphans.filter_map(|(code, subject)| planner.basis.finding(*code, subject));
-    findings.find_map(|finding| too_early_orphan(planner.basis, finding, sightings))
+    findings.find_map(|finding| too_early_orphan(planner.basis, finding, observations))
 }
 
 /// The findings that are gone afterwards.
@@ -204,7 +204,7 @@ impl HandlePlan<'_, '_> {
             Edit::Handle(stray.value.id().to_string(), delete)
         }));
 
-        // The change is told with the first write that makes it.
+        // The change is reported with the first write that makes it.
         let mut change = self.change(&desired, only_strays);
         if !edits.is_empty() {
             planner.before_blocks.push(action(format!("handle {}", self.id), edits, evidence, change));

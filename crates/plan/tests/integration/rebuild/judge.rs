@@ -8,7 +8,7 @@ use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, plan};
-use calipam_plan::release::Sightings;
+use calipam_plan::release::Observations;
 use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
@@ -30,7 +30,7 @@ pub(super) fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -
 fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier: &Report) -> Plan {
     let options = Options::default();
     let hour_ago = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).expect("a time in this era");
-    let seen = Sightings { at: hour_ago, ..Sightings::of_report(earlier) };
+    let seen = Observations { at: hour_ago, ..Observations::of_report(earlier) };
     plan(&Basis::new(snapshot, report, &options), request, &[seen], 0)
 }
 

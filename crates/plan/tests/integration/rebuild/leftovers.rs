@@ -7,7 +7,7 @@ use calipam_model::edit::{BlockEdit, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, Request};
-use calipam_plan::release::{self, Sightings};
+use calipam_plan::release::{self, Observations};
 use calipam_plan::{Basis, Plan, SkipReason, Verb};
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -20,12 +20,15 @@ fn plain() -> Cluster {
 }
 
 /// A release of orphan handles and a rebuild, with these earlier looks.
-fn plans(snapshot: &Snapshot, sightings: &[Sightings]) -> [Plan; 2] {
+fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
     let options = Options::default();
     let report = check(snapshot, &options);
     let basis = Basis::new(snapshot, &report, &options);
     let orphans = release::Request { orphan_handles: true, ..release::Request::default() };
-    [release::plan(&basis, &orphans, sightings, 0), rebuild::plan(&basis, &Request::default(), sightings, 0)]
+    [
+        release::plan(&basis, &orphans, observations, 0),
+        rebuild::plan(&basis, &Request::default(), observations, 0),
+    ]
 }
 
 /// A slow CNI ADD has written the handle, and the block comes later.
@@ -37,7 +40,7 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     let report = check(&snapshot, &Options::default());
     let looked = |minutes: i64| {
         let at = snapshot.taken_at.checked_sub(SignedDuration::from_mins(minutes)).unwrap();
-        Sightings { at, ..Sightings::of_report(&report) }
+        Observations { at, ..Observations::of_report(&report) }
     };
     let mut other = looked(60);
     other.handles.values_mut().for_each(|revision| *revision = "1".into());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_check::{Code, Options, Report, Severity, check};
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::release::{self, Request, Sightings};
+use calipam_plan::release::{self, Observations, Request};
 use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
@@ -16,11 +16,11 @@ pub(super) fn no_grace() -> Options {
 pub(super) fn plan_on(
     snapshot: &Snapshot,
     request: &Request,
-    sightings: &[Sightings],
+    observations: &[Observations],
     options: &Options,
 ) -> Plan {
     let report = check(snapshot, options);
-    release::plan(&Basis::new(snapshot, &report, options), request, sightings, 0)
+    release::plan(&Basis::new(snapshot, &report, options), request, observations, 0)
 }
 
 /// Simulates the plan and verifies it. Gives the snapshot and the report afterwards.

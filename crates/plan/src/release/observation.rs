@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 /// An address that was seen unused, and what was recorded about it then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct Observation {
     /// The record as far as the report tells it.
     pub record: PackedAttribute,
     /// False where the report tells the handle alone.
@@ -21,7 +21,7 @@ pub struct Sighting {
     pub sequence: Option<u64>,
 }
 
-impl Sighting {
+impl Observation {
     /// True where the address is still held by the same allocation.
     pub(crate) fn is_of(&self, held: &Held) -> bool {
         let (seen, now) = (self.record.as_ref(), held.record.as_ref());
@@ -33,7 +33,7 @@ impl Sighting {
 
 /// One earlier look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sightings {
+pub struct Observations {
     /// When it was.
     pub at: Timestamp,
     /// What it is called in messages: the path of a report.
@@ -42,40 +42,42 @@ pub struct Sightings {
     pub cluster: String,
     /// Nothing that it does not list is released. False for the first of two reads of one run.
     pub narrows: bool,
-    /// Addresses that were seen unused; several sightings where blocks overlap.
-    pub addresses: HashMap<IpAddr, Vec<Sighting>>,
+    /// Addresses that were seen unused; several observations where blocks overlap.
+    pub addresses: HashMap<IpAddr, Vec<Observation>>,
     /// Handles that no allocation referred to, and their revisions.
     pub handles: HashMap<String, String>,
 }
 
-impl Sightings {
+impl Observations {
     /// What the report of an earlier read of the same run saw.
     pub fn of_report(report: &Report) -> Self {
-        let mut sightings =
+        let mut observations =
             Self { at: report.cluster.taken_at, cluster: report.cluster.guid.clone(), ..Self::default() };
         for finding in &report.findings {
             match (finding.code, &finding.subject, &finding.evidence) {
                 (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
-                    let records = evidence.records.iter().map(|record| Sighting {
+                    let records = evidence.records.iter().map(|record| Observation {
                         record: record.record.clone(),
                         tells_owner: true,
                         sequence: Some(record.sequence_number),
                     });
-                    sightings.addresses.entry(*address).or_default().extend(records);
+                    observations.addresses.entry(*address).or_default().extend(records);
                 }
                 (Code::OrphanHandle, Subject::Handle(id), Evidence::Handle(evidence)) => {
                     let revision = evidence.revision.clone().unwrap_or_default();
-                    sightings.handles.insert(id.clone(), revision);
+                    observations.handles.insert(id.clone(), revision);
                 }
                 _ => {}
             }
         }
 
-        sightings
+        observations
     }
 
     /// True where the allocation was seen unused.
     pub(crate) fn saw(&self, address: IpAddr, held: &Held) -> bool {
-        self.addresses.get(&address).is_some_and(|seen| seen.iter().any(|sighting| sighting.is_of(held)))
+        self.addresses
+            .get(&address)
+            .is_some_and(|seen| seen.iter().any(|observation| observation.is_of(held)))
     }
 }
