@@ -9,7 +9,7 @@ mod address;
 mod affinity;
 mod allocator;
 mod auto;
-mod beyond;
+mod capacity;
 mod config;
 mod error;
 mod event;
@@ -30,7 +30,7 @@ mod walk;
 
 pub use allocator::Allocator;
 pub use auto::Look;
-pub use beyond::{Beyond, End, Offer, beyond_own_blocks};
+pub use capacity::{ClaimCapacity, ClaimLimit, Claimable, beyond_own_blocks};
 pub use error::{Error, Partly, Result};
 pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};
 pub use family::Family;

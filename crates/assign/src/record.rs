@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use calipam_model::DecodeError;
 use calipam_model::affinity::Affinity;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::config::IpamConfig;
@@ -49,7 +50,7 @@ impl Record {
             Key::IpamHost(name) => Ok(Self::Host(name.clone())),
             _ => return None,
         };
-        Some(record.unwrap_or_else(|reason| Self::Undecodable { key: key.clone(), reason }))
+        Some(record.unwrap_or_else(|error| Self::Undecodable { key: key.clone(), reason: error.to_string() }))
     }
 
     /// The value that etcd holds. `None` for records that are never written.
@@ -84,10 +85,10 @@ impl Record {
 }
 
 /// A block that is sound and lies where it says.
-fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, String> {
+fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, DecodeError> {
     let block = BlockContent::parse(value)?.usable()?;
     match block.cidr() == key {
         true => Ok(Record::Block(Arc::from(block))),
-        false => Err(format!("the block says that it is {}", block.cidr())),
+        false => Err(DecodeError::AnotherBlock(block.cidr())),
     }
 }

@@ -8,6 +8,7 @@ use serde::de::MapAccess;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use sha3::{Digest, Sha3_256};
 
+use crate::DecodeError;
 use crate::block::BlockOwner;
 use crate::json::{Fields, Unknown, is, keep, read_object, set};
 
@@ -152,12 +153,12 @@ impl Affinity {
     }
 
     /// Reads the value that etcd holds; no bytes at all read as `{}`, as the oldest writers left it.
-    pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, String> {
+    pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, DecodeError> {
         let fresh = || Self { is_unstated: true, ..Self::new(key.clone(), AffinityState::default()) };
         if json.is_empty() {
             return Ok(fresh());
         }
-        read_object(json, fresh).map_err(|e| e.to_string())
+        read_object(json, fresh).map_err(DecodeError::from)
     }
 }
 

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use serde::Deserialize;
 
+use crate::DecodeError;
 use crate::resource::read;
 use crate::snapshot::FieldDefect;
 
@@ -55,13 +56,13 @@ struct RawIpamConfig {
 impl IpamConfig {
     /// Reads the value under `/calico/ipam/v2/config`. An absent flag is false, although the default of
     /// an absent value is true for one of them: `{}` turns allocation of blocks off (facts 1.6).
-    pub fn parse(json: &[u8]) -> Result<Self, String> {
-        let raw: RawIpamConfig = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
+        let raw: RawIpamConfig = serde_json::from_slice(json)?;
         Ok(raw.into())
     }
 
     /// Reads the resource IPAMConfiguration.
-    pub fn parse_resource(json: &[u8]) -> Result<Self, String> {
+    pub fn parse_resource(json: &[u8]) -> Result<Self, DecodeError> {
         let (_, raw, _) = read::<RawIpamConfig>(json)?;
         Ok(raw.into())
     }
@@ -193,7 +194,7 @@ pub struct ClusterInformation {
 
 impl ClusterInformation {
     /// Reads its JSON.
-    pub fn parse(json: &[u8]) -> Result<Self, String> {
+    pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Spec {
@@ -251,7 +252,7 @@ pub struct KubeControllersConfiguration {
 
 impl KubeControllersConfiguration {
     /// Reads its JSON. A grace period that is not a duration is left out and reported.
-    pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+    pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), DecodeError> {
         #[derive(Default, Deserialize)]
         struct Spec {
             controllers: Option<Controllers>,

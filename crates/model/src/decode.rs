@@ -2,6 +2,7 @@
 
 use memchr::memchr;
 
+use crate::DecodeError;
 use crate::affinity::Affinity;
 use crate::block::BlockContent;
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
@@ -36,7 +37,7 @@ impl Snapshot {
                     let endpoint = self.note_parsed(text, parsed);
                     self.endpoints.push(versioned(endpoint, revision));
                 }
-                Err(reason) => self.note(text, DefectKind::Value(reason)),
+                Err(error) => self.note(text, DefectKind::Value(error.to_string())),
             }
             return;
         }
@@ -46,7 +47,7 @@ impl Snapshot {
         {
             match Handle::parse(id, value) {
                 Ok(handle) => self.handles.push(versioned(handle, revision)),
-                Err(reason) => self.note(text, DefectKind::Value(reason)),
+                Err(error) => self.note(text, DefectKind::Value(error.to_string())),
             }
             return;
         }
@@ -57,8 +58,8 @@ impl Snapshot {
                     self.defects.push(Defect { path: text.to_owned(), key: Some(key), kind });
                     return;
                 }
-                if let Err(reason) = self.add(text, key, value, revision) {
-                    self.note(text, DefectKind::Value(reason));
+                if let Err(error) = self.add(text, key, value, revision) {
+                    self.note(text, DefectKind::Value(error.to_string()));
                 }
             }
             Ok(None) => {}
@@ -72,7 +73,7 @@ impl Snapshot {
         }
     }
 
-    fn add(&mut self, path: &str, key: Key, value: &[u8], revision: i64) -> Result<(), String> {
+    fn add(&mut self, path: &str, key: Key, value: &[u8], revision: i64) -> Result<(), DecodeError> {
         match key {
             Key::Block(cidr) => {
                 let content = BlockContent::parse_with(value, self.records)?;

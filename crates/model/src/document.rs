@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::DecodeError;
 use crate::config::{IpamConfig, IpamSetting};
 
 /// A JSON object.
@@ -13,8 +14,8 @@ pub struct Document(Map<String, Value>);
 
 impl Document {
     /// Reads its JSON.
-    pub fn parse(json: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(json).map(Self).map_err(|e| e.to_string())
+    pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
+        serde_json::from_slice(json).map(Self).map_err(DecodeError::from)
     }
 
     pub fn from_fields(fields: Map<String, Value>) -> Self {
@@ -93,8 +94,8 @@ impl Document {
     }
 
     /// The settings of the allocator's configuration.
-    pub fn ipam_config(&self) -> Result<IpamConfig, String> {
-        IpamConfig::parse(&serde_json::to_vec(self).map_err(|e| e.to_string())?)
+    pub fn ipam_config(&self) -> Result<IpamConfig, DecodeError> {
+        IpamConfig::parse(&serde_json::to_vec(self)?)
     }
 }
 

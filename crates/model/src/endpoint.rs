@@ -5,6 +5,7 @@ mod read;
 use std::net::{IpAddr, Ipv4Addr};
 
 use self::read::{RawEndpoint, read, text};
+use crate::DecodeError;
 use crate::cidr;
 use crate::compact::{Compact, push_address, take_address, take_byte, take_bytes, take_u32, take_v4};
 use crate::names::{is_endpoint_name, push_endpoint_name};
@@ -95,7 +96,7 @@ impl Endpoint {
 
     /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
     /// `ipNetworks` that are no addresses are left out and reported. Gives the creation time as well.
-    pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
+    pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let RawEndpoint { metadata, spec } = read(json)?;
         let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
         for network in spec.networks.first.iter().chain(&spec.networks.others) {

@@ -6,6 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Error as _, MapAccess};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::DecodeError;
 use crate::cidr;
 use crate::compact::{Compact, take_byte, take_bytes, take_u32, take_v4};
 use crate::json::plain;
@@ -72,27 +73,27 @@ impl Handle {
     /// # Errors
     /// Where the text is not JSON, a field has another type than Calico's reader accepts, or a key of
     /// `block` is not a CIDR.
-    pub fn parse(id: &str, json: &[u8]) -> Result<Self, String> {
+    pub fn parse(id: &str, json: &[u8]) -> Result<Self, DecodeError> {
         if let Some((content, None)) = read_usual(json) {
             return Ok(Self { id: Text::new(id), content });
         }
-        let mut raw = read_object(json, RawHandle::default).map_err(|e| e.to_string())?;
+        let mut raw = read_object(json, RawHandle::default)?;
         if let Some(stray) = raw.id.take() {
-            let stray = RawJson::try_from(&stray.into()).map_err(|e| e.to_string())?;
+            let stray = RawJson::try_from(&stray.into())?;
             raw.unknown.get_or_insert_default().insert(ID_FIELD.to_owned(), stray);
         }
         Ok(Self::from_raw(id, raw))
     }
 
     /// Reads the JSON of the `spec` of a handle in Kubernetes, which states the ID as `handleID`.
-    pub fn parse_spec(json: &[u8]) -> Result<Self, String> {
+    pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
         if let Some((content, Some(id))) = read_usual(json)
             && !id.is_empty()
         {
             return Ok(Self { id: Text::new(id), content });
         }
-        let mut raw = read_object(json, RawHandle::default).map_err(|e| e.to_string())?;
-        let id = raw.id.take().filter(|id| !id.is_empty()).ok_or("the field `handleID` is missing")?;
+        let mut raw = read_object(json, RawHandle::default)?;
+        let id = raw.id.take().filter(|id| !id.is_empty()).ok_or(DecodeError::Missing("handleID"))?;
         Ok(Self::from_raw(&id, raw))
     }
 

@@ -46,7 +46,7 @@ pub(crate) trait Template<'de>: Fields<'de> {
 pub(crate) const MOST_LAYOUTS: usize = 4;
 
 /// As [`read_object`], but quicker where the document is laid out as an earlier one was.
-pub(crate) fn read_alike<'de, F: Template<'de> + Default>(
+pub(crate) fn read_template<'de, F: Template<'de> + Default>(
     bytes: &'de [u8],
     known: &mut Vec<Layout>,
 ) -> serde_json::Result<F> {

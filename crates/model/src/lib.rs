@@ -15,6 +15,7 @@ mod decode;
 pub mod document;
 pub mod edit;
 pub mod endpoint;
+mod error;
 pub mod handle;
 mod json;
 pub mod key;
@@ -33,6 +34,7 @@ pub mod snapshot;
 pub mod text;
 pub mod time;
 
+pub use error::DecodeError;
 pub use ipnet::IpNet;
 pub use json::{RawJson, Unknown, from_slice as from_json};
 pub use resource::Parsed;

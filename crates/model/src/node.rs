@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+use crate::DecodeError;
 use crate::cidr;
 use crate::resource::{Parsed, read};
 use crate::snapshot::FieldDefect;
@@ -77,7 +78,7 @@ pub struct Node {
 impl Node {
     /// Reads the JSON of a Calico node; the name comes from the key. Tunnel fields that are no addresses
     /// are left out and reported.
-    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
+    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, _) = read::<NodeSpec>(json)?;
         let created = metadata.created();
         let bgp = spec.bgp.unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The objects that a repair changes, in the form in which Calico stores them in etcd.
 
+use crate::DecodeError;
 use crate::affinity::Affinity;
 use crate::block::{Block, BlockContent};
 use crate::document::Document;
@@ -21,7 +22,7 @@ pub enum Object {
 
 impl Object {
     /// Decodes what is stored under `key`; `None` for a key of another kind.
-    pub fn parse(key: &Key, json: &[u8]) -> Result<Option<Self>, String> {
+    pub fn parse(key: &Key, json: &[u8]) -> Result<Option<Self>, DecodeError> {
         let object = match key {
             Key::Block(_) => Self::Block(BlockContent::parse(json)?),
             Key::Handle(id) => Self::Handle(Handle::parse(id, json)?),

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use crate::DecodeError;
 use crate::cidr;
 use crate::resource::{Condition, Parsed, read};
 use crate::snapshot::FieldDefect;
@@ -46,19 +47,19 @@ impl Pool {
     ///
     /// # Errors
     /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
-    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
+    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
-        let text = spec.cidr.ok_or("the field `spec.cidr` is missing")?;
+        let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;
         // Calico ignores a pool that states an address without a prefix length.
         let cidr = Some(text.as_str()).filter(|text| text.contains('/')).and_then(cidr::parse_cidr);
-        let cidr = cidr.ok_or_else(|| format!("`spec.cidr` is {text:?}, which is not a CIDR"))?;
+        let cidr = cidr.ok_or_else(|| DecodeError::NotACidr { field: "spec.cidr", value: text.clone() })?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
         let block_size = match spec.block_size.unwrap_or(0) {
             0 => default_size,
             size => u8::try_from(size)
                 .ok()
                 .filter(|size| *size <= cidr.max_prefix_len())
-                .ok_or_else(|| format!("`spec.blockSize` is {size}, which is not a prefix length"))?,
+                .ok_or(DecodeError::NotAPrefixLength { field: "spec.blockSize", value: size })?,
         };
         let refused =
             |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
@@ -129,7 +130,7 @@ pub struct Reservation {
 impl Reservation {
     /// Reads the JSON of a reservation; the name comes from the key. Entries that are no CIDRs are left
     /// out and reported.
-    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
+    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         #[derive(Default, Deserialize)]
         struct Spec {
             #[serde(rename = "reservedCIDRs")]

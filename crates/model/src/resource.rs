@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::DecodeError;
 use crate::json;
 use crate::snapshot::FieldDefect;
 use crate::time::parse_time;
@@ -58,8 +59,10 @@ pub(crate) struct Condition {
 }
 
 /// Reads one resource.
-pub(crate) fn read<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<(Metadata, T, Status), String> {
-    let resource: Resource<T> = json::from_slice(bytes).map_err(|e| e.to_string())?;
+pub(crate) fn read<T: DeserializeOwned + Default>(
+    bytes: &[u8],
+) -> Result<(Metadata, T, Status), DecodeError> {
+    let resource: Resource<T> = json::from_slice(bytes)?;
     Ok((
         resource.metadata.unwrap_or_default(),
         resource.spec.unwrap_or_default(),

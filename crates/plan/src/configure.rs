@@ -1,6 +1,7 @@
 //! `configure`: the settings of the allocator (facts 1.6, 7.8).
 
 use calipam_check::Subject;
+use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
 use calipam_model::edit::{ConfigEdit, Edit, Step};
@@ -30,7 +31,7 @@ pub enum ConfigureRefusal {
     OutOfRange { setting: IpamSetting, most: i64 },
     /// What is stored now cannot be decoded, and why.
     #[error("the configuration that is stored cannot be decoded: {0}")]
-    Undecodable(String),
+    Undecodable(DecodeError),
 }
 
 /// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster

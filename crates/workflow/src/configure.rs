@@ -1,6 +1,7 @@
 //! `configure`: from settings to the configuration of the allocator.
 
 use calipam_datastore::Datastore;
+use calipam_model::DecodeError;
 use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
@@ -57,7 +58,12 @@ pub fn configure<'a>(
             None => None,
             Some(stored) => match &stored.object {
                 Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
-                _ => return Err(ConfigureRefusal::Undecodable("it is not a JSON object".into()).into()),
+                _ => {
+                    return Err(ConfigureRefusal::Undecodable(DecodeError::Json(
+                        "it is not a JSON object".into(),
+                    ))
+                    .into());
+                }
             },
         };
 

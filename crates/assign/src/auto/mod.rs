@@ -23,7 +23,7 @@ use calipam_model::snapshot::Versioned;
 use self::take::Taken;
 use crate::affinity::ReleaseAffinity;
 use crate::allocator::{Allocator, RETRIES};
-use crate::beyond::{Further, may_borrow};
+use crate::capacity::{ClaimDecision, may_borrow};
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
@@ -266,17 +266,17 @@ impl<S: Store> Search<'_, S> {
             return Ok(Some(block));
         }
         let (held, limit) = (self.owned, self.limit);
-        match Further::of(&self.config, limit.saturating_sub(held).into()) {
-            Further::BlockLimit => {
+        match ClaimDecision::of(&self.config, limit.saturating_sub(held).into()) {
+            ClaimDecision::BlockLimit => {
                 self.allocator.trace.tell(|| Event::BlockLimit { held, limit });
                 assigned.note(Message::BlockLimit(limit));
                 return Err(Error::BlockLimit);
             }
-            Further::NoAutoAllocation => {
+            ClaimDecision::NoAutoAllocation => {
                 self.allocator.trace.tell(|| Event::NoAutoAllocation);
                 return Err(Error::NoAutoAllocation);
             }
-            Further::Claim => self.allocator.trace.tell(|| Event::NeedsBlock { held, limit }),
+            ClaimDecision::Claim => self.allocator.trace.tell(|| Event::NeedsBlock { held, limit }),
         }
         let found = self.claim().await?;
         match &found {

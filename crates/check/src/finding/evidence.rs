@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_assign::End;
+use calipam_assign::ClaimLimit;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::PackedAttribute;
@@ -350,13 +350,13 @@ pub enum NoFurtherAddress {
     NoBlockLeft,
 }
 
-impl From<End> for NoFurtherAddress {
-    fn from(end: End) -> Self {
+impl From<ClaimLimit> for NoFurtherAddress {
+    fn from(end: ClaimLimit) -> Self {
         match end {
-            End::BlockLimit => Self::BlockLimit,
-            End::NoAutoAllocation => Self::AutoAllocationOff,
-            End::StrictAffinity => Self::StrictAffinity,
-            End::NoBlockLeft => Self::NoBlockLeft,
+            ClaimLimit::BlockLimit => Self::BlockLimit,
+            ClaimLimit::NoAutoAllocation => Self::AutoAllocationOff,
+            ClaimLimit::StrictAffinity => Self::StrictAffinity,
+            ClaimLimit::NoBlockLeft => Self::NoBlockLeft,
         }
     }
 }

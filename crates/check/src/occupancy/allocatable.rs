@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use calipam_assign::{Beyond, End, Offer, PoolPassedOver, beyond_own_blocks};
+use calipam_assign::{ClaimCapacity, ClaimLimit, Claimable, PoolPassedOver, beyond_own_blocks};
 use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
@@ -86,7 +86,7 @@ impl Allocatable {
 
 /// What blocks of a pool have to give.
 #[derive(Default)]
-pub(crate) struct Stock {
+pub(crate) struct PoolCapacity {
     /// Free addresses in blocks of those who may use the pool.
     own: u128,
     /// Free addresses in blocks of others, where Calico looks for them: it borrows these.
@@ -139,9 +139,9 @@ impl Occupancy<'_, '_> {
     }
 
     /// What the blocks of a pool have to give to those to whom `is_own` blocks belong.
-    pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> Stock {
+    pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> PoolCapacity {
         let reclaims = self.context.reclaims_empty_blocks();
-        let mut stock = Stock::default();
+        let mut stock = PoolCapacity::default();
         let mut existing: u128 = 0;
         for stored in self.inside(pool.cidr) {
             // Calico looks for blocks of the pool's present size only.
@@ -198,10 +198,16 @@ impl Occupancy<'_, '_> {
         outside(pool.cidr).saturating_sub(reserved)
     }
 
-    fn distribute(&self, pool: &Pool, config: &IpamConfig, stock: &Stock, headroom: u128) -> Allocatable {
+    fn distribute(
+        &self,
+        pool: &Pool,
+        config: &IpamConfig,
+        stock: &PoolCapacity,
+        headroom: u128,
+    ) -> Allocatable {
         let empty = |count: u128| stock.empty.iter().take(usize::try_from(count).unwrap_or(usize::MAX)).sum();
-        let offer = Offer { new_blocks: stock.new_blocks, empty, foreign: stock.foreign };
-        let Beyond { claims, from_others, end } = beyond_own_blocks(config, headroom, offer);
+        let capacity = ClaimCapacity { new_blocks: stock.new_blocks, empty, foreign: stock.foreign };
+        let Claimable { claims, from_others, end } = beyond_own_blocks(config, headroom, capacity);
 
         let unclaimed = self.unclaimed(pool);
         let per_block = 1u128.checked_shl((pool.cidr.max_prefix_len() - pool.block_size).into());
@@ -212,7 +218,7 @@ impl Occupancy<'_, '_> {
         if addresses < free {
             let missed = stock.foreign - from_others.min(stock.foreign);
             let claimable = unclaimed - from_claims;
-            let at_limit = config.auto_allocate_blocks && end == End::BlockLimit;
+            let at_limit = config.auto_allocate_blocks && end == ClaimLimit::BlockLimit;
             let tests = [
                 (Limit::SmallerThanBlock, pool.is_smaller_than_block()),
                 (Limit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),

@@ -11,7 +11,7 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::{IpNet, cidr};
 
-pub(crate) use self::allocatable::Stock;
+pub(crate) use self::allocatable::PoolCapacity;
 pub use self::allocatable::{Allocatable, Limit};
 pub(crate) use self::claimants::{Claimants, HeldBlock};
 use crate::Context;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use calipam_assign::{NodeSelector, Offer, beyond_own_blocks};
+use calipam_assign::{ClaimCapacity, NodeSelector, beyond_own_blocks};
 use calipam_model::affinity::AffinityType;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -17,7 +17,7 @@ use calipam_model::{IpNet, cidr};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
-use crate::occupancy::{Claimants, HeldBlock, Occupancy, Stock};
+use crate::occupancy::{Claimants, HeldBlock, Occupancy, PoolCapacity};
 
 /// A pool from which pods get addresses without asking for it by name.
 struct Supply<'s> {
@@ -26,7 +26,7 @@ struct Supply<'s> {
     selector: NodeSelector,
     /// Addresses that are known to be free.
     free: u128,
-    stock: Stock,
+    stock: PoolCapacity,
 }
 
 /// Judges every node.
@@ -138,16 +138,16 @@ impl Stranded<'_, '_, '_> {
             return Verdict::Served;
         }
 
-        let sum = |part: fn(&Stock) -> u128| {
+        let sum = |part: fn(&PoolCapacity) -> u128| {
             pools.iter().map(|supply| part(&supply.stock)).fold(0, u128::saturating_add)
         };
-        let offer = Offer {
+        let capacity = ClaimCapacity {
             new_blocks: sum(|stock| stock.new_blocks),
             // One address is asked for: one block of each pool will do.
             empty: |_| sum(|stock| stock.empty.first().copied().unwrap_or_default()),
             foreign: sum(|stock| stock.foreign),
         };
-        let beyond = beyond_own_blocks(self.config, headroom.into(), offer);
+        let beyond = beyond_own_blocks(self.config, headroom.into(), capacity);
         match beyond.is_nothing() {
             true => Verdict::Stranded(beyond.end.into()),
             false => Verdict::Served,

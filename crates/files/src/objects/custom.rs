@@ -11,7 +11,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
-use calipam_model::{Parsed, RawJson, Unknown, from_json};
+use calipam_model::{DecodeError, Parsed, RawJson, Unknown, from_json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -61,8 +61,9 @@ fn broken(json: &[u8], plural: &str) -> (String, String) {
 
 /// Adds an IPAMBlock. Its key is what its name says, where that is the name of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json)
-        .and_then(|(meta, spec)| Ok((meta, BlockContent::parse_with(spec, snapshot.records)?)));
+    let read = CustomResource::read(json).and_then(|(meta, spec)| {
+        Ok((meta, BlockContent::parse_with(spec, snapshot.records).map_err(|error| error.to_string())?))
+    });
     match read {
         Ok((meta, content)) => {
             let stated = content.cidr();
@@ -95,7 +96,8 @@ fn wrong_name(name: &str, expected: &str) -> FieldDefect {
 
 /// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
 pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec)?)));
+    let read = CustomResource::read(json)
+        .and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec).map_err(|error| error.to_string())?)));
     match read {
         Ok((meta, handle)) => {
             let id = handle.id().to_string();
@@ -267,7 +269,7 @@ fn single<'j, T>(
     json: &'j [u8],
     plural: &str,
     key: impl Fn(String) -> Key,
-    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, String>,
+    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
 ) -> Option<(T, Meta<'j>)> {
     let (_, name) = identify(json, Encoding::Json);
     (name == DEFAULT).then(|| resource(snapshot, json, plural, key, parse))?
@@ -279,10 +281,10 @@ fn resource<'j, T>(
     json: &'j [u8],
     plural: &str,
     key: impl Fn(String) -> Key,
-    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, String>,
+    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
 ) -> Option<(T, Meta<'j>)> {
     let read = CustomResource::read(json).and_then(|(meta, _)| {
-        let parsed = parse(&meta.name, json)?;
+        let parsed = parse(&meta.name, json).map_err(|error| error.to_string())?;
         Ok((parsed, meta))
     });
     match read {

@@ -226,7 +226,7 @@ pub fn decode(value: &[u8]) -> BlockState {
             let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
             BlockState::Hidden(problems.join("; "))
         }
-        Err(reason) => BlockState::Hidden(reason),
+        Err(error) => BlockState::Hidden(error.to_string()),
     }
 }
 

@@ -88,17 +88,16 @@ fn subject(key: &Key, about: &About) -> Option<(Subject, Words)> {
 
 /// What a stored value says, with the time of its creation.
 fn say(key: &Key, value: &[u8]) -> Result<(String, Option<jiff::Timestamp>), String> {
-    match key {
+    let said = match key {
         Key::Affinity(affinity) => {
             Affinity::parse(affinity.clone(), value).map(|affinity| (say_affinity(&affinity), None))
         }
         Key::Handle(id) => Handle::parse(id, value).map(|handle| (say_handle(&handle), None)),
-        Key::Endpoint { namespace, name } => {
-            let parsed = Endpoint::parse(namespace, name, value)?;
-            Ok((say_endpoint(&parsed.value), parsed.created))
-        }
+        Key::Endpoint { namespace, name } => Endpoint::parse(namespace, name, value)
+            .map(|parsed| (say_endpoint(&parsed.value), parsed.created)),
         _ => Ok((String::new(), None)),
-    }
+    };
+    said.map_err(|error| error.to_string())
 }
 
 pub(crate) fn say_affinity(affinity: &Affinity) -> String {

@@ -5,6 +5,7 @@ use serde::de::{MapAccess, SeqAccess};
 
 use super::records::{Kept, Records};
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
+use crate::DecodeError;
 use crate::cidr;
 use crate::json::plain::{self, Plain};
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
@@ -35,21 +36,21 @@ impl BlockContent {
     /// # Errors
     /// Where the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is
     /// missing or not a CIDR. A block that reads but is broken is no error but [`Self::Corrupt`].
-    pub fn parse(json: &[u8]) -> Result<Self, String> {
+    pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         Self::parse_with(json, RecordDetail::Full)
     }
 
     /// Reads the JSON of a block, and of its records what is asked for. A corrupt block is kept as it is.
-    pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, String> {
+    pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, DecodeError> {
         let fresh = || RawBlock { detail, ..RawBlock::default() };
-        let raw = read_object(json, fresh).map_err(|e| e.to_string())?;
+        let raw = read_object(json, fresh)?;
         if raw.records.kept.own.is_some() && raw.records.kept.host.as_deref() != raw.host() {
             // The owner is stated again after the records: it is not known which of them are its own.
             return Self::parse_with(json, RecordDetail::Full);
         }
-        let cidr = raw.cidr.as_deref().ok_or("the field `cidr` is missing")?;
-        let cidr =
-            cidr::parse_cidr(cidr).ok_or_else(|| format!("`cidr` is {cidr:?}, which is not a CIDR"))?;
+        let cidr = raw.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
+        let cidr = cidr::parse_cidr(cidr)
+            .ok_or_else(|| DecodeError::NotACidr { field: "cidr", value: cidr.to_owned() })?;
         let problems = raw.problems(cidr);
         if problems.is_empty() {
             return Ok(Self::Sound(Box::new(raw.into_block(cidr))));

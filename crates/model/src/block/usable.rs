@@ -3,17 +3,17 @@
 use serde_json::Value;
 
 use super::{Block, BlockContent, BlockProblem, CorruptBlock};
+use crate::DecodeError;
 
 impl BlockContent {
     /// The block as an allocator takes it: sound, or with nothing wrong but records that no ordinal refers to, which are
     /// left out. Calico drops them with its next write (3.33 and later), and a release must not fail for them.
-    pub fn usable(self) -> Result<Box<Block>, String> {
+    pub fn usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
-            Self::Corrupt(block) => without_unreferenced(&block).map(Box::new).ok_or_else(|| {
-                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
-                problems.join("; ")
-            }),
+            Self::Corrupt(block) => {
+                without_unreferenced(&block).map(Box::new).ok_or(DecodeError::Corrupt(block.problems))
+            }
         }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
             assert!(content.sound().is_none(), "a check still tells it");
             assert_eq!(content.usable().unwrap(), sound);
         }
-        let broken = block("[0,7,null,null]", &format!("{one},{stray}")).usable().unwrap_err();
+        let broken = block("[0,7,null,null]", &format!("{one},{stray}")).usable().unwrap_err().to_string();
         assert!(broken.contains("attribute 7") && broken.contains("attribute 1"), "{broken}");
     }
 }

@@ -5,8 +5,9 @@ use std::cell::RefCell;
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
+use crate::DecodeError;
 use crate::json::plain::Layout;
-use crate::json::{Array, Fields, Items, Object, Str, Template, is, read_alike};
+use crate::json::{Array, Fields, Items, Object, Str, Template, is, read_template};
 
 thread_local! {
     /// How endpoints are laid out that this thread has read.
@@ -14,8 +15,8 @@ thread_local! {
 }
 
 /// Reads what is wanted of an endpoint.
-pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, String> {
-    LAYOUTS.with_borrow_mut(|known| read_alike(json, known)).map_err(|error| error.to_string())
+pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, DecodeError> {
+    LAYOUTS.with_borrow_mut(|known| read_template(json, known)).map_err(DecodeError::from)
 }
 
 /// The text of a field; empty where it is absent.

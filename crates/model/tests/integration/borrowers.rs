@@ -1,5 +1,6 @@
 //! Blocks of which only the records of borrowers are read.
 
+use calipam_model::DecodeError;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent, RecordDetail};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
@@ -12,7 +13,7 @@ fn block(before: &str, records: &str, after: &str) -> String {
     )
 }
 
-fn parse(json: &str, detail: RecordDetail) -> Result<BlockContent, String> {
+fn parse(json: &str, detail: RecordDetail) -> Result<BlockContent, DecodeError> {
     BlockContent::parse_with(json.as_bytes(), detail)
 }
 

@@ -67,23 +67,18 @@ impl Costs {
                 controllers_burst: 0,
             },
             DatastoreKind::Kubernetes => Self {
-                start: Micros::from_millis(5),
                 connect: Micros::from_millis(8),
                 read: Micros::from_millis(3),
                 write: Micros::from_millis(8),
                 object_nanos: 10_000,
                 kib_nanos: 8_000,
-                decode_nanos: 6_000,
-                threads: 8,
                 reads_per_second: 3_000,
                 writes_per_second: 1_000,
                 refresh: Micros::from_millis(100),
-                jitter_permille: 250,
-                client_qps: 0,
-                client_burst: 0,
                 // Calico's client where nothing else is configured (facts 2.9).
                 controllers_qps: 5,
                 controllers_burst: 100,
+                ..Self::assumed(DatastoreKind::Etcd)
             },
         }
     }
@@ -99,89 +94,65 @@ impl Costs {
 
     fn set_one(&mut self, name: &str, value: &str) -> Result<(), CostsError> {
         let refused = || CostsError::Value { name: name.to_owned(), value: value.to_owned() };
-        if let Some(time) = self.time(name) {
-            *time = value.parse().map_err(|_| refused())?;
-            return Ok(());
+        let found = self.by_name().into_iter().find(|(known, _)| *known == name);
+        let (_, cost) = found.ok_or_else(|| CostsError::Name(name.to_owned()))?;
+
+        let number = value.strip_suffix("ns").unwrap_or(value).parse();
+        match cost {
+            Cost::Time(time) => *time = value.parse().map_err(|_| refused())?,
+            Cost::Number(target) => *target = number.map_err(|_| refused())?,
+            Cost::Nanos(target) => {
+                let nanos = || value.parse::<Micros>().ok().map(|time| time.0.saturating_mul(1_000));
+                *target = number.ok().or_else(nanos).ok_or_else(refused)?;
+            }
         }
-        let Some(number) = self.number(name) else { return Err(CostsError::Name(name.to_owned())) };
-        // Costs per object and KiB may be given as times, too.
-        let nanos = || value.parse::<Micros>().ok().map(|time| time.0.saturating_mul(1_000));
-        let is_cost = matches!(name, "object" | "kib" | "decode");
-        *number = match value.strip_suffix("ns").unwrap_or(value).parse() {
-            Ok(found) => found,
-            Err(_) if is_cost => nanos().ok_or_else(refused)?,
-            Err(_) => return Err(refused()),
-        };
         Ok(())
     }
 
-    fn time(&mut self, name: &str) -> Option<&mut Micros> {
-        Some(match name {
-            "start" => &mut self.start,
-            "connect" => &mut self.connect,
-            "read" => &mut self.read,
-            "write" => &mut self.write,
-            "refresh" => &mut self.refresh,
-            _ => return None,
-        })
+    /// The costs by the names that [`Self::set`] knows.
+    fn by_name(&mut self) -> [(&'static str, Cost<'_>); 16] {
+        [
+            ("start", Cost::Time(&mut self.start)),
+            ("connect", Cost::Time(&mut self.connect)),
+            ("read", Cost::Time(&mut self.read)),
+            ("write", Cost::Time(&mut self.write)),
+            ("refresh", Cost::Time(&mut self.refresh)),
+            ("object", Cost::Nanos(&mut self.object_nanos)),
+            ("kib", Cost::Nanos(&mut self.kib_nanos)),
+            ("decode", Cost::Nanos(&mut self.decode_nanos)),
+            ("threads", Cost::Number(&mut self.threads)),
+            ("reads-per-second", Cost::Number(&mut self.reads_per_second)),
+            ("writes-per-second", Cost::Number(&mut self.writes_per_second)),
+            ("jitter", Cost::Number(&mut self.jitter_permille)),
+            ("qps", Cost::Number(&mut self.client_qps)),
+            ("burst", Cost::Number(&mut self.client_burst)),
+            ("controllers-qps", Cost::Number(&mut self.controllers_qps)),
+            ("controllers-burst", Cost::Number(&mut self.controllers_burst)),
+        ]
     }
-
-    fn number(&mut self, name: &str) -> Option<&mut u64> {
-        Some(match name {
-            "object" => &mut self.object_nanos,
-            "kib" => &mut self.kib_nanos,
-            "decode" => &mut self.decode_nanos,
-            "threads" => &mut self.threads,
-            "reads-per-second" => &mut self.reads_per_second,
-            "writes-per-second" => &mut self.writes_per_second,
-            "jitter" => &mut self.jitter_permille,
-            "qps" => &mut self.client_qps,
-            "burst" => &mut self.client_burst,
-            "controllers-qps" => &mut self.controllers_qps,
-            "controllers-burst" => &mut self.controllers_burst,
-            _ => return None,
-        })
-    }
-
-    /// The names that [`Self::set`] knows.
-    pub const NAMES: [&'static str; 16] = [
-        "start",
-        "connect",
-        "read",
-        "write",
-        "refresh",
-        "object",
-        "kib",
-        "decode",
-        "threads",
-        "reads-per-second",
-        "writes-per-second",
-        "jitter",
-        "qps",
-        "burst",
-        "controllers-qps",
-        "controllers-burst",
-    ];
 
     /// The same costs as a text that [`Self::set`] reads.
     pub fn text(&self) -> String {
-        let time = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
-        let Self { start, connect, read, write, refresh, .. } = *self;
-        let mut parts = vec![
-            format!("start={}", time(start)),
-            format!("connect={}", time(connect)),
-            format!("read={}", time(read)),
-            format!("write={}", time(write)),
-            format!("refresh={}", time(refresh)),
-        ];
-        let mut copy = self.clone();
-        for name in &Self::NAMES[5..] {
-            let number = copy.number(name).map_or(0, |number| *number);
-            let unit = if matches!(*name, "object" | "kib" | "decode") { "ns" } else { "" };
-            parts.push(format!("{name}={number}{unit}"));
-        }
-        parts.join(",")
+        let part = |(name, cost): (&str, Cost<'_>)| match cost {
+            Cost::Time(Micros(0)) => format!("{name}=0"),
+            Cost::Time(Micros(time)) => format!("{name}={time}us"),
+            Cost::Nanos(nanos) => format!("{name}={nanos}ns"),
+            Cost::Number(number) => format!("{name}={number}"),
+        };
+        self.clone().by_name().map(part).join(",")
     }
+}
+
+/// One of the costs.
+enum Cost<'c> {
+    Time(&'c mut Micros),
+    /// Of each object or KiB, which may be given as a time, too.
+    Nanos(&'c mut u64),
+    Number(&'c mut u64),
+}
+
+fn names() -> String {
+    Costs::assumed(DatastoreKind::Etcd).by_name().map(|(name, _)| name).join(", ")
 }
 
 /// Costs that cannot be understood.
@@ -189,7 +160,7 @@ impl Costs {
 pub enum CostsError {
     #[error("{0:?} has no value: expected NAME=VALUE")]
     NoValue(String),
-    #[error("{0:?} is not a cost; the costs are {names}", names = Costs::NAMES.join(", "))]
+    #[error("{0:?} is not a cost; the costs are {names}", names = names())]
     Name(String),
     #[error("{value:?} is not a value of {name}")]
     Value { name: String, value: String },

@@ -47,15 +47,4 @@ impl Event {
             _ => None,
         }
     }
-
-    /// True where an address can get two owners by it.
-    pub fn may_clash(&self) -> bool {
-        matches!(
-            self,
-            Self::RestoreBackup { .. }
-                | Self::FreeAddresses(_)
-                | Self::ShareHandles(_)
-                | Self::PartitionNode(_)
-        )
-    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use calipam_assign::{Entry, Family, Query, Record};
 use calipam_files::ProgressFn;
 use calipam_files::objects::{Accept, Encoding};
+use calipam_model::DecodeError;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
@@ -229,11 +230,14 @@ fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
         Some(Entry { record: Record::Undecodable { key, reason }, revision })
     });
     let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
-        let undecodable = |reason| Record::Undecodable { key: Key::Block(value.key), reason };
+        let undecodable = |error: DecodeError| Record::Undecodable {
+            key: Key::Block(value.key),
+            reason: error.to_string(),
+        };
         let usable = value.content.usable();
         let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
             Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
-            Ok(other) => undecodable(format!("the block says that it is {}", other.cidr())),
+            Ok(other) => undecodable(DecodeError::AnotherBlock(other.cidr())),
             Err(reason) => undecodable(reason),
         };
         Entry { record, revision }

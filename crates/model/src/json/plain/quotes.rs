@@ -1,7 +1,5 @@
 //! Where the quotes of a text are, 64 bytes at a time.
 
-use wide::u8x16;
-
 use super::{Result, Unusual};
 
 /// So many bytes are looked at together: a bit of a `u64` for each.
@@ -88,17 +86,25 @@ fn filled(rest: &[u8]) -> [u8; BLOCK] {
     block
 }
 
+/// Brings the lowest bits of eight bytes together in the highest one.
+const GATHER: u64 = 0x0102_0408_1020_4080;
+
 /// The quotes of a block, the first byte in the lowest bit. [`Unusual`] where a byte is a backslash or a control character.
 #[inline]
 fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
-    let (mut quotes, mut unusual) = (0, u8x16::splat(0));
-    for (place, part) in block.as_chunks::<16>().0.iter().enumerate() {
-        let part = u8x16::new(*part);
-        quotes |= u64::from(part.simd_eq(u8x16::splat(b'"')).to_bitmask()) << (16 * place);
-        let is_control = part.min(u8x16::splat(b' ' - 1)).simd_eq(part);
-        unusual |= is_control | part.simd_eq(u8x16::splat(b'\\'));
+    // Without a branch for each byte the compiler looks at many at once.
+    let (mut is_quote, mut is_unusual) = ([0; BLOCK], 0);
+    for (mark, byte) in is_quote.iter_mut().zip(block) {
+        *mark = u8::from(*byte == b'"');
+        is_unusual |= u8::from(*byte < b' ') | u8::from(*byte == b'\\');
     }
-    if unusual.any() { Err(Unusual) } else { Ok(quotes) }
+    if is_unusual != 0 {
+        return Err(Unusual);
+    }
+
+    let words = is_quote.as_chunks().0.iter().map(|marks| u64::from_le_bytes(*marks));
+    let bits = words.map(|marks| marks.wrapping_mul(GATHER) >> (u64::BITS - 8));
+    Ok(bits.rev().fold(0, |quotes, bits| quotes << 8 | bits))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use calipam_model::config::IpamConfig;
 
 /// What a node may do that needs another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Further {
+pub(crate) enum ClaimDecision {
     /// It holds as many blocks as it may. Then it neither claims nor borrows.
     BlockLimit,
     /// Nodes may not claim blocks. Then they do not borrow, either.
@@ -15,7 +15,7 @@ pub(crate) enum Further {
     Claim,
 }
 
-impl Further {
+impl ClaimDecision {
     /// Of those who may still claim `headroom` blocks before their block limit, at which Calico looks before all else.
     pub(crate) fn of(config: &IpamConfig, headroom: u128) -> Self {
         match (headroom, config.auto_allocate_blocks) {
@@ -33,7 +33,7 @@ pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
 
 /// Why there is no further address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ClaimLimit {
     BlockLimit,
     NoAutoAllocation,
     /// Blocks of others have addresses, which strict affinity keeps.
@@ -42,7 +42,7 @@ pub enum End {
 }
 
 /// What there is beyond the own blocks of those who ask.
-pub struct Offer<E> {
+pub struct ClaimCapacity<E> {
     /// Blocks that could be created.
     pub new_blocks: u128,
     /// Free addresses in that many of the empty blocks of others that may be taken over.
@@ -53,17 +53,17 @@ pub struct Offer<E> {
 
 /// What of it is assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beyond {
+pub struct Claimable {
     /// New blocks.
     pub claims: u128,
     /// Addresses in blocks of others.
     pub from_others: u128,
     /// Why there is nothing after that.
-    pub end: End,
+    pub end: ClaimLimit,
 }
 
-impl Beyond {
-    fn nothing(end: End) -> Self {
+impl Claimable {
+    fn nothing(end: ClaimLimit) -> Self {
         Self { claims: 0, from_others: 0, end }
     }
 
@@ -77,21 +77,21 @@ impl Beyond {
 pub fn beyond_own_blocks(
     config: &IpamConfig,
     headroom: u128,
-    offer: Offer<impl FnOnce(u128) -> u128>,
-) -> Beyond {
-    match Further::of(config, headroom) {
-        Further::BlockLimit => return Beyond::nothing(End::BlockLimit),
-        Further::NoAutoAllocation => return Beyond::nothing(End::NoAutoAllocation),
-        Further::Claim => {}
+    offer: ClaimCapacity<impl FnOnce(u128) -> u128>,
+) -> Claimable {
+    match ClaimDecision::of(config, headroom) {
+        ClaimDecision::BlockLimit => return Claimable::nothing(ClaimLimit::BlockLimit),
+        ClaimDecision::NoAutoAllocation => return Claimable::nothing(ClaimLimit::NoAutoAllocation),
+        ClaimDecision::Claim => {}
     }
     let claims = offer.new_blocks.min(headroom);
     let left = headroom - claims;
     let (from_others, end) = match (left, may_borrow(config)) {
-        (0, _) => (0, End::BlockLimit),
-        (_, false) => ((offer.empty)(left), End::StrictAffinity),
-        (_, true) => (offer.foreign, End::NoBlockLeft),
+        (0, _) => (0, ClaimLimit::BlockLimit),
+        (_, false) => ((offer.empty)(left), ClaimLimit::StrictAffinity),
+        (_, true) => (offer.foreign, ClaimLimit::NoBlockLeft),
     };
-    Beyond { claims, from_others, end }
+    Claimable { claims, from_others, end }
 }
 
 #[cfg(test)]
@@ -100,18 +100,18 @@ mod tests {
 
     /// Claims, addresses of others and the end: with two new blocks, two empty ones of 4 and of 3 addresses, and 9
     /// free addresses of others.
-    fn assigned(strict: bool, auto: bool, headroom: u128) -> (u128, u128, End) {
+    fn assigned(strict: bool, auto: bool, headroom: u128) -> (u128, u128, ClaimLimit) {
         let config =
             IpamConfig { strict_affinity: strict, auto_allocate_blocks: auto, ..IpamConfig::default() };
         let empty = |count: u128| [4, 3].iter().take(count as usize).sum();
-        let beyond = beyond_own_blocks(&config, headroom, Offer { new_blocks: 2, empty, foreign: 9 });
+        let beyond = beyond_own_blocks(&config, headroom, ClaimCapacity { new_blocks: 2, empty, foreign: 9 });
         assert_eq!(beyond.is_nothing(), beyond.claims + beyond.from_others == 0);
         (beyond.claims, beyond.from_others, beyond.end)
     }
 
     #[test]
     fn limit_claim_reclaim_borrow() {
-        use End::{BlockLimit, NoAutoAllocation, NoBlockLeft, StrictAffinity};
+        use ClaimLimit::{BlockLimit, NoAutoAllocation, NoBlockLeft, StrictAffinity};
         assert_eq!(assigned(false, true, 20), (2, 9, NoBlockLeft));
         assert_eq!(assigned(true, true, 20), (2, 7, StrictAffinity));
         assert_eq!(assigned(true, true, 3), (2, 4, StrictAffinity));

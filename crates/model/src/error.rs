@@ -1,0 +1,29 @@
+//! Why something of the datastore cannot be decoded.
+
+use ipnet::IpNet;
+
+use crate::block::BlockProblem;
+
+/// Why a value of the datastore cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("{0}")]
+    Json(String),
+    #[error("the field `{0}` is missing")]
+    Missing(&'static str),
+    #[error("`{field}` is {value:?}, which is not a CIDR")]
+    NotACidr { field: &'static str, value: String },
+    #[error("`{field}` is {value}, which is not a prefix length")]
+    NotAPrefixLength { field: &'static str, value: i64 },
+    #[error("the block says that it is {0}")]
+    AnotherBlock(IpNet),
+    /// A block that reads and is broken, where only a sound one will do.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Corrupt(Vec<BlockProblem>),
+}
+
+impl From<serde_json::Error> for DecodeError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error.to_string())
+    }
+}
