@@ -138,7 +138,7 @@ impl Datastore {
             match self {
                 Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
                 Self::Kubernetes(client) => keeps_cooldown(client).await,
-                // Calico 2.x would take a cooling address for one that is assigned, for ever.
+                // Calico 2.x would take a cooling address for one that is assigned, forever.
                 Self::EtcdV2(..) | Self::File(_) => false,
             }
         })

@@ -152,7 +152,7 @@ impl Archive {
     }
 }
 
-/// True for what exports of an archive are called: the beginning, a time, the end. What someone has put beside them under
+/// True for what exports of an archive are called: the beginning, a time, the end. What someone has put next to them under
 /// another name is never thinned out.
 fn is_export(name: &str) -> bool {
     let time = name.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
@@ -249,7 +249,7 @@ impl Drop for Adding {
 }
 
 impl Archived {
-    /// Reads a part of it; `None` where another run has removed the export meanwhile.
+    /// Reads a part of it; `None` where another run has removed the export.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
         let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
             Some(file) => file,

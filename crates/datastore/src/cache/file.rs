@@ -220,7 +220,7 @@ fn json<T: DeserializeOwned>(kind: u8, text: &[u8]) -> Option<T> {
 }
 
 /// Appends changes, each in the form of its datastore, and what the cache comes to with them. Where another run has done so
-/// meanwhile, nothing is appended: the next check reads these changes again.
+/// since, nothing is appended: the next check reads these changes again.
 pub(super) fn append<S: Serialize>(
     kept: &Kept<S>,
     changes: impl Iterator<Item = impl AsRef<[u8]>>,

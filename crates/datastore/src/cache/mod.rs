@@ -57,7 +57,7 @@ pub struct KindUse {
 pub enum WhyWhole {
     /// The folder holds nothing of this cluster.
     NoCacheYet,
-    /// Most of what the cache holds has changed since: it is made anew.
+    /// Most of what the cache holds has changed since: it is written from scratch.
     ManyChanges,
     /// What has changed since is no longer kept by the server.
     Compacted,
@@ -108,7 +108,7 @@ impl fmt::Display for WhyWhole {
     }
 }
 
-/// True where it is time to make a cache anew: so much was appended to it.
+/// True where it is time to write a cache from scratch: so much was appended to it.
 fn has_much_changed(changes: u64, objects: u64) -> bool {
     changes > objects / 4 + 1_000
 }

@@ -47,7 +47,7 @@ pub struct Past {
     pub changes: Vec<Change>,
 }
 
-/// How often a read is begun before it is given up, where etcd compacts meanwhile.
+/// How often a read is begun before it is given up, where etcd compacts in between.
 const ATTEMPTS: u32 = 4;
 
 impl Datastore {

@@ -16,8 +16,8 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Result};
 
-/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
-/// meanwhile is not taken for a leak.
+/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is assigned
+/// in between is not taken for a leak.
 ///
 /// # Errors
 /// Where permissions are missing, a list cannot be read whole, or the cluster is not that of the etcd: under half of

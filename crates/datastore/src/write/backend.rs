@@ -6,7 +6,7 @@ use std::time::Duration;
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
-use super::gathered::Gathered;
+use super::etcd::gathered::Gathered;
 use super::{Batch, Stored, Swap, etcdv2, kubernetes};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
@@ -97,7 +97,7 @@ impl Backend {
 #[derive(Debug)]
 pub(crate) struct Connection {
     current: Mutex<Arc<EtcdClient>>,
-    /// Held by the one who connects anew; all whose requests broke wait for it.
+    /// Held by the one who connects again; all whose requests broke wait for it.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -110,7 +110,7 @@ impl Connection {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Connects anew where `broken` is still the connection.
+    /// Connects again where `broken` is still the connection.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {

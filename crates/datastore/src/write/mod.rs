@@ -7,7 +7,6 @@ mod backend;
 mod consent;
 mod etcd;
 mod etcdv2;
-mod gathered;
 mod kubernetes;
 mod object;
 

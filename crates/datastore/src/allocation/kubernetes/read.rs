@@ -25,7 +25,7 @@ use crate::read::whole::kubernetes::list::{Counter, list};
 use crate::tasks;
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
 
-/// How often the deletion of an object is finished that others write to meanwhile.
+/// How often the deletion of an object is finished that others keep writing to.
 const DELETIONS: usize = 5;
 
 /// The answer to one query.

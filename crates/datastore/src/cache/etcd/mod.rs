@@ -7,6 +7,7 @@ mod changes;
 mod collect;
 mod entries;
 mod load;
+mod stale;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use self::changes::{Decoding, New};
 use self::collect::CachingCollector;
 use super::file::{self, Identity};
 use super::newest::Newest;
-use super::{CacheUse, CachedRead, WhyWhole, has_much_changed, part_of_name};
+use super::{CacheUse, CachedRead, WhyWhole, part_of_name};
 use crate::client::etcd::{Answers, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::read::whole;
@@ -119,11 +120,7 @@ async fn changed(
     let opened = tokio::task::spawn_blocking(move || file::open(&name, &identity)).await;
     let kept: Kept = opened.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
     let state = kept.state.clone();
-    is_same_history(&state, begun)?;
-    if has_much_changed(state.changes, state.objects) {
-        return Err(WhyWhole::ManyChanges);
-    }
-    is_exact(client).await?;
+    stale::check(client, &state, begun).await?;
 
     let span = (state.newest.last, begun.revision);
     let watched = async {
@@ -167,35 +164,6 @@ async fn changed(
 fn ranges() -> [Range; 1] {
     use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
     [Range::between(IPAM_PREFIX, prefix_end(ENDPOINT_PREFIX.as_bytes()))]
-}
-
-/// etcd cannot have gone back since the cache was made.
-fn is_same_history(state: &State, begun: &Begun) -> std::result::Result<(), WhyWhole> {
-    let reason = if begun.revision < state.revision {
-        format!("its revision was {}, and is {}", state.revision, begun.revision)
-    } else if begun.raft_term < state.raft_term {
-        format!("its raft term was {}, and is {}", state.raft_term, begun.raft_term)
-    } else {
-        return Ok(());
-    };
-    Err(WhyWhole::AnotherHistory(reason))
-}
-
-/// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).
-async fn is_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
-    let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
-    let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
-    let is_exact = match (major, minor) {
-        (3, 4) => patch >= 25,
-        (3, 5) => patch >= 8,
-        later => later >= (3, 6),
-    };
-    if is_exact {
-        return Ok(());
-    }
-    let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
-    Err(WhyWhole::CannotWatch(reason))
 }
 
 fn identity(cluster_id: u64, guid: String) -> Identity {

@@ -66,7 +66,7 @@ struct State {
     changes: u64,
 }
 
-/// The sum of a write. An object that was made anew has another UID.
+/// The sum of a write. An object that was created again has another UID.
 fn sum_of(name: &str, uid: &str, is_deleted: bool) -> u32 {
     sum(format!("{name} {uid}").as_bytes(), (!is_deleted).then_some(b""))
 }

@@ -108,7 +108,7 @@ impl EtcdClient {
     }
 
     /// Tells every change of the keys of some ranges from revision `from` to `to`, both included, while they are still being
-    /// read: to what `begin` makes, which is made anew where the request has to be made again. Of one range they are told in
+    /// read: to what `begin` makes, which is made again where the request has to be made again. Of one range they are told in
     /// the order of their revisions.
     pub(crate) async fn tell_changes<T: Told>(
         &self,

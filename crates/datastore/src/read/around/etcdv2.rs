@@ -34,7 +34,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Resul
     observe(client, &quiet).await
 }
 
-/// `None` where something was written meanwhile.
+/// `None` where something was written in between.
 async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Option<Snapshot>> {
     let taken_at = Timestamp::now();
     let mut reader = Reader { client, taken_at, leaves: Vec::new(), index: None, known: BTreeSet::new() };

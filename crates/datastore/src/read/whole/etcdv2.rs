@@ -31,7 +31,7 @@ pub(crate) struct Tree {
     pub entries: Vec<RawKv>,
 }
 
-/// Reads everything at one index. The parts are read at the same time; where something was written meanwhile, they are
+/// Reads everything at one index. The parts are read at the same time; where something was written in between, they are
 /// read again, and at last the whole tree in one answer, with all that is of no interest.
 ///
 /// # Errors

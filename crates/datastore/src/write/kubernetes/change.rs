@@ -290,7 +290,7 @@ pub(crate) async fn delete(
             Err(failure) => return Err(failure),
         }
 
-        // Others have written to it, or have taken the name anew, which is the end of it, too.
+        // Others have written to it, or have used the name again, which is the end of it, too.
         let now = match client.get(path, Accept::Json).await {
             Ok(answer) => answer.json().await?,
             Err(Failure::NotFound) => return Ok(()),

@@ -166,7 +166,7 @@ impl<T: Take> Run<'_, T> {
         let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
         self.listed.date = answer.date;
         loop {
-            // The next page is asked for as soon as this one says how: the server prepares it meanwhile.
+            // The next page is asked for as soon as this one says how: the server prepares it in the meantime.
             let mut ahead = JoinSet::new();
             let meta = self.page(answer, &mut ahead).await?;
             self.listed.resource_version.clone_from(&meta.resource_version);

@@ -27,7 +27,7 @@ pub(crate) fn no_kubevirt() -> WhySkipped {
 pub(crate) struct Plan {
     /// What records addresses, and configuration.
     pub first: Vec<Kind>,
-    /// What uses addresses. It is read as it is after that, so that an address that is given out meanwhile is not taken for a leak.
+    /// What uses addresses. It is read as it is after that, so that an address that is assigned in between is not taken for a leak.
     pub second: Vec<Kind>,
     /// Which sources are read, and why others are not.
     pub coverage: Snapshot,

@@ -13,11 +13,11 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::etcd::{self, LIMITS, Parts};
-use super::{Batch, Stored, Swap};
+use super::{LIMITS, Parts};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Failure, Result};
+use crate::write::{Batch, Stored, Swap};
 
 /// Requests for reading, and for writing, that are under way at the same time. etcd makes the writes of several requests
 /// durable together.
@@ -26,7 +26,7 @@ const WRITES: usize = 16;
 
 /// Reads and writes of one run.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(in crate::write) struct Gathered {
     /// Where evidence lies that is looked at before each write; nothing is gathered then.
     kubernetes: Option<Arc<KubeClient>>,
     reads: Queue<Read>,
@@ -66,14 +66,18 @@ enum Sent {
 }
 
 impl Gathered {
-    pub(super) fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
+    pub(in crate::write) fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
         let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
         Arc::new(Self { kubernetes, reads, writes, alone: AtomicBool::new(false) })
     }
 
-    pub(super) async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    pub(in crate::write) async fn read(
+        &self,
+        client: &Arc<EtcdClient>,
+        keys: &[Key],
+    ) -> Result<Vec<Option<Stored>>> {
         if self.kubernetes.is_some() || keys.len() > LIMITS.conditions / 2 {
-            return etcd::read(client, self.kubernetes.as_ref(), keys).await;
+            return super::read(client, self.kubernetes.as_ref(), keys).await;
         }
         let (answer, answered) = oneshot::channel();
         self.reads.push(Read { paths: keys.iter().map(Key::to_string).collect(), answer });
@@ -86,7 +90,7 @@ impl Gathered {
                 Ok(keys.iter().zip(values).map(stored).collect())
             }
             // What has failed is the matter of this reading or of another one.
-            _ => etcd::read(client, None, keys).await,
+            _ => super::read(client, None, keys).await,
         }
     }
 
@@ -114,20 +118,20 @@ impl Gathered {
         true
     }
 
-    pub(super) async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
+    pub(in crate::write) async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
         let is_alone = self.kubernetes.is_some() || self.alone.load(Ordering::Relaxed);
         if is_alone || batch.changes.is_empty() {
-            return etcd::commit(client, self.kubernetes.as_ref(), batch).await;
+            return super::commit(client, self.kubernetes.as_ref(), batch).await;
         }
-        let parts = Parts::new(batch, false).map_err(|error| etcd::refused(client, &error))?;
+        let parts = Parts::new(batch, false).map_err(|error| super::refused(client, &error))?;
         let (answer, answered) = oneshot::channel();
         self.writes.push(Write { parts, answer });
         match self.writes.wait(answered, || self.write_several(client)).await {
-            Some(Sent::Done(revision)) => Ok(etcd::done(batch, revision)),
+            Some(Sent::Done(revision)) => Ok(super::done(batch, revision)),
             Some(Sent::Conflict) => Ok(Swap::Conflict),
-            Some(Sent::NoneOfSeveral) => etcd::commit(client, None, batch).await,
-            Some(Sent::Failed(failure)) => Err(client.write_error(&etcd::what(batch), failure)),
-            None => Err(client.write_error(&etcd::what(batch), Failure::broken("it was given up"))),
+            Some(Sent::NoneOfSeveral) => super::commit(client, None, batch).await,
+            Some(Sent::Failed(failure)) => Err(client.write_error(&super::what(batch), failure)),
+            None => Err(client.write_error(&super::what(batch), Failure::broken("it was given up"))),
         }
     }
 

@@ -1,4 +1,7 @@
-//! Writing to etcd: one transaction for each batch (facts 1.15).
+//! Writing to etcd: the compare-and-swap of a batch, in one transaction (facts 1.15), which batches that are ready at the same
+//! time share ([`gathered`]).
+
+pub(super) mod gathered;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +56,7 @@ async fn read_both(
     let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
     let own = Box::pin(read(client, None, &own)).await?;
     let (mut own, mut others) =
-        (own.into_iter(), super::kubernetes::read(kubernetes, &others).await?.into_iter());
+        (own.into_iter(), crate::write::kubernetes::read(kubernetes, &others).await?.into_iter());
     let next = |key: &Key| if is_in_kubernetes(key) { others.next() } else { own.next() };
     Ok(keys.iter().map(next).map(Option::flatten).collect())
 }
@@ -68,7 +71,7 @@ pub(crate) async fn commit(
         return Ok(Swap::Done(Vec::new()));
     }
     if let Some(kubernetes) = kubernetes
-        && !super::kubernetes::holds(
+        && !crate::write::kubernetes::holds(
             kubernetes,
             batch.evidence.iter().filter(|(key, _)| is_in_kubernetes(key)),
         )
@@ -86,22 +89,22 @@ pub(crate) async fn commit(
 }
 
 /// The batch took place at a revision.
-pub(super) fn done(batch: &Batch, revision: i64) -> Swap {
+fn done(batch: &Batch, revision: i64) -> Swap {
     Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()])
 }
 
 /// What errors call a batch.
-pub(super) fn what(batch: &Batch) -> String {
+fn what(batch: &Batch) -> String {
     batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
 }
 
-pub(super) fn refused(client: &EtcdClient, error: &BatchError) -> Error {
+fn refused(client: &EtcdClient, error: &BatchError) -> Error {
     client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }
 
 /// Batches as parts of one transaction, which compares everything that they expect before it changes anything.
 #[derive(Debug)]
-pub(super) struct Parts {
+struct Parts {
     comparisons: Vec<Compare>,
     operations: Vec<TxnOp>,
     /// Of keys and values, about as etcd counts them.
@@ -112,7 +115,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was looked at already.
-    pub(super) fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, BatchError> {
+    fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, BatchError> {
         let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
@@ -156,7 +159,7 @@ impl Parts {
 
     /// True where one transaction can hold the other batches, too, and none of either changes what the other expects: both
     /// orders come to the same.
-    pub(super) fn goes_with(&self, other: &Self) -> bool {
+    fn goes_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
             self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
         };
@@ -166,14 +169,14 @@ impl Parts {
             && other.keys.iter().all(is_apart)
     }
 
-    pub(super) fn join(&mut self, other: Self) {
+    fn join(&mut self, other: Self) {
         self.comparisons.extend(other.comparisons);
         self.operations.extend(other.operations);
         self.bytes += other.bytes;
         self.keys.extend(other.keys);
     }
 
-    pub(super) fn transaction(self) -> Txn {
+    fn transaction(self) -> Txn {
         Txn::new().when(self.comparisons).and_then(self.operations)
     }
 }

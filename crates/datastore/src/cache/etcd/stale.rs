@@ -1,0 +1,44 @@
+//! When the cache of an etcd is stale before anything is asked for. That the history is another one shows also by what etcd tells
+//! of the last write that the cache knows (`changes.rs`).
+
+use super::{Begun, State};
+use crate::cache::{WhyWhole, has_much_changed};
+use crate::client::etcd::EtcdClient;
+
+/// Fails where everything has to be read.
+pub(super) async fn check(client: &EtcdClient, state: &State, begun: &Begun) -> Result<(), WhyWhole> {
+    require_same_history(state, begun)?;
+    if has_much_changed(state.changes, state.objects) {
+        return Err(WhyWhole::ManyChanges);
+    }
+    require_exact(client).await
+}
+
+/// etcd cannot have gone back since the cache was made.
+fn require_same_history(state: &State, begun: &Begun) -> Result<(), WhyWhole> {
+    let reason = if begun.revision < state.revision {
+        format!("its revision was {}, and is {}", state.revision, begun.revision)
+    } else if begun.raft_term < state.raft_term {
+        format!("its raft term was {}, and is {}", state.raft_term, begun.raft_term)
+    } else {
+        return Ok(());
+    };
+    Err(WhyWhole::AnotherHistory(reason))
+}
+
+/// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).
+async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
+    let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
+    let is_exact = match (major, minor) {
+        (3, 4) => patch >= 25,
+        (3, 5) => patch >= 8,
+        later => later >= (3, 6),
+    };
+    if is_exact {
+        return Ok(());
+    }
+    let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
+    Err(WhyWhole::CannotWatch(reason))
+}
