@@ -149,7 +149,7 @@ impl<S: Store> Allocator<S> {
         Ok(chosen.cloned())
     }
 
-    /// The block with the address assigned, and its ordinal; `None` where it is taken.
+    /// The block with the address assigned, and its ordinal; `None` if it is taken.
     fn with_assignment(
         &self,
         block: &Block,

@@ -155,7 +155,7 @@ impl<S: Store> Allocator<S> {
     ) -> Result<()> {
         let (affinity, block) = self.affinity_and_block(key).await?;
         let affinity = affinity.ok_or_else(|| Error::NoAffinity(Key::Affinity(key.clone())))?;
-        // The affinity stays: the holder creates the block anew when it needs one.
+        // The affinity stays: the holder creates the block again when it needs one.
         let block = block.ok_or(Error::NoBlock(key.cidr))?;
         if conditions.sequence.is_some_and(|sequence| sequence != block.value.sequence()) {
             return Err(Error::BlockChanged(key.cidr));

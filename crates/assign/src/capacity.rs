@@ -26,7 +26,7 @@ impl ClaimDecision {
     }
 }
 
-/// True where addresses may come from blocks of others.
+/// True if addresses may come from blocks of others.
 pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
     !config.strict_affinity
 }
@@ -67,7 +67,7 @@ impl Claimable {
         Self { claims: 0, from_others: 0, end }
     }
 
-    /// True where nothing more is assigned.
+    /// True if nothing more is assigned.
     pub fn is_nothing(&self) -> bool {
         self.claims == 0 && self.from_others == 0
     }

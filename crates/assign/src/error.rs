@@ -160,12 +160,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// True where another client was faster.
+    /// True if another client was faster.
     pub(crate) fn is_lost_race(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_lost_race())
     }
 
-    /// True where the datastore gave no answer: what was asked for may have been done or not.
+    /// True if the datastore gave no answer: what was asked for may have been done or not.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))
     }

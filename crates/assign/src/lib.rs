@@ -1,4 +1,4 @@
-//! Calico's allocator: it gives out addresses and takes them back, claims blocks and gives them up, as Calico's own
+//! Calico's allocator: it assigns addresses and releases them, claims blocks and gives them up, as Calico's own
 //! does (facts, section 3), with the same states in the same order of writes. Real Calico can allocate beside it, and
 //! an interruption at any point leaves nothing that Calico does not know (facts 3.15).
 //!

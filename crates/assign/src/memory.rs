@@ -22,7 +22,7 @@ pub struct Change {
     pub path: String,
     /// Whether there was a value before.
     pub existed: bool,
-    /// The value after; `None` where it was deleted.
+    /// The value after; `None` if it was deleted.
     pub value: Option<Vec<u8>>,
 }
 

@@ -31,7 +31,7 @@ pub struct SnapshotStore<'s> {
 
 #[derive(Default)]
 struct Written {
-    /// What became of each object that was written; `None` where it was deleted.
+    /// What became of each object that was written; `None` if it was deleted.
     now: BTreeMap<Key, Option<Entry>>,
     /// The objects in the order of their first writes.
     order: Vec<Key>,

@@ -163,12 +163,12 @@ impl NodeSelector {
         parse(pool, &pool.node_selector).map(Self)
     }
 
-    /// True where it selects a node with these labels.
+    /// True if it selects a node with these labels.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }
 
-    /// True where it selects every node, whatever its labels.
+    /// True if it selects every node, whatever its labels.
     pub fn selects_all(&self) -> bool {
         self.0.selects_all()
     }

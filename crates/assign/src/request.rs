@@ -84,7 +84,7 @@ impl AssignIp {
 /// What a request for any addresses gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoAssigned {
-    /// IPv4; `None` where none was asked for, or nothing was tried.
+    /// IPv4; `None` if none was asked for, or nothing was tried.
     pub v4: Option<Assigned>,
     /// IPv6.
     pub v6: Option<Assigned>,

@@ -30,7 +30,7 @@ impl Reserved {
         self.cidrs.iter().copied().find(|cidr| cidr.contains(&net))
     }
 
-    /// True where some address of `net` is reserved.
+    /// True if some address of `net` is reserved.
     pub fn touches(&self, net: IpNet) -> bool {
         self.cidrs.iter().any(|cidr| cidr::overlap(*cidr, net))
     }

@@ -117,7 +117,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// True where another client was faster: reading again and trying again makes sense.
+    /// True if another client was faster: reading again and trying again makes sense.
     pub fn is_lost_race(&self) -> bool {
         matches!(self, Self::Exists(_) | Self::Conflict(_) | Self::NotFound(_))
     }

@@ -50,7 +50,7 @@ impl Walk {
         self.passed += end - index;
     }
 
-    /// How far after the start of the walk a block comes; `None` where it is none of the pool's.
+    /// How far after the start of the walk a block comes; `None` if it is none of the pool's.
     pub(crate) fn distance(&self, block: IpNet) -> Option<u128> {
         if block.prefix_len() != self.prefix || !self.pool.contains(&block) {
             return None;

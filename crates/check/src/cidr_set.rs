@@ -17,13 +17,13 @@ impl CidrSet {
         Self(joined)
     }
 
-    /// True where the set holds all of `cidr`.
+    /// True if the set holds all of `cidr`.
     pub(crate) fn covers(&self, cidr: IpNet) -> bool {
         let end = self.0.partition_point(|member| member.network() <= cidr.network());
         end.checked_sub(1).is_some_and(|position| self.0[position].contains(&cidr))
     }
 
-    /// True where the set holds the address.
+    /// True if the set holds the address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.covers(address.into())
     }

@@ -129,7 +129,7 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// True where only a source that was not read could tell whether the owner lives: services and
+    /// True if only a source that was not read could tell whether the owner lives: services and
     /// machines, which etcd does not hold.
     pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
         match self {
@@ -170,7 +170,7 @@ pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
     after_dots.chain([handle]).filter(|tail| !tail.is_empty())
 }
 
-/// True where the record is that of the service: by its attributes, else by the hash in the handle.
+/// True if the record is that of the service: by its attributes, else by the hash in the handle.
 pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     match (record.get("namespace"), record.get("service")) {
         (Some(namespace), Some(name)) => {

@@ -132,7 +132,7 @@ impl Code {
         }
     }
 
-    /// True where pods, endpoints, services or virtual machines decide, so that a report without one of them may lack a
+    /// True if pods, endpoints, services or virtual machines decide, so that a report without one of them may lack a
     /// finding.
     pub fn looks_at_users(self) -> bool {
         matches!(

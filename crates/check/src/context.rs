@@ -64,13 +64,13 @@ impl<'s> Context<'s> {
         self.index.describe_users(self.index.uses_of(address))
     }
 
-    /// True where a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
+    /// True if a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
     /// not known it counts as a current one, so that no node is called stranded for that alone.
     pub(crate) fn reclaims_empty_blocks(&self) -> bool {
         self.snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
     }
 
-    /// True where the allocation is younger than the grace period: its owner may not have appeared yet.
+    /// True if the allocation is younger than the grace period: its owner may not have appeared yet.
     pub fn is_young(&self, record: &AttributeRef<'_>) -> bool {
         self.is_young_at(self.now, record)
     }

@@ -23,7 +23,7 @@ pub struct EarlierReport {
     /// The GUID of the cluster; empty where it was not known.
     pub guid: String,
     pub taken_at: Timestamp,
-    /// The sources that were read; `None` where the report does not say.
+    /// The sources that were read; `None` if the report does not say.
     pub read: Option<HashSet<Source>>,
     pub findings: Vec<EarlierFinding>,
 }
@@ -221,7 +221,7 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
     sources
 }
 
-/// True where a rule would have found again what it found before, although these sources are no longer read. Calico's own
+/// True if a rule would have found again what it found before, although these sources are no longer read. Calico's own
 /// data decides about blocks, affinities, handles and pools; of the others only the users of addresses can be left out.
 fn is_judged(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {

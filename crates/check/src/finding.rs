@@ -170,7 +170,7 @@ impl Finding {
         }
     }
 
-    /// True where an owner is in the namespace: one that uses the address, one that a block records, or the subject.
+    /// True if an owner is in the namespace: one that uses the address, one that a block records, or the subject.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
         let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         let owned = |owner: &OwnerEvidence| {

@@ -204,24 +204,24 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// True where the node exists, also where its object cannot be decoded.
+    /// True if the node exists, also where its object cannot be decoded.
     pub fn node_exists(&self, name: &str) -> bool {
         self.nodes.contains_key(name) || self.broken_nodes.contains(name)
     }
 
-    /// True where the node's object cannot be decoded.
+    /// True if the node's object cannot be decoded.
     pub fn node_is_broken(&self, name: &str) -> bool {
         self.broken_nodes.contains(name)
     }
 
-    /// True where an endpoint or unfinished pod names the node. Such a node may be alive even if its object is gone.
+    /// True if an endpoint or unfinished pod names the node. Such a node may be alive even if its object is gone.
     pub fn workloads_name_node(&self, name: &str) -> bool {
         let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
         self.nodes_of_workloads.contains(Text::new(name).as_ref().packed())
             || self.broken_workloads.iter().any(by_key)
     }
 
-    /// True where a corrupt or undecodable block lies over any part of `cidr`.
+    /// True if a corrupt or undecodable block lies over any part of `cidr`.
     pub fn is_unjudged(&self, cidr: IpNet) -> bool {
         self.unjudged.iter().any(|block| cidr::overlap(*block, cidr))
     }
@@ -242,7 +242,7 @@ impl<'s> Index<'s> {
         self.pods.get(&(namespace.packed(), name.packed())).copied()
     }
 
-    /// True where something names the address without owning it for certain.
+    /// True if something names the address without owning it for certain.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }
@@ -322,7 +322,7 @@ impl<'s> Index<'s> {
         &self.uses[from..from + len]
     }
 
-    /// True where an endpoint or pod uses any address.
+    /// True if an endpoint or pod uses any address.
     pub fn is_user(&self, owner: Owner) -> bool {
         let uses = |address| self.uses_of(address).iter().any(|used| used.owner == owner);
         match owner {

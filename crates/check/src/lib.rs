@@ -66,7 +66,7 @@ impl Context<'_> {
     }
 }
 
-/// True where something of IPAM is stored.
+/// True if something of IPAM is stored.
 fn uses_ipam(snapshot: &Snapshot) -> bool {
     !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
 }

@@ -69,7 +69,7 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 }
 
 impl RecordedOwner {
-    /// Why an unused address is leaked; `None` where its owner may come back to it.
+    /// Why an unused address is leaked; `None` if its owner may come back to it.
     pub fn leak_reasons(self) -> Option<Vec<LeakReason>> {
         match self {
             Self::Elsewhere(reasons) | Self::Gone(reasons) => Some(reasons),
@@ -219,7 +219,7 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
-    /// True where an endpoint or pod of the claim has no address.
+    /// True if an endpoint or pod of the claim has no address.
     fn waits(&self, claim: &Claim<'_>) -> bool {
         self.workloads(claim).into_iter().any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
     }
@@ -293,7 +293,7 @@ impl<'c, 's> Owners<'c, 's> {
     }
 }
 
-/// Whether a node exists; `None` where it was not looked for.
+/// Whether a node exists; `None` if it was not looked for.
 pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: &str) -> Option<bool> {
     if context.index.node_exists(node) {
         return Some(true);
@@ -309,7 +309,7 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
     }
 }
 
-/// True where what was read must show the pod or container of a claim if it exists. A narrow read takes the objects
+/// True if what was read must show the pod or container of a claim if it exists. A narrow read takes the objects
 /// whose key the record spells out: those of endpoints start with the node, those of pods with the namespace.
 fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
     let coverage = |source| snapshot.coverage.get(&source);
@@ -320,7 +320,7 @@ fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
         || partial(Source::Pods) && claim.pod().is_some()
 }
 
-/// Why an endpoint or pod of the recorded name will not use the address; `None` where it has no address yet, and may be
+/// Why an endpoint or pod of the recorded name will not use the address; `None` if it has no address yet, and may be
 /// about to get this one.
 fn reason_not_to_use(index: &Index<'_>, owner: Owner) -> Option<LeakReason> {
     let has_address = match owner {
@@ -346,7 +346,7 @@ fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> boo
     })
 }
 
-/// True where the key of an endpoint or pod that cannot be decoded names the recorded owner. Of a container it names
+/// True if the key of an endpoint or pod that cannot be decoded names the recorded owner. Of a container it names
 /// only the node as a rule, so that it protects the container IDs in the blocks of that node.
 fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
     let Some(key) = &broken.name else {
@@ -368,7 +368,7 @@ fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<
     }
 }
 
-/// True where the key of an endpoint or pod that cannot be decoded leaves its container open: only the keys of `cni`
+/// True if the key of an endpoint or pod that cannot be decoded leaves its container open: only the keys of `cni`
 /// name it (facts 1.10).
 fn may_be_any_container(broken: &BrokenWorkload<'_>) -> bool {
     broken.name.as_ref().is_none_or(|key| key.orchestrator != "cni")

@@ -27,8 +27,8 @@ impl Record<'_, '_> {
     }
 }
 
-/// True where the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
-/// handle of no known form, names everybody; a record of something that was not read is not held against any owner.
+/// True if the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
+/// handle of no known form, names everybody; a record of something that was not read is no evidence against any owner.
 pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
@@ -50,7 +50,7 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
     }
 }
 
-/// True where the claim is that of the pod or container.
+/// True if the claim is that of the pod or container.
 pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<'_>) -> bool {
     match claim {
         Claim::Pod { namespace, pod, node } => {
@@ -72,7 +72,7 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
     }
 }
 
-/// True where the workload is a pod of the virtual machine that the record names: by its attributes, those
+/// True if the workload is a pod of the virtual machine that the record names: by its attributes, those
 /// of the other side of a live migration, or its owner.
 pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_side = |side: OwnerMap<'_>| {
@@ -92,7 +92,7 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
         && (is_side(record.owner()) || record.alternate().is_some_and(is_side) || machines())
 }
 
-/// True where pod and container are those of the record, on any node.
+/// True if pod and container are those of the record, on any node.
 fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
@@ -100,7 +100,7 @@ fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
 }
 
-/// True where two names mean one node: they are equal, or one is the Kubernetes name of the other.
+/// True if two names mean one node: they are equal, or one is the Kubernetes name of the other.
 pub fn is_same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
     let kubernetes =
         |name: TextRef<'_>| index.node(&name.to_string()).and_then(|n| n.kubernetes_name.as_deref());

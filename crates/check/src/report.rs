@@ -97,7 +97,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// True where the finding is wanted.
+    /// True if the finding is wanted.
     pub fn admits(&self, finding: &Finding) -> bool {
         self.admits_rule(finding.code)
             && (self.nodes.is_empty() || self.nodes.iter().any(|n| finding.nodes.contains(n)))
@@ -105,7 +105,7 @@ impl Filter {
             && (self.pools.is_empty() || self.in_pools(finding))
     }
 
-    /// True where findings of the rule are wanted, as far as that is known without them.
+    /// True if findings of the rule are wanted, as far as that is known without them.
     pub fn admits_rule(&self, code: Code) -> bool {
         (self.rules.is_empty() || self.rules.contains(&code)) && !self.skip.contains(&code)
     }

@@ -117,7 +117,7 @@ pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<
     found
 }
 
-/// True where an object other than a block has changed.
+/// True if an object other than a block has changed.
 fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     match key {
         Key::Block(_) => false,
@@ -126,7 +126,7 @@ fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     }
 }
 
-/// True where nothing in the block that matters to the finding has changed.
+/// True if nothing in the block that matters to the finding has changed.
 fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
         (Some(before), Some(after)) => (before, after),

@@ -56,7 +56,7 @@ impl Call {
         let arguments = Arguments::read(&environment.args)?;
         // GC is about the node, not about one container.
         let identity = match command {
-            Command::Gc => Identity::of_node(&configuration),
+            Command::Gc => Identity::for_node(&configuration),
             _ => Identity::new(&configuration, &environment, &arguments)?,
         };
         Ok(Self { configuration, environment, arguments, identity, settings })
@@ -116,7 +116,7 @@ pub(crate) async fn connect(settings: &Settings, labelled: bool) -> Result<CallA
     };
     let connecting = AllocatorStore::connect(settings, selecting, Consent::from_runtime(location));
     let store = within(CONNECT, connecting).await?;
-    Ok(Allocator::new(store.map_err(|error| failure::of_datastore(&error))?))
+    Ok(Allocator::new(store.map_err(|error| failure::from_datastore(&error))?))
 }
 
 fn touch(path: &std::path::Path) -> std::io::Result<()> {

@@ -7,12 +7,12 @@ use calipam_assign::{Error, StoreError};
 use crate::protocol::{CniError, Code};
 
 /// An error of the allocator. As with Calico the code is 999; where nothing is wrong but the moment, it is 11.
-pub(crate) fn of_allocator(error: &Error) -> CniError {
+pub(crate) fn from_allocator(error: &Error) -> CniError {
     CniError::new(if may_pass(error) { Code::TryAgainLater } else { Code::Internal }, error.to_string())
 }
 
 /// An error of a connection.
-pub(crate) fn of_datastore(error: &calipam_datastore::Error) -> CniError {
+pub(crate) fn from_datastore(error: &calipam_datastore::Error) -> CniError {
     let code = if datastore_may_pass(error) { Code::TryAgainLater } else { Code::Internal };
     CniError::new(code, error.to_string())
 }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_passes_has_code_11() {
-        let dead = of_datastore(&connect(vec![Failure::WrongPassword, Cause::Refused.into()]));
+        let dead = from_datastore(&connect(vec![Failure::WrongPassword, Cause::Refused.into()]));
         assert!(dead.code == Code::TryAgainLater && dead.msg.contains("connection refused"), "{dead}");
         let write = calipam_datastore::Error::Write {
             server: Server::Etcd,
@@ -63,17 +63,17 @@ mod tests {
             failure: Cause::TimedOut(10).into(),
         };
         let error = Error::Store(StoreError::Unavailable(Box::new(write)));
-        assert_eq!(of_allocator(&error).code, Code::TryAgainLater);
-        assert_eq!(of_allocator(&Error::TooManyConflicts).code.number(), 11);
+        assert_eq!(from_allocator(&error).code, Code::TryAgainLater);
+        assert_eq!(from_allocator(&Error::TooManyConflicts).code.number(), 11);
         assert_eq!(too_slow(Duration::from_secs(90)).code.number(), 11);
     }
 
     #[test]
     fn what_stays_has_code_999() {
-        assert_eq!(of_datastore(&connect(vec![Failure::WrongPassword])).code, Code::Internal);
+        assert_eq!(from_datastore(&connect(vec![Failure::WrongPassword])).code, Code::Internal);
         let error = Error::AlreadyAssigned("10.0.0.1".parse().unwrap());
         let text = "resource already exists: 10.0.0.1 with error: Address already assigned in block";
-        assert_eq!(of_allocator(&error), CniError::internal(text));
-        assert_eq!(of_allocator(&Error::BlockLimit).code, Code::Internal);
+        assert_eq!(from_allocator(&error), CniError::internal(text));
+        assert_eq!(from_allocator(&Error::BlockLimit).code, Code::Internal);
     }
 }

@@ -55,7 +55,7 @@ impl Identity {
     }
 
     /// The node alone, for what is about all its containers.
-    pub(crate) fn of_node(configuration: &Configuration) -> Self {
+    pub(crate) fn for_node(configuration: &Configuration) -> Self {
         Self {
             node: node_name(&configuration.node),
             container: String::new(),

@@ -97,7 +97,7 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
     let failed = |error: calipam_datastore::Error| {
-        let CniError { code, msg, .. } = failure::of_datastore(&error);
+        let CniError { code, msg, .. } = failure::from_datastore(&error);
         let msg = match error {
             // As Calico's plugin says it.
             calipam_datastore::Error::NoCluster(_) => NO_CLUSTER.to_owned(),
@@ -199,7 +199,7 @@ pub(crate) async fn own(
     };
     let set = allocator.set_owner_attributes(address, handle, &updates, &OwnerConditions::default()).await;
     set.map_err(|error| {
-        let failure = failure::of_allocator(&error);
+        let failure = failure::from_allocator(&error);
         CniError::new(
             failure.code,
             format!("failed to set owner attributes for IP {address}: {}", failure.msg),
@@ -221,7 +221,7 @@ pub(crate) async fn disown(
     let record = match allocator.assignment_attributes(address).await {
         Ok(record) => record,
         Err(error) if is_gone(&error) => return Ok(()),
-        Err(error) => return Err(failure::of_allocator(&error)),
+        Err(error) => return Err(failure::from_allocator(&error)),
     };
     let is_pod = |owner: &Option<BTreeMap<String, String>>| {
         owner
@@ -241,11 +241,11 @@ pub(crate) async fn disown(
     match allocator.set_owner_attributes(address, handle, &updates, &conditions).await {
         Ok(()) => Ok(()),
         Err(error) if is_gone(&error) => Ok(()),
-        Err(error) => Err(failure::of_allocator(&error)),
+        Err(error) => Err(failure::from_allocator(&error)),
     }
 }
 
-/// True where one of the addresses is still owned by a pod.
+/// True if one of the addresses is still owned by a pod.
 pub(crate) async fn has_owners(allocator: &CallAllocator, addresses: &[IpAddr]) -> Result<bool, CniError> {
     for address in addresses {
         match allocator.assignment_attributes(*address).await {
@@ -256,7 +256,7 @@ pub(crate) async fn has_owners(allocator: &CallAllocator, addresses: &[IpAddr]) 
                 }
             }
             Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(failure::of_allocator(&error)),
+            Err(error) => return Err(failure::from_allocator(&error)),
         }
     }
     Ok(false)

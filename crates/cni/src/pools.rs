@@ -27,7 +27,7 @@ pub(crate) async fn resolve(
 /// The CIDRs of all pools by name. A disabled pool may be named; it is refused later.
 async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, CniError> {
     let answers = allocator.store().read(&[Query::Pools]).await;
-    let answers = answers.map_err(|error| failure::of_allocator(&error.into()))?;
+    let answers = answers.map_err(|error| failure::from_allocator(&error.into()))?;
     let pools = answers.into_iter().flatten().filter_map(|entry| match entry.record {
         Record::Pool(pool) => Some((pool.name, pool.cidr)),
         _ => None,

@@ -138,7 +138,7 @@ pub struct Affinity {
     pub key: AffinityKey,
     pub state: AffinityState,
     /// The record names no state, or an empty one. That counts as [`AffinityState::Confirmed`], but Calico marks such an
-    /// affinity as pending when its holder claims the block anew, as it does with every state that is not confirmed.
+    /// affinity as pending when its holder claims the block again, as it does with every state that is not confirmed.
     pub is_unstated: bool,
     /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
     pub deleted: bool,

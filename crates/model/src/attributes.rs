@@ -102,7 +102,7 @@ impl AttributeTable {
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
-    /// True where an address of the block cools down; reads no record but its first byte.
+    /// True if an address of the block cools down; reads no record but its first byte.
     pub(crate) fn has_cooling(&self) -> bool {
         self.records().any(|record| record.first().is_some_and(|flags| flags & HAS_RELEASED != 0))
     }
@@ -202,7 +202,7 @@ impl AttributeTable {
         Some(&self.bytes[start..end])
     }
 
-    /// Takes records of these lengths in packed form; `None` where there are not so many bytes.
+    /// Takes records of these lengths in packed form; `None` if there are not so many bytes.
     pub(crate) fn of_packed(lengths: &[u32], bytes: &mut &[u8]) -> Option<Self> {
         let (mut ends, mut end) = (Vec::with_capacity(lengths.len()), 0_u32);
         for length in lengths {
@@ -305,7 +305,7 @@ impl<'a> AttributeRef<'a> {
         serde_json::from_slice(self.unknown).unwrap_or_default()
     }
 
-    /// True where nothing names an owner: no handle, no attributes.
+    /// True if nothing names an owner: no handle, no attributes.
     pub fn is_anonymous(&self) -> bool {
         self.handle.is_none_or(TextRef::is_empty) && self.owner().is_empty() && !self.is_cooling()
     }
@@ -324,7 +324,7 @@ impl<'a> AttributeRef<'a> {
         PackedAttribute::of_bytes(self.packed)
     }
 
-    /// True where it says the same as the other.
+    /// True if it says the same as the other.
     pub fn is_same(self, other: AttributeRef<'_>) -> bool {
         // Bytes differ where the entries of a map come in another order.
         self.packed == other.packed || self.to_attribute() == other.to_attribute()

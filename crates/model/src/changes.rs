@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// What is stored under a key from some revision on; `None` where it is deleted.
+    /// What is stored under a key from some revision on; `None` if it is deleted.
     type NewValue = Option<(Vec<u8>, i64)>;
 
     /// A snapshot of entries, read whole.

@@ -125,7 +125,7 @@ pub fn block_around(address: IpAddr, prefix: u8) -> Option<IpNet> {
     Some(net.trunc())
 }
 
-/// True where the two share an address.
+/// True if the two share an address.
 pub fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b) || b.contains(&a)
 }

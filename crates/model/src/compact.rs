@@ -17,7 +17,7 @@ pub trait Compact: Sized {
     #[must_use]
     fn push_compact(&self, out: &mut Vec<u8>) -> bool;
 
-    /// Takes what [`Self::push_compact`] appended; `None` where the bytes are nothing of the kind.
+    /// Takes what [`Self::push_compact`] appended; `None` if the bytes are nothing of the kind.
     fn take_compact(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
     take_u64(bytes)?.try_into().ok()
 }
 
-/// Takes what was appended with its number; `None` where it is cut short.
+/// Takes what was appended with its number; `None` if it is cut short.
 pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut rest = *bytes;
     let length = take_number(&mut rest);

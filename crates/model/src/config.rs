@@ -67,7 +67,7 @@ impl IpamConfig {
         Ok(raw.into())
     }
 
-    /// True where addresses of stopped KubeVirt machines are kept.
+    /// True if addresses of stopped KubeVirt machines are kept.
     pub fn keeps_addresses_of_machines(&self) -> bool {
         self.kubevirt_persistence.unwrap_or(true)
     }
@@ -152,7 +152,7 @@ impl IpamSetting {
         }
     }
 
-    /// True where the configuration says this.
+    /// True if the configuration says this.
     pub fn is_set(self, config: &IpamConfig) -> bool {
         match self {
             Self::StrictAffinity(value) => config.strict_affinity == value,
@@ -218,7 +218,7 @@ impl ClusterInformation {
 const LABELS_SINCE: (u32, u32) = (3, 31);
 
 impl ClusterInformation {
-    /// True where the newest component is of this version (major, minor) or later; `None` where the version is not known.
+    /// True if the newest component is of this version (major, minor) or later; `None` if the version is not known.
     pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
         let text = self.calico_version.trim_start_matches('v');
         let mut numbers = text.split('.').map_while(|part| part.parse::<u32>().ok());
@@ -246,7 +246,7 @@ pub enum AssignIps {
 pub struct KubeControllersConfiguration {
     /// `spec.controllers.node.leakGracePeriod`.
     pub leak_grace_period: Option<SignedDuration>,
-    /// `spec.controllers.loadBalancer.assignIPs`; `None` where there is no such section.
+    /// `spec.controllers.loadBalancer.assignIPs`; `None` if there is no such section.
     pub assign_ips: Option<AssignIps>,
 }
 

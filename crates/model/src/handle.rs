@@ -23,7 +23,7 @@ pub fn clean_id(id: &str) -> &str {
 /// Longest name of an object in Kubernetes.
 const MAX_NAME: usize = 253;
 
-/// True where the datastore can hold a handle object with this ID. In etcd a slash in it gives a key that does not read
+/// True if the datastore can hold a handle object with this ID. In etcd a slash in it gives a key that does not read
 /// back; in Kubernetes its lower case has to be the name of an object, a DNS subdomain.
 pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
     let is_label = |label: &str| {

@@ -253,7 +253,7 @@ pub(crate) fn keep<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// True where Go's decoder takes `name` for the field `known`. Inlined, since the length of `known` is known then.
+/// True if Go's decoder takes `name` for the field `known`. Inlined, since the length of `known` is known then.
 #[inline(always)]
 pub(crate) fn is(name: &str, known: &str) -> bool {
     name.len() == known.len() && (name == known || name.eq_ignore_ascii_case(known))

@@ -13,7 +13,7 @@ pub struct EndpointName {
 }
 
 impl EndpointName {
-    /// Takes a name apart; `None` where it has not exactly four parts.
+    /// Takes a name apart; `None` if it has not exactly four parts.
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = split(name).into_iter();
         let mut next = || parts.next().filter(|p| !p.is_empty());
@@ -59,7 +59,7 @@ pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
     }
 }
 
-/// True where `name` is what [`endpoint_name`] builds from the parts; builds nothing.
+/// True if `name` is what [`endpoint_name`] builds from the parts; builds nothing.
 pub(crate) fn is_endpoint_name(name: &str, parts: [&str; 4]) -> bool {
     let mut rest = name.as_bytes().iter();
     for (i, part) in parts.into_iter().enumerate() {

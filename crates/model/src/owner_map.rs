@@ -74,7 +74,7 @@ impl<'a> OwnerMap<'a> {
         Self { len, entries: &all[..all.len() - walk.rest.len()] }
     }
 
-    /// True where there is no attribute.
+    /// True if there is no attribute.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

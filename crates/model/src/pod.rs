@@ -39,7 +39,7 @@ pub struct PodParts<'a> {
     pub phase: &'a str,
     /// A condition `PodReadyToStartContainers` or `Ready` of its status is true: its sandbox has a network.
     pub ready: bool,
-    /// When the last of its containers ended, by `status.containerStatuses` and its kin; `None` where one may
+    /// When the last of its containers ended, by `status.containerStatuses` and its kin; `None` if one may
     /// run, or it was not seen.
     pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
@@ -75,7 +75,7 @@ pub struct Pod {
     addresses: Box<[(IpAddr, u8)]>,
     /// Finished pods own no addresses.
     pub finished: bool,
-    /// When it finished; `None` where it has not, or that is not known.
+    /// When it finished; `None` if it has not, or that is not known.
     pub finished_at: Option<Timestamp>,
     /// Somebody has deleted it; its object stays until its containers have ended.
     pub deleting: bool,
@@ -181,7 +181,7 @@ impl Pod {
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
     }
 
-    /// True where both are one pod in the same phase, sandbox and addresses included. Readiness, and when its containers
+    /// True if both are one pod in the same phase, sandbox and addresses included. Readiness, and when its containers
     /// ended, are left out.
     pub fn uses_the_same(&self, other: &Self) -> bool {
         let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);

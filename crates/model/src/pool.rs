@@ -30,7 +30,7 @@ pub struct Pool {
     pub disabled: bool,
     /// Has a deletion timestamp.
     pub deleting: bool,
-    /// False where a condition `Allocatable` says so (Calico 3.32 and later).
+    /// False if a condition `Allocatable` says so (Calico 3.32 and later).
     pub allocatable: bool,
     /// Which nodes may use it; `all()` where the pool does not say.
     pub node_selector: String,
@@ -78,17 +78,17 @@ impl Pool {
         Ok(Parsed { value, defects: Vec::new(), created: metadata.created() })
     }
 
-    /// True where Calico allocates from it: not disabled, not being deleted, allocatable.
+    /// True if Calico allocates from it: not disabled, not being deleted, allocatable.
     pub fn is_enabled(&self) -> bool {
         !self.disabled && !self.deleting && self.allocatable
     }
 
-    /// True where not even one block fits into the pool.
+    /// True if not even one block fits into the pool.
     pub fn is_smaller_than_block(&self) -> bool {
         self.block_size < self.cidr.prefix_len()
     }
 
-    /// True where `allowedUses` contains the use.
+    /// True if `allowedUses` contains the use.
     pub fn allows(&self, wanted: PoolUse) -> bool {
         self.allowed_uses.contains(&wanted)
     }

@@ -52,7 +52,7 @@ impl Selector {
         self.0 == Node::All
     }
 
-    /// True where an object with these labels is selected. A label that is absent satisfies `!=` and
+    /// True if an object with these labels is selected. A label that is absent satisfies `!=` and
     /// `not in`, and no other comparison.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)

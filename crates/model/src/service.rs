@@ -40,7 +40,7 @@ impl Service {
         handle
     }
 
-    /// True where Calico's controller serves it, given which services that serves. Whether any pool
+    /// True if Calico's controller serves it, given which services that serves. Whether any pool
     /// offers such addresses is another matter.
     pub fn is_managed(&self, assign: AssignIps) -> bool {
         let class = self.class.as_deref().unwrap_or("");

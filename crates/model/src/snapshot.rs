@@ -164,7 +164,7 @@ pub struct Snapshot {
     pub cluster: Option<ClusterInformation>,
     /// The version of it that was read.
     pub cluster_revision: Option<Revision>,
-    /// The allocator's configuration; `None` where nothing is stored.
+    /// The allocator's configuration; `None` if nothing is stored.
     pub ipam_config: Option<IpamConfig>,
     /// The resource IPAMConfiguration `default`.
     pub ipam_configuration: Option<IpamConfig>,
@@ -196,7 +196,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// True where all objects of a source are known, if only that there are none.
+    /// True if all objects of a source are known, if only that there are none.
     pub fn has_read(&self, source: Source) -> bool {
         matches!(
             self.coverage.get(&source),
@@ -251,7 +251,7 @@ impl Snapshot {
         (!broken).then(|| self.ipam_config.unwrap_or_default())
     }
 
-    /// True where the newest component of Calico is of this version (major, minor) or later; `None` where the version
+    /// True if the newest component of Calico is of this version (major, minor) or later; `None` if the version
     /// is not known.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
         if self.datastore == DatastoreKind::EtcdV2 {
@@ -260,7 +260,7 @@ impl Snapshot {
         self.cluster.as_ref()?.is_since(version)
     }
 
-    /// True where affinities have to carry labels: Calico finds them by these, or one has them already (facts 2.5).
+    /// True if affinities have to carry labels: Calico finds them by these, or one has them already (facts 2.5).
     pub fn labels_affinities(&self) -> bool {
         let is_labelled = |affinity: &Versioned<Affinity>| {
             let Revision::Kubernetes(version) = &affinity.revision else { return false };
@@ -271,7 +271,7 @@ impl Snapshot {
             || self.affinities.iter().any(is_labelled)
     }
 
-    /// True where a KubeVirt machine keeps its addresses: the VirtualMachine exists, or an instance that has none.
+    /// True if a KubeVirt machine keeps its addresses: the VirtualMachine exists, or an instance that has none.
     pub fn has_machine(&self, namespace: &str, name: &str) -> bool {
         let mut machines = self.machines.iter().map(|m| &m.value);
         machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)

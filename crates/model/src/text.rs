@@ -66,7 +66,7 @@ impl<'a> TextRef<'a> {
         self.0.is_empty()
     }
 
-    /// True where its bytes are not those of the plain text.
+    /// True if its bytes are not those of the plain text.
     fn is_packed(self) -> bool {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
@@ -108,7 +108,7 @@ impl<'a> TextRef<'a> {
         }
     }
 
-    /// True where the plain text starts with `prefix`.
+    /// True if the plain text starts with `prefix`.
     pub fn starts_with(self, prefix: &str) -> bool {
         match Pieces(self.0).next() {
             None => prefix.is_empty(),
@@ -132,12 +132,12 @@ impl<'a> TextRef<'a> {
         self
     }
 
-    /// True where the text holds a carriage return.
+    /// True if the text holds a carriage return.
     pub fn has_carriage_return(self) -> bool {
         self.cut_at_carriage_return().0.len() != self.0.len()
     }
 
-    /// True where the text holds an ASCII capital letter.
+    /// True if the text holds an ASCII capital letter.
     pub fn has_capital(self) -> bool {
         Pieces(self.0).any(|piece| match piece {
             Piece::Plain(text) => text.bytes().any(|b| b.is_ascii_uppercase()),
@@ -272,7 +272,7 @@ fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// True where all of an ID are digits. There is no branch for each byte, so that the compiler looks at many at once.
+/// True if all of an ID are digits. There is no branch for each byte, so that the compiler looks at many at once.
 fn are_digits(id: &[u8; ID_DIGITS]) -> bool {
     id.iter().fold(true, |all, byte| all & is_digit(*byte))
 }

@@ -29,7 +29,7 @@ struct Candidate {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Claims a block with a free address; `None` where all blocks of the pools are taken.
+    /// Claims a block with a free address; `None` if all blocks of the pools are taken.
     pub(super) async fn claim(&mut self) -> Result<Option<Versioned<Block>>> {
         for _ in 0..RETRIES {
             let Some(candidate) = self.candidate().await? else {

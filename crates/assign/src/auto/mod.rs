@@ -48,7 +48,7 @@ impl<S: Store> Allocator<S> {
 
     /// As [`Self::auto_assign`], after [`Self::look`] for the same request; only its pools and the labels of its
     /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. Where these
-    /// do not suffice, or it was long ago, the datastore is looked at anew: what others have claimed for the host since is
+    /// do not suffice, or it was long ago, the datastore is looked at again: what others have claimed for the host since is
     /// not claimed twice.
     pub async fn auto_assign_after(
         &self,
@@ -260,7 +260,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// A block of the host with a free address, which may be a new one; `None` where all blocks are taken.
+    /// A block of the host with a free address, which may be a new one; `None` if all blocks are taken.
     async fn find_or_claim(&mut self, assigned: &mut Assigned) -> Result<Option<Versioned<Block>>> {
         if let Some(block) = self.own_block().await? {
             return Ok(Some(block));

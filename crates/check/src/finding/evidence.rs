@@ -46,7 +46,7 @@ impl fmt::Display for LeakReason {
     }
 }
 
-/// True where leaked records do not say who owned the address. Only an operator who names it releases it.
+/// True if leaked records do not say who owned the address. Only an operator who names it releases it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
@@ -125,7 +125,7 @@ pub struct LastInUse {
 }
 
 impl AddressEvidence {
-    /// True where the address counts as leaked and no record tells whose it was.
+    /// True if the address counts as leaked and no record tells whose it was.
     pub fn is_owner_unknown(&self) -> bool {
         is_unnamed(&self.reasons)
     }
@@ -197,7 +197,7 @@ impl Serialize for RecordEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct BlockEvidence {
     pub owner: Option<BlockOwner>,
-    /// Number of addresses that are not free; `None` where the block is corrupt.
+    /// Number of addresses that are not free; `None` if the block is corrupt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u32>,
     /// What is broken.
@@ -254,7 +254,7 @@ pub struct AffinityEvidence {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleEvidence {
-    /// The revision of the object; `None` where there is none.
+    /// The revision of the object; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// By block: what the handle says and what the block says.

@@ -58,7 +58,7 @@ pub(super) fn of(
     (usage.uses, usage.mentioned)
 }
 
-/// True where Calico IPAM serves LoadBalancer services and nothing else: no node has, or had, a block. Pods and tunnels
+/// True if Calico IPAM serves LoadBalancer services and nothing else: no node has, or had, a block. Pods and tunnels
 /// get their addresses from another IPAM then, such as host-local, also where Calico's CNI plugin networks them.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];

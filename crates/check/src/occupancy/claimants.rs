@@ -17,7 +17,7 @@ use crate::{Context, FastMap};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldBlock<'c, 's> {
     pub cidr: IpNet,
-    /// The block as it was read; `None` where it cannot be decoded, or does not exist: then Calico creates it when the
+    /// The block as it was read; `None` if it cannot be decoded, or does not exist: then Calico creates it when the
     /// holder needs an address.
     pub block: Option<&'c IndexedBlock<'s>>,
     /// There is no block.
@@ -27,7 +27,7 @@ pub(crate) struct HeldBlock<'c, 's> {
 }
 
 impl HeldBlock<'_, '_> {
-    /// True where the block itself names the node as its owner.
+    /// True if the block itself names the node as its owner.
     pub(crate) fn is_owned_by(&self, node: &str) -> bool {
         self.block.and_then(|block| block.owner?.host()) == Some(node)
     }
@@ -121,14 +121,14 @@ impl<'c, 's> Claimants<'c, 's> {
         Claimant { name, labels, held: self.held_by(kind, name) }
     }
 
-    /// True where all selectors of the pools parse that a request without a pool's name looks at. Where one
+    /// True if all selectors of the pools parse that a request without a pool's name looks at. Where one
     /// does not, Calico refuses every such request.
     pub(crate) fn selectors_parse(&self, v4: bool) -> bool {
         let looked_at = |e: &&PoolEntry<'_>| e.pool.is_enabled() && cidr::is_v4(e.pool.cidr) == v4;
         self.pools.iter().filter(looked_at).filter(|e| e.pool.automatic).all(|e| e.selector.is_some())
     }
 
-    /// True where the claimant may use the pool. A manual pool serves those who ask for it by name.
+    /// True if the claimant may use the pool. A manual pool serves those who ask for it by name.
     pub(crate) fn selects(&self, pool: &Pool, claimant: &Claimant<'_, '_, '_>) -> bool {
         let entry = self.pools.iter().find(|e| std::ptr::eq(e.pool, pool));
         !pool.automatic || entry.and_then(|e| e.selector.as_ref()).is_some_and(|s| s.selects(claimant.labels))

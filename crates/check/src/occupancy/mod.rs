@@ -43,7 +43,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The share of usable addresses that is taken, in percent; `None` where none is usable.
+    /// The share of usable addresses that is taken, in percent; `None` if none is usable.
     pub fn percent(&self) -> Option<f64> {
         (self.usable > 0).then(|| self.usable_taken as f64 * 100.0 / self.usable as f64)
     }

@@ -65,13 +65,13 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
 
 fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code) -> Finding {
     let value = &affinity.value;
-    let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
+    let evidence = Evidence::Affinity(Box::new(affinity_evidence(context, affinity)));
     let node = (value.key.kind != AffinityType::Virtual).then_some(&value.key.node);
     Finding::new(code, Subject::affinity(&value.key), evidence).on_nodes(node)
 }
 
 /// What an affinity says, and the block that it names.
-pub(super) fn of_affinity(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
+pub(super) fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
     let block = context.index.block(affinity.value.key.cidr);
     AffinityEvidence {
         kind: affinity.value.key.kind.clone(),

@@ -6,7 +6,7 @@ use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
-use super::affinities::of_affinity;
+use super::affinities::affinity_evidence;
 use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Detail, Evidence, Finding, HandleEvidence, Subject};
@@ -32,7 +32,7 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
         add(Subject::Block(block.value.key), Key::Block(block.value.key), evidence);
     }
     for affinity in snapshot.affinities.iter().filter(|a| a.value.deleted) {
-        let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
+        let evidence = Evidence::Affinity(Box::new(affinity_evidence(context, affinity)));
         add(Subject::affinity(&affinity.value.key), Key::Affinity(affinity.value.key.clone()), evidence);
     }
     for handle in snapshot.handles.iter().filter(|h| h.value.is_deleted()) {
@@ -93,7 +93,7 @@ fn wrong_labels(
         return None;
     }
     let subject = Subject::affinity(&affinity.value.key);
-    let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
+    let evidence = Evidence::Affinity(Box::new(affinity_evidence(context, affinity)));
     let finding = Finding::new(Code::AffinityLabels, subject, evidence).with_severity(severity);
     Some(
         finding

@@ -41,7 +41,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// True where nothing says that the endpoint's pod is gone or has finished.
+/// True if nothing says that the endpoint's pod is gone or has finished.
 fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
     if endpoint.pod().is_empty() || !context.snapshot.has_read(Source::Pods) {
         return true;
@@ -75,7 +75,7 @@ impl<'c, 's> Nodes<'c, 's> {
         Self { context, kubernetes, last: None }
     }
 
-    /// True where a node of that name, in Calico or in Kubernetes, does not exist.
+    /// True if a node of that name, in Calico or in Kubernetes, does not exist.
     fn lacks(&mut self, node: TextRef<'s>) -> bool {
         if let Some((last, missing)) = self.last
             && last == node

@@ -58,7 +58,7 @@ fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     }
 }
 
-/// False where a source was not read at all, as in a list without it. A narrow read has what lies around its address.
+/// False if a source was not read at all, as in a list without it. A narrow read has what lies around its address.
 fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
@@ -91,7 +91,7 @@ pub(crate) fn judge_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     out.push(finding(context, Code::AddressInSeveralBlocks, address));
 }
 
-/// True where the users are not all one owner.
+/// True if the users are not all one owner.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
     let Some((first, others)) = address.uses.split_first() else { return false };
     let is_first = |other: &Use| {
@@ -101,7 +101,7 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
     !others.iter().all(is_first)
 }
 
-/// True where all are pods of the virtual machine that a record names: source and target of a live
+/// True if all are pods of the virtual machine that a record names: source and target of a live
 /// migration share the address (facts 2.14), also where pods were not read.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
     address.holding().any(|record| {

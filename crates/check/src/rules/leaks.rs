@@ -12,7 +12,7 @@ use crate::index::Owner;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
-/// True where an unused allocation may turn out to be leaked: it is old enough, and everything that
+/// True if an unused allocation may turn out to be leaked: it is old enough, and everything that
 /// could show its owner was read.
 pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let attribute = &record.allocation.attribute;

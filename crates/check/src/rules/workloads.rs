@@ -116,7 +116,7 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     same.map(|node| key(&node.name)).collect()
 }
 
-/// True where an endpoint that cannot be decoded may be the pod's.
+/// True if an endpoint that cannot be decoded may be the pod's.
 fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     context.index.broken_workloads.iter().any(|broken| {
         pod.namespace() == *broken.namespace
@@ -169,7 +169,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
 /// As many addresses are looked through faster than looked up.
 const FEW: usize = 16;
 
-/// True where every address of `some` is among `all`, of the families that both name.
+/// True if every address of `some` is among `all`, of the families that both name.
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
     // An annotation may name tens of thousands.
     let many: Option<HashSet<&IpAddr>> = (all.len() > FEW).then(|| all.iter().collect());

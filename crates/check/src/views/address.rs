@@ -118,7 +118,7 @@ pub struct BlockOfAddress {
     /// Whether that owner exists.
     #[serde(rename = "lives", skip_serializing_if = "Option::is_none")]
     pub owner_status: Option<OwnerStatus>,
-    /// Whether the node exists that the record names; `None` where it names none or that was not read.
+    /// Whether the node exists that the record names; `None` if it names none or that was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_exists: Option<bool>,
     /// The handle of the record.
@@ -156,7 +156,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
             .map(|p| PoolOfAddress { name: p.name.clone(), cidr: p.cidr, enabled: p.is_enabled() })
             .collect(),
         reserved,
-        blocks: around().map(|block| of_block(&context, block, address)).collect(),
+        blocks: around().map(|block| view_of_block(&context, block, address)).collect(),
         owners,
         findings: findings(&context, address),
         partial: snapshot.coverage.get(&Source::Endpoints) == Some(&Coverage::Partial),
@@ -186,7 +186,7 @@ fn state<'c, 's: 'c>(
     if blocks.count() == 0 { AddressState::NoBlock } else { AddressState::Free }
 }
 
-fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
+fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
     let allocation = block.sound.and_then(|b| b.allocation_of(address));
     let record = allocation.map(|allocation| Record { block, allocation });
     let handle = |a: Allocation<'_>| a.attribute.clean_handle().map(|h| h.to_string());
@@ -198,7 +198,7 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
         record: record.as_ref().map(Record::evidence),
         recorded_owner: record.as_ref().map(|record| name_of_claim(&record.allocation.attribute)),
         owner_status: record.as_ref().map(|record| owner_status(context, record)),
-        node_exists: record.as_ref().and_then(|record| of_recorded_node(context, record)),
+        node_exists: record.as_ref().and_then(|record| recorded_node_exists(context, record)),
         handle: allocation
             .and_then(handle)
             .filter(|id| !id.is_empty())
@@ -211,7 +211,7 @@ fn owner_status(context: &Context<'_>, record: &Record<'_, '_>) -> OwnerStatus {
     Owners::new(context, [&claim]).of_record(record, &claim).into()
 }
 
-fn of_recorded_node(context: &Context<'_>, record: &Record<'_, '_>) -> Option<bool> {
+fn recorded_node_exists(context: &Context<'_>, record: &Record<'_, '_>) -> Option<bool> {
     let node = record.allocation.attribute.get("node")?.to_string();
     owner::node_exists(context, record, &node)
 }
@@ -246,7 +246,7 @@ fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<I
     around.filter_map(move |block| Some(Record { block, allocation: block.sound?.allocation_of(address)? }))
 }
 
-/// True where a record names its owner by something else than the key of an endpoint.
+/// True if a record names its owner by something else than the key of an endpoint.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     records(context, address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);
@@ -260,7 +260,7 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// True where an object that cannot be decoded belongs to an address: its block or affinity, the handle that
+/// True if an object that cannot be decoded belongs to an address: its block or affinity, the handle that
 /// is recorded for it, or the node or pod.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);

@@ -26,7 +26,7 @@ pub struct AddressList {
 #[serde(rename_all = "camelCase")]
 pub struct HeldAddress {
     pub address: IpAddr,
-    /// The node that the record names, else the owner of the block; `None` where neither is one.
+    /// The node that the record names, else the owner of the block; `None` if neither is one.
     pub node: Option<String>,
     /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a pod uses although
     /// no block records it.

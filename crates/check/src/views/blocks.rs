@@ -23,7 +23,7 @@ pub struct BlockList {
 pub struct BlockView {
     /// Its CIDR, as its key names it.
     pub cidr: IpNet,
-    /// The pool that contains it; `None` where none does.
+    /// The pool that contains it; `None` if none does.
     pub pool: Option<String>,
     pub owner: Option<BlockOwner>,
     /// When the owner claimed it (Calico 3.32 and later).

@@ -29,7 +29,7 @@ pub struct BorrowedAddress {
     /// The node that holds it.
     pub node: String,
     pub block: IpNet,
-    /// The owner of the block; `None` where it has none.
+    /// The owner of the block; `None` if it has none.
     pub block_owner: Option<BlockOwner>,
     /// `pod`, `virtual machine`, `tunnel`, or `other`.
     #[serde(rename = "type")]

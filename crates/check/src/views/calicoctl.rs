@@ -21,7 +21,7 @@ pub struct CalicoctlView {
     pub pools: Vec<IpNet>,
     /// Addresses of tunnels, of all five kinds; calicoctl knows three.
     pub tunnels: Vec<AddressOwner>,
-    /// Services that Calico gives addresses; `None` where it gives none, or services were not read.
+    /// Services that Calico gives addresses; `None` if it gives none, or services were not read.
     pub services: Option<usize>,
     /// Addresses of such services.
     pub service_addresses: Vec<AddressOwner>,

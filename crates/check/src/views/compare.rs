@@ -101,7 +101,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     let blocks = in_blocks(&context, &kubernetes.node_of);
     let sources = Sources::new(kubernetes, in_endpoints(&context), blocks, &context);
 
-    let nodes = sources.nodes().into_iter().map(|node| sources.of_node(node)).collect();
+    let nodes = sources.nodes().into_iter().map(|node| sources.node(node)).collect();
     Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
 }
 
@@ -219,7 +219,7 @@ impl Sources {
         sources.into_iter().flat_map(|s| s.keys().cloned()).collect()
     }
 
-    fn of_node(&self, node: String) -> NodeComparison {
+    fn node(&self, node: String) -> NodeComparison {
         let of = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
         let (running, endpoints, recorded) = (of(&self.running), of(&self.endpoints), of(&self.recorded));
 

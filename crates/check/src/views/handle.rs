@@ -46,7 +46,7 @@ pub struct HandleBlock {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The handle with the given ID; `None` where there is no object and nothing is recorded under it.
+/// The handle with the given ID; `None` if there is no object and nothing is recorded under it.
 pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let context = Context::new(snapshot, &Options::default());
     let wanted = Text::new(id);

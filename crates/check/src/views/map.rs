@@ -39,7 +39,7 @@ pub struct PoolMap {
     pub size: u32,
     /// The cells in which there are blocks or findings, ascending.
     pub cells: Vec<MapCell>,
-    /// The blocks, ascending; `None` where they are more than the map lists.
+    /// The blocks, ascending; `None` if they are more than the map lists.
     #[serde(skip)]
     pub blocks: Option<Vec<MappedBlock>>,
 }

@@ -14,7 +14,7 @@ use crate::{Context, Options};
 pub struct PoolList {
     /// The pools, ascending by CIDR.
     pub pools: Vec<PoolView>,
-    /// Blocks that lie in no pool, of either family; `None` where there are none.
+    /// Blocks that lie in no pool, of either family; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<OutsidePools>,
 }

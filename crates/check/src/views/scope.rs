@@ -29,7 +29,7 @@ impl Scope {
         self.pools.is_empty() || self.pools.iter().any(|pool| cidr::overlap(*pool, network))
     }
 
-    /// True where the owner is one of the nodes.
+    /// True if the owner is one of the nodes.
     pub fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
         self.nodes.is_empty()
             || owner.and_then(BlockOwner::host).is_some_and(|host| self.nodes.contains(host))

@@ -72,7 +72,7 @@ impl Request<'_> {
                 Ok(found) => found,
                 Err(Error::NoHandle(_)) => Vec::new(),
                 Err(error) => {
-                    let failure = failure::of_allocator(&error);
+                    let failure = failure::from_allocator(&error);
                     let text =
                         format!("failed to get existing IPs for VM handle {}: {}", self.handle, failure.msg);
                     return Err(CniError::new(failure.code, text));
@@ -105,7 +105,7 @@ impl Request<'_> {
         let _lock = self.call.lock();
         within(OPERATION, async {
             self.call.label_affinities(self.allocator).await;
-            self.allocator.assign_ip(&request).await.map_err(|error| failure::of_allocator(&error))
+            self.allocator.assign_ip(&request).await.map_err(|error| failure::from_allocator(&error))
         })
         .await??;
         tracing::info!(handle = self.handle, "assigned {address}");
@@ -134,7 +134,7 @@ impl Request<'_> {
         );
         (request.pools_v4, request.pools_v6) = pools?;
         request.namespace_labels = labels?;
-        let look = look?.map_err(|error| failure::of_allocator(&error))?;
+        let look = look?.map_err(|error| failure::from_allocator(&error))?;
         let assigned = {
             let _lock = self.call.lock();
             within(OPERATION, async {
@@ -153,7 +153,7 @@ impl Request<'_> {
             },
             Err(partly) => {
                 self.undo(partly.done.addresses()).await;
-                Err(failure::of_allocator(&partly.error))
+                Err(failure::from_allocator(&partly.error))
             }
         }
     }
@@ -190,9 +190,9 @@ impl Request<'_> {
             CniError::new(error.code, format!("failed to get namespace {namespace}: {}", error.msg))
         };
         let lookup = self.call.lookup(self.allocator).await;
-        let lookup = lookup.map_err(|error| failed(failure::of_datastore(&error)))?;
+        let lookup = lookup.map_err(|error| failed(failure::from_datastore(&error)))?;
         let labels = lookup.namespace_labels(namespace).await;
-        match labels.map_err(|error| failed(failure::of_datastore(&error)))? {
+        match labels.map_err(|error| failed(failure::from_datastore(&error)))? {
             Some(labels) => Ok(Some(labels)),
             None => Err(failed(CniError::internal(format!("namespaces {namespace:?} not found")))),
         }

@@ -29,7 +29,7 @@ async fn look(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<()
     let found = match allocator.ips_by_handle(handle).await {
         Ok(found) => found,
         Err(Error::NoHandle(_)) => Vec::new(),
-        Err(error) => return Err(failure::of_allocator(&error)),
+        Err(error) => return Err(failure::from_allocator(&error)),
     };
     let (previous, ipam) = (&call.configuration.previous, &call.configuration.ipam);
     if previous.is_empty() && found.is_empty() && (ipam.ipv4 || ipam.ipv6) {
@@ -49,7 +49,7 @@ async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr)
             let other = record.handle.unwrap_or_else(|| "no handle".into());
             Err(CniError::internal(format!("{address} is allocated to {other} instead of {handle}")))
         }
-        Err(error) if error.is_unavailable() => Err(failure::of_allocator(&error)),
+        Err(error) if error.is_unavailable() => Err(failure::from_allocator(&error)),
         Err(error) => Err(CniError::internal(format!("{address} is not allocated to {handle}: {error}"))),
     }
 }

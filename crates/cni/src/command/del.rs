@@ -53,7 +53,7 @@ async fn container(call: &Call, allocator: &CallAllocator) -> Result<(), CniErro
 
 async fn exists(allocator: &CallAllocator, handle: &str) -> Result<bool, CniError> {
     let answers = allocator.store().read(&[Query::Get(Key::Handle(handle.to_owned()))]).await;
-    let answers = answers.map_err(|error| failure::of_allocator(&error.into()))?;
+    let answers = answers.map_err(|error| failure::from_allocator(&error.into()))?;
     Ok(answers.iter().any(|entries| !entries.is_empty()))
 }
 
@@ -64,7 +64,7 @@ async fn release_old(allocator: &CallAllocator, handle: &str) -> Result<(), CniE
             Ok(())
         }
         Err(Error::NoHandle(_)) => Ok(()),
-        Err(error) => Err(failure::of_allocator(&error)),
+        Err(error) => Err(failure::from_allocator(&error)),
     }
 }
 
@@ -75,7 +75,7 @@ async fn machine_pod(call: &Call, allocator: &CallAllocator, machine: &Machine) 
         Ok(addresses) => addresses,
         // Released by another DEL. Calico's plugin fails here, again and again.
         Err(Error::NoHandle(_)) => return Ok(()),
-        Err(error) => return Err(failure::of_allocator(&error)),
+        Err(error) => return Err(failure::from_allocator(&error)),
     };
     for address in &addresses {
         machine::disown(call, allocator, &handle, *address).await?;

@@ -43,7 +43,7 @@ async fn stale(
     valid: &BTreeSet<&str>,
 ) -> Result<BTreeSet<String>, CniError> {
     let answers = allocator.store().read(&Family::BOTH.map(Query::Blocks)).await;
-    let answers = answers.map_err(|error| failure::of_allocator(&error.into()))?;
+    let answers = answers.map_err(|error| failure::from_allocator(&error.into()))?;
     let (prefix, node) = (format!("{}.", call.configuration.name), &call.identity.node);
     let mut found = BTreeSet::new();
     for entry in answers.into_iter().flatten() {

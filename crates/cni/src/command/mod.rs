@@ -29,7 +29,7 @@ pub(crate) async fn release(
             Err(partly) if matches!(partly.error, Error::Changed(_)) => {}
             Err(partly) => {
                 tracing::error!("cannot release {address}: {}", partly.error);
-                result = result.and(Err(failure::of_allocator(&partly.error)));
+                result = result.and(Err(failure::from_allocator(&partly.error)));
             }
         }
     }
@@ -37,7 +37,7 @@ pub(crate) async fn release(
 }
 
 /// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
-/// addresses of `others`, which may lie in blocks of other nodes. True where the object was there.
+/// addresses of `others`, which may lie in blocks of other nodes. True if the object was there.
 pub(crate) async fn release_handle(
     allocator: &CallAllocator,
     handle: &str,
@@ -51,7 +51,7 @@ pub(crate) async fn release_handle(
         }
         Err(Error::NoHandle(_)) => {
             let found = allocator.search_handle(handle, Some(node)).await;
-            let mut found = found.map_err(|error| failure::of_allocator(&error))?;
+            let mut found = found.map_err(|error| failure::from_allocator(&error))?;
             found.extend(others);
             found.sort();
             found.dedup();
@@ -60,7 +60,7 @@ pub(crate) async fn release_handle(
         }
         Err(error) => {
             tracing::error!(handle, "cannot release: {error}");
-            Err(failure::of_allocator(&error))
+            Err(failure::from_allocator(&error))
         }
     }
 }

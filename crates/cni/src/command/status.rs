@@ -48,7 +48,7 @@ async fn look(configuration: &Configuration, allocator: &CallAllocator) -> Resul
     Ok(())
 }
 
-/// True where a workload of the node can get addresses of the pool: it is named, or none is and it selects the node.
+/// True if a workload of the node can get addresses of the pool: it is named, or none is and it selects the node.
 fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
     if !pool.is_enabled() || !pool.allows(PoolUse::Workload) {
         return false;

@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
         Ok(self.find(name, kind)?.unwrap_or_default())
     }
 
-    /// As [`Self::get`]; `None` where the field is not set.
+    /// As [`Self::get`]; `None` if the field is not set.
     pub(super) fn find<T: DeserializeOwned>(&self, name: &str, kind: &str) -> Result<Option<T>, String> {
         let mut found = None;
         for value in self.named(name) {

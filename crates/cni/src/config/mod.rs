@@ -36,7 +36,7 @@ pub struct Configuration {
     pub single_block: bool,
     /// The addresses of `prevResult`, which CHECK compares and DEL frees.
     pub previous: Vec<IpAddr>,
-    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` where the field is missing.
+    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing.
     pub valid_containers: Option<Vec<String>>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Document<'a> {
             let error = CniError::new(Code::InvalidConfiguration, "invalid characters found in network name");
             return Err(error.with_details(&name));
         }
-        let version = Version::of_configuration(&version)?;
+        let version = Version::parse_configuration(&version)?;
         command.map_or(Ok(()), |command| version.allow(command))?;
         Ok(Self { fields, name, version })
     }

@@ -95,7 +95,7 @@ impl Environment {
     }
 }
 
-/// The command; `None` where the variable is not set, which is how people call the program.
+/// The command; `None` if the variable is not set, which is how people call the program.
 pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, String> {
     match variables.get(COMMAND).map_or("", String::as_str) {
         "" => Ok(None),

@@ -34,7 +34,7 @@ impl Version {
     }
 
     /// The version of a configuration; no text at all is the oldest.
-    pub fn of_configuration(text: &str) -> Result<Self, CniError> {
+    pub fn parse_configuration(text: &str) -> Result<Self, CniError> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
         }
@@ -68,12 +68,12 @@ mod tests {
 
     #[test]
     fn the_version_must_match_exactly() {
-        assert_eq!(Version::of_configuration(""), Ok(Version::V0_1_0));
+        assert_eq!(Version::parse_configuration(""), Ok(Version::V0_1_0));
         for version in Version::ALL {
-            assert_eq!(Version::of_configuration(version.text()), Ok(version));
+            assert_eq!(Version::parse_configuration(version.text()), Ok(version));
         }
         for text in ["1.2.0", "0.3", "1", "v1.0.0", " 1.0.0", "latest"] {
-            let error = Version::of_configuration(text).unwrap_err();
+            let error = Version::parse_configuration(text).unwrap_err();
             assert_eq!(
                 (error.code, error.msg.as_str()),
                 (Code::IncompatibleVersion, "incompatible CNI versions")

@@ -250,7 +250,7 @@ fn pairs<'s>(before: Vec<Held<'s>>, mut after: Vec<Held<'s>>) -> Vec<(Option<Hel
     found
 }
 
-/// What happened between two records of an address; `None` where nothing did.
+/// What happened between two records of an address; `None` if nothing did.
 fn kind(before: Option<Held<'_>>, after: Option<Held<'_>>) -> Option<AddressChangeKind> {
     use AddressChangeKind::{Changed, Cooled, GivenBack, GivenOut, Moved, Passed, Renewed};
     let (old, new) = (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated()));
@@ -282,7 +282,7 @@ fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
     }
 }
 
-/// True unless it is known that the address was given out anew: by its sequence number (Calico 3.22.2 and later), else by
+/// True unless it is known that the address was given out again: by its sequence number (Calico 3.22.2 and later), else by
 /// the time of the allocation.
 fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
     let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));

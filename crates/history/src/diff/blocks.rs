@@ -57,7 +57,7 @@ pub struct BlockState {
     pub owner: Option<BlockOwner>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<String>,
-    /// Addresses that are not free; `None` where the block cannot be decoded.
+    /// Addresses that are not free; `None` if the block cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u32>,
 }
@@ -74,7 +74,7 @@ impl BlockState {
 }
 
 pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange> {
-    let mut found: Vec<BlockChange> = regions.iter().flat_map(of_region).collect();
+    let mut found: Vec<BlockChange> = regions.iter().flat_map(changes_in).collect();
     found.retain(|change| {
         let states = || change.before.iter().chain(&change.after);
         scope.has_network(change.cidr) && states().any(|state| scope.has_owner(state.owner.as_ref()))
@@ -82,7 +82,7 @@ pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange>
     found
 }
 
-fn of_region(region: &Region<'_>) -> Vec<BlockChange> {
+fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     if region.pair().is_some_and(|(old, new)| old == new) {
         return Vec::new();
     }
@@ -95,7 +95,7 @@ fn of_region(region: &Region<'_>) -> Vec<BlockChange> {
     let released = states(&region.old, &|cidr| !new.contains(&cidr));
     let claimed = states(&region.new, &|cidr| !old.contains(&cidr));
     let mut found: Vec<BlockChange> =
-        old.intersection(&new).filter_map(|cidr| of_pair(region, *cidr)).collect();
+        old.intersection(&new).filter_map(|cidr| change_of(region, *cidr)).collect();
     let widest = released.iter().chain(&claimed).map(|state| state.cidr).min();
     match widest {
         Some(cidr) if !released.is_empty() && !claimed.is_empty() => {
@@ -122,7 +122,7 @@ fn of_region(region: &Region<'_>) -> Vec<BlockChange> {
 }
 
 /// A block that is there on both sides. Of one that cannot be decoded at all the owner is not known.
-fn of_pair(region: &Region<'_>, cidr: IpNet) -> Option<BlockChange> {
+fn change_of(region: &Region<'_>, cidr: IpNet) -> Option<BlockChange> {
     let find = |side: &[Stored<'_>]| side.iter().find(|stored| stored.cidr == cidr).map(BlockState::of);
     let (before, after) = (find(&region.old)?, find(&region.new)?);
     if before.allocated.is_none() || after.allocated.is_none() {

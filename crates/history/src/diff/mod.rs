@@ -57,7 +57,7 @@ pub struct Difference<'s> {
 }
 
 impl Difference<'_> {
-    /// True where nothing differs in what was compared.
+    /// True if nothing differs in what was compared.
     fn is_empty(&self) -> bool {
         let objects = [&self.pools, &self.reservations, &self.nodes, &self.configuration];
         self.addresses.is_empty()

@@ -33,7 +33,7 @@ impl ChangeKind {
         }
     }
 
-    /// How two states of an object differ; `None` where they do not.
+    /// How two states of an object differ; `None` if they do not.
     pub(crate) fn of<T: PartialEq>(before: &Option<T>, after: &Option<T>) -> Option<Self> {
         match (before, after) {
             (None, None) => None,
@@ -82,7 +82,7 @@ impl Sides<'_> {
         self.by_name(both_read, Key::Pool, |snapshot| {
             let wanted = snapshot.pools.iter().map(|pool| &pool.value);
             let wanted = wanted.filter(|p| self.scope.nodes.is_empty() && self.scope.has_network(p.cidr));
-            wanted.map(|pool| (pool.name.clone(), of_pool(pool))).collect()
+            wanted.map(|pool| (pool.name.clone(), pool_fields(pool))).collect()
         })
     }
 
@@ -93,7 +93,7 @@ impl Sides<'_> {
         };
         self.by_name(both_read, Key::Reservation, |snapshot| {
             let wanted = snapshot.reservations.iter().map(|r| &r.value).filter(|r| concerns(r));
-            wanted.map(|reservation| (reservation.name.clone(), of_reservation(reservation))).collect()
+            wanted.map(|reservation| (reservation.name.clone(), reservation_fields(reservation))).collect()
         })
     }
 
@@ -101,7 +101,7 @@ impl Sides<'_> {
         self.by_name(both_read, Key::Node, |snapshot| {
             let wanted = snapshot.nodes.iter().map(|node| &node.value);
             let wanted = wanted.filter(|n| self.scope.networks.is_empty() && self.scope.has_node(&n.name));
-            wanted.map(|node| (node.name.clone(), of_node(node))).collect()
+            wanted.map(|node| (node.name.clone(), node_fields(node))).collect()
         })
     }
 
@@ -131,10 +131,10 @@ impl Sides<'_> {
             ),
         ];
         let of = |snapshot: &Snapshot, source: Source| match source {
-            Source::ClusterInformation => snapshot.cluster.as_ref().map(of_cluster),
-            Source::IpamConfig => snapshot.ipam_config.as_ref().map(of_config),
-            Source::IpamConfiguration => snapshot.ipam_configuration.as_ref().map(of_config),
-            _ => snapshot.kube_controllers.as_ref().map(of_controllers),
+            Source::ClusterInformation => snapshot.cluster.as_ref().map(cluster_fields),
+            Source::IpamConfig => snapshot.ipam_config.as_ref().map(config_fields),
+            Source::IpamConfiguration => snapshot.ipam_configuration.as_ref().map(config_fields),
+            _ => snapshot.kube_controllers.as_ref().map(controllers_fields),
         };
         let one = |(name, source, key): (&str, Source, Key)| {
             let side = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
@@ -162,13 +162,13 @@ fn compare(
     let one = |name: String| {
         let (before, after) = (old.remove(&name), new.remove(&name));
         let change = ChangeKind::of(&before, &after)?;
-        let fields = of_fields(before.unwrap_or_default(), after.unwrap_or_default());
+        let fields = field_changes(before.unwrap_or_default(), after.unwrap_or_default());
         Some(ObjectChange { name, change, fields })
     };
     names.into_iter().filter(|name| !is_hidden(name)).filter_map(one).collect()
 }
 
-fn of_fields(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
+fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
     let mut names: Vec<String> = before.keys().chain(after.keys()).cloned().collect();
     names.sort();
     names.dedup();
@@ -184,7 +184,7 @@ fn fields<const N: usize>(all: [(&str, String); N]) -> Fields {
     said.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn of_pool(pool: &Pool) -> Fields {
+fn pool_fields(pool: &Pool) -> Fields {
     let uses = pool.allowed_uses.iter().map(|allowed| match allowed {
         PoolUse::Workload => "Workload",
         PoolUse::Tunnel => "Tunnel",
@@ -203,19 +203,19 @@ fn of_pool(pool: &Pool) -> Fields {
     ])
 }
 
-fn of_reservation(reservation: &Reservation) -> Fields {
+fn reservation_fields(reservation: &Reservation) -> Fields {
     let cidrs: Vec<String> = reservation.cidrs.iter().map(ToString::to_string).collect();
     fields([("reservedCIDRs", cidrs.join(", "))])
 }
 
-fn of_node(node: &Node) -> Fields {
+fn node_fields(node: &Node) -> Fields {
     let mut all = fields([("orchRefs.nodeName", node.kubernetes_name.clone().unwrap_or_default())]);
     all.extend(node.labels.iter().map(|(name, value)| (format!("labels.{name}"), value.clone())));
     all.extend(node.tunnels.iter().map(|(kind, address)| (kind.field().to_owned(), address.to_string())));
     all
 }
 
-fn of_cluster(cluster: &ClusterInformation) -> Fields {
+fn cluster_fields(cluster: &ClusterInformation) -> Fields {
     fields([
         ("clusterGUID", cluster.guid.clone()),
         ("clusterType", cluster.cluster_type.clone()),
@@ -224,7 +224,7 @@ fn of_cluster(cluster: &ClusterInformation) -> Fields {
     ])
 }
 
-fn of_config(config: &IpamConfig) -> Fields {
+fn config_fields(config: &IpamConfig) -> Fields {
     let settings = [
         Some(IpamSetting::StrictAffinity(config.strict_affinity)),
         Some(IpamSetting::AutoAllocateBlocks(config.auto_allocate_blocks)),
@@ -235,7 +235,7 @@ fn of_config(config: &IpamConfig) -> Fields {
     settings.into_iter().flatten().map(|setting| (setting.name().to_owned(), setting.to_string())).collect()
 }
 
-fn of_controllers(configuration: &KubeControllersConfiguration) -> Fields {
+fn controllers_fields(configuration: &KubeControllersConfiguration) -> Fields {
     let assigned = configuration.assign_ips.map(|assign| match assign {
         AssignIps::AllServices => "AllServices",
         AssignIps::RequestedServicesOnly => "RequestedServicesOnly",

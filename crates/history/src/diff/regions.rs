@@ -56,7 +56,7 @@ impl<'s> Region<'s> {
             .collect()
     }
 
-    /// True where a block of either side that cannot be decoded may hold what lies in `cidr`.
+    /// True if a block of either side that cannot be decoded may hold what lies in `cidr`.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))

@@ -16,7 +16,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// True where nothing is left out.
+    /// True if nothing is left out.
     pub fn is_everything(&self) -> bool {
         self.networks.is_empty() && self.nodes.is_empty()
     }

@@ -130,12 +130,12 @@ impl Hidden {
         Self { old: of(old), new: of(new) }
     }
 
-    /// True where nothing can be said about an object.
+    /// True if nothing can be said about an object.
     pub(super) fn has(&self, key: &Key) -> bool {
         self.old.contains(key) || self.new.contains(key)
     }
 
-    /// True where nothing is hidden: the usual case, which spares building keys.
+    /// True if nothing is hidden: the usual case, which spares building keys.
     pub(super) fn is_empty(&self) -> bool {
         self.old.is_empty() && self.new.is_empty()
     }

@@ -130,7 +130,7 @@ impl Holder {
         }
     }
 
-    /// True where it is a person's, a pod's, a node's: not an address that cools down or is reserved.
+    /// True if it is a person's, a pod's, a node's: not an address that cools down or is reserved.
     pub(crate) fn is_owner(&self) -> bool {
         !matches!(self.kind, "cooling" | "windows-reserved")
     }

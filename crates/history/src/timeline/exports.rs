@@ -113,13 +113,13 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-/// True where the export holds the objects of a source, if only that there are none.
+/// True if the export holds the objects of a source, if only that there are none.
 fn covers(snapshot: &Snapshot, source: Source) -> bool {
     // A part of an export is read.
     matches!(snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
 
-/// When an ordinal was assigned anew between two exports, where that is recorded: it was free before.
+/// When an ordinal was assigned again between two exports, where that is recorded: it was free before.
 fn assigned_at(between: &[BlockEvent], ordinal: u32, [after, before]: [Timestamp; 2]) -> Option<Timestamp> {
     let assigned = between
         .iter()

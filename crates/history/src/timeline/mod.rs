@@ -70,7 +70,7 @@ pub struct Kept {
 pub struct Written {
     pub run: Run,
     pub path: String,
-    /// The revision that the write made; `None` where it deleted the object, or the run was killed before it noted that.
+    /// The revision that the write made; `None` if it deleted the object, or the run was killed before it noted that.
     pub revision: Option<i64>,
     /// The revision that it replaced.
     pub replaced: Option<i64>,

@@ -38,7 +38,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// True where an owner holds the address: it does not cool down, and Windows does not reserve it.
+    /// True if an owner holds the address: it does not cool down, and Windows does not reserve it.
     pub(crate) fn is_owned(&self) -> bool {
         Holder::of(&self.attribute).is_owner()
     }

@@ -86,7 +86,7 @@ pub(crate) fn told(
     }
 }
 
-/// An event of a block as one about the subject; `None` where it does not concern it.
+/// An event of a block as one about the subject; `None` if it does not concern it.
 fn of_event(
     cidr: IpNet,
     block_owner: Option<&BlockOwner>,

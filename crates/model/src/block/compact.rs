@@ -28,7 +28,7 @@ impl Compact for Block {
 pub struct EarlierBlock(Box<[u8]>);
 
 impl Block {
-    /// This block, of which an update has made `later`; `None` where only its JSON holds all of it.
+    /// This block, of which an update has made `later`; `None` if only its JSON holds all of it.
     pub fn before(&self, later: &Self) -> Option<EarlierBlock> {
         let mut bytes = Vec::new();
         let is_whole = self.push_with(&mut bytes, |records, out| records.push_before(&later.attributes, out));
@@ -37,7 +37,7 @@ impl Block {
 }
 
 impl EarlierBlock {
-    /// The block, by the later one that it was taken from; `None` where that is another one.
+    /// The block, by the later one that it was taken from; `None` if that is another one.
     pub fn of(&self, later: &Block) -> Option<Block> {
         let mut bytes = &*self.0;
         let block =

@@ -129,7 +129,7 @@ pub struct Allocation<'a> {
 }
 
 impl Block {
-    /// `strictAffinity` as blocks of Calico 3.13 and older carry it for themselves; `None` where it is absent, or not true
+    /// `strictAffinity` as blocks of Calico 3.13 and older carry it for themselves; `None` if it is absent, or not true
     /// or false. Later versions know the setting of the cluster only.
     pub fn own_strict_affinity(&self) -> Option<bool> {
         self.extras.as_ref()?.unknown.get(STRICT_AFFINITY)?.as_bool()
@@ -214,7 +214,7 @@ impl Block {
         self.size() - self.unallocated.len() as u32
     }
 
-    /// The allocation of an ordinal; `None` where it is free or out of range.
+    /// The allocation of an ordinal; `None` if it is free or out of range.
     pub fn allocation(&self, ordinal: u32) -> Option<Allocation<'_>> {
         let index = (*self.allocations.get(ordinal as usize)?)?;
         Some(Allocation {
@@ -226,7 +226,7 @@ impl Block {
         })
     }
 
-    /// The allocation of an address; `None` where it is free or not in the block.
+    /// The allocation of an address; `None` if it is free or not in the block.
     pub fn allocation_of(&self, address: IpAddr) -> Option<Allocation<'_>> {
         self.allocation(cidr::ordinal_of(self.cidr, address)?)
     }
@@ -249,7 +249,7 @@ impl Block {
         self.attributes.iter()
     }
 
-    /// True where no ordinal is taken but those that Windows reserves. A cooling address counts as
+    /// True if no ordinal is taken but those that Windows reserves. A cooling address counts as
     /// taken (facts 3.9).
     pub fn is_empty(&self) -> bool {
         self.attributes.iter().all(|a| a.is_windows_reserved())

@@ -43,7 +43,7 @@ impl Kept {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
 
-    /// True where no place is left that a number of 31 bits can tell.
+    /// True if no place is left that a number of 31 bits can tell.
     fn is_full(&self) -> bool {
         self.len() >= u32::MAX as usize / 2
     }
@@ -66,7 +66,7 @@ impl Kept {
 }
 
 impl<'de> Records<'de> {
-    /// Begins anew.
+    /// Begins again.
     pub(super) fn begin(&mut self, kept: Kept) {
         *self = Self { kept, ..Self::default() };
     }
@@ -139,7 +139,7 @@ impl RawAttribute<'_> {
         );
     }
 
-    /// True where the address is held on that node, and the record says nothing that bears on more than its owner.
+    /// True if the address is held on that node, and the record says nothing that bears on more than its owner.
     fn is_plainly_on(&self, host: &str) -> bool {
         let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
         let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);

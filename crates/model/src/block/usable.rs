@@ -18,7 +18,7 @@ impl BlockContent {
     }
 }
 
-/// The block without the records that no ordinal refers to; `None` where anything else is wrong with it.
+/// The block without the records that no ordinal refers to; `None` if anything else is wrong with it.
 fn without_unreferenced(block: &CorruptBlock) -> Option<Block> {
     let index = |problem: &BlockProblem| match problem {
         BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),

@@ -28,7 +28,7 @@ impl Serialize for Block {
 }
 
 impl Block {
-    /// True where both are written alike but for their sequence numbers.
+    /// True if both are written alike but for their sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
         let without = |block: &Self| {
             let mut block = block.clone();

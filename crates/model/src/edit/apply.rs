@@ -20,7 +20,7 @@ pub struct Current<'a> {
     pub object: Option<Cow<'a, Object>>,
 }
 
-/// What the edits make of each object, in the order in which the objects come; `None` where it is deleted.
+/// What the edits make of each object, in the order in which the objects come; `None` if it is deleted.
 /// Objects that stay as they are do not occur. `current` tells what is stored under a key; `now` is written
 /// into what cools down or gets an owner.
 pub fn apply<'a, 'e>(

@@ -11,7 +11,7 @@ use crate::cidr::address_at;
 use crate::key::Key;
 use crate::object::Object;
 
-/// What the edits make of the block; `None` where it is deleted.
+/// What the edits make of the block; `None` if it is deleted.
 pub(super) fn changed<'e>(
     key: &Key,
     edits: &[&'e Edit],

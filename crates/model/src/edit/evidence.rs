@@ -77,7 +77,7 @@ impl User {
 }
 
 impl Condition {
-    /// True where it holds of what was read.
+    /// True if it holds of what was read.
     pub fn holds(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::SameUser(uid, user), _) => {

@@ -156,7 +156,7 @@ impl Part {
         addresses
     }
 
-    /// True where it frees addresses, and does nothing else to their block.
+    /// True if it frees addresses, and does nothing else to their block.
     pub fn releases(&self) -> bool {
         let mut of_block = self.edits.iter().filter_map(|edit| match edit {
             Edit::Block(_, edit) => Some(matches!(edit, BlockEdit::Release { .. })),

@@ -2,8 +2,8 @@
 //!
 //! A large cluster is gigabytes of JSON of which most is passed over. This reader needs a fraction of the time of
 //! serde_json's, since it looks at 64 bytes at a time for quotes and for all that is rare ([`Quotes`]). It never judges:
-//! what it does not know, a text that is no JSON included, is [`Unusual`], and the general reader begins anew, whose
-//! errors people see. Everything that is passed over is still held against the grammar, so that both readers accept the
+//! what it does not know, a text that is no JSON included, is [`Unusual`], and the general reader begins again, whose
+//! errors people see. Everything that is passed over is still compared with the grammar, so that both readers accept the
 //! same.
 
 mod deserialize;

@@ -159,13 +159,13 @@ pub struct Point {
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     pub points: Vec<Point>,
-    /// When no address of a failed node was held any more; `None` where that did not come.
+    /// When no address of a failed node was held any more; `None` if that did not come.
     pub addresses_free_after: Option<Micros>,
     /// When the failed nodes had no block any more.
     pub blocks_free_after: Option<Micros>,
     /// Most pods at a time that should run and did not.
     pub most_waiting: u64,
-    /// When all pods ran again for good; `None` where that did not come.
+    /// When all pods ran again for good; `None` if that did not come.
     pub all_running_after: Option<Micros>,
 }
 
@@ -284,7 +284,7 @@ pub struct Advice {
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
     /// The prefix length of blocks. Where the pools are too small for each of the candidates, the one that would fit best
-    /// in a pool that is large enough; `None` where none would.
+    /// in a pool that is large enough; `None` if none would.
     pub block_size: Option<u8>,
     /// The prefix length of the pool.
     pub pool_prefix: Option<u8>,

@@ -44,7 +44,7 @@ impl World {
     /// Plans the regular runs of the collector.
     pub(super) fn plan_collector(self: &Rc<Self>) {
         let Some(settings) = self.scenario.collector.clone() else { return };
-        let allocator = Allocator::new(Client::of_controllers(&self.server));
+        let allocator = Allocator::new(Client::for_controllers(&self.server));
         let state = State { world: Rc::clone(self), settings, allocator, empty_since: BTreeMap::new() };
         self.engine.spawn(run(state));
     }

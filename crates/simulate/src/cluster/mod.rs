@@ -120,7 +120,7 @@ impl World {
 
     /// A client for what people and controllers do beside the plugin.
     fn operator(&self) -> Client {
-        Client::of_plugin(&self.server, true)
+        Client::for_plugin(&self.server, true)
     }
 }
 

@@ -42,7 +42,7 @@ impl Call {
         };
         let costs = &world.server.costs;
         world.engine.sleep(world.server.varied(costs.start) + world.server.varied(costs.connect)).await;
-        let allocator = Allocator::new(Client::of_plugin(&world.server, is_labelled));
+        let allocator = Allocator::new(Client::for_plugin(&world.server, is_labelled));
         let handle = world.pods.borrow().get(id).handle(id);
         Self { allocator, node, handle, started }
     }

@@ -18,7 +18,7 @@ const NAME: &str = "pod-";
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     pub node: u32,
-    /// How often its sandbox was made anew, each with a container ID of its own.
+    /// How often its sandbox was made again, each with a container ID of its own.
     pub attempt: u32,
     /// When its addresses were first asked for.
     pub created: Micros,
@@ -72,7 +72,7 @@ impl Pods {
         (0..).zip(&mut self.all)
     }
 
-    /// The pod that a record in a block names; `None` where it is of something else.
+    /// The pod that a record in a block names; `None` if it is of something else.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
             && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
@@ -83,7 +83,7 @@ impl Pods {
         ((id as usize) < self.all.len()).then_some(id)
     }
 
-    /// True where an address that is recorded for a pod is not its own, and of no pod that shares its handle.
+    /// True if an address that is recorded for a pod is not its own, and of no pod that shares its handle.
     pub(crate) fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
         let pod = self.get(id);
         let is_kept =
@@ -272,7 +272,7 @@ impl World {
         });
     }
 
-    /// A pod is deleted: its node stops it and gives its addresses back. False where it was deleted before, or its node
+    /// A pod is deleted: its node stops it and gives its addresses back. False if it was deleted before, or its node
     /// is down.
     pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
         let (node, runs) = {

@@ -21,7 +21,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What a query lists; `None` where it reads one object.
+    /// What a query lists; `None` if it reads one object.
     pub(super) fn listed_by(query: &Query) -> Option<Self> {
         match query {
             Query::Get(_) => None,

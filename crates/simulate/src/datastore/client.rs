@@ -35,13 +35,13 @@ pub(crate) struct Client {
 
 impl Client {
     /// A process that lives for one call of the plugin.
-    pub(crate) fn of_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
+    pub(crate) fn for_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
         let costs = &server.costs;
         Self::new(server, Limiter::new(costs.client_qps, costs.client_burst), !is_labelled)
     }
 
     /// kube-controllers.
-    pub(crate) fn of_controllers(server: &Rc<Server>) -> Self {
+    pub(crate) fn for_controllers(server: &Rc<Server>) -> Self {
         let costs = &server.costs;
         Self::new(server, Limiter::new(costs.controllers_qps, costs.controllers_burst), false)
     }

@@ -16,7 +16,7 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// A limit; `None` where `qps` is 0.
+    /// A limit; `None` if `qps` is 0.
     pub(super) fn new(qps: u64, burst: u64) -> Option<Self> {
         let gap = Micros(1_000_000u64.checked_div(qps)?);
         Some(Self { gap, ahead: gap * burst.max(1).saturating_sub(1), spent: Cell::default() })

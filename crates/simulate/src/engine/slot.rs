@@ -43,7 +43,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// True where none waits any more: the other clone was dropped.
+    /// True if none waits any more: the other clone was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }

@@ -47,7 +47,7 @@ impl Tasks {
         if place.generation == id.generation { place.task.take() } else { None }
     }
 
-    /// Puts a task back that has run; `None` where it has ended. Gives it where it was removed meanwhile.
+    /// Puts a task back that has run; `None` if it has ended. Gives it where it was removed meanwhile.
     #[must_use = "dropping a task wakes others"]
     pub(super) fn put_back(&mut self, id: TaskId, task: Option<Task>) -> Option<Task> {
         let place = &mut self.places[id.place];

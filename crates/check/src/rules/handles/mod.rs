@@ -70,7 +70,7 @@ impl<'s> Scope<'_, 's> {
         }
     }
 
-    /// True where a block that cannot be judged may hold addresses of the handle.
+    /// True if a block that cannot be judged may hold addresses of the handle.
     fn is_unjudged(&self, group: &Group<'_, '_>) -> bool {
         if self.unjudged_blocks.is_empty() {
             return false;
@@ -197,7 +197,7 @@ fn handle_finding(code: Code, id: String, evidence: HandleEvidence) -> Finding {
     Finding::new(code, Subject::Handle(id), Evidence::Handle(Box::new(evidence)))
 }
 
-/// True where the handle is recorded with a carriage return.
+/// True if the handle is recorded with a carriage return.
 fn is_dirty(record: &Record<'_, '_>) -> bool {
     record.allocation.attribute.handle().is_some_and(TextRef::has_carriage_return)
 }

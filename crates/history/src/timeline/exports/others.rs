@@ -18,7 +18,7 @@ use crate::timeline::{About, raw};
 /// What the exports so far say.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    /// What each object said in the last export that holds its source, and when that was; `None` where it was gone.
+    /// What each object said in the last export that holds its source, and when that was; `None` if it was gone.
     last: BTreeMap<(Source, Subject), (Timestamp, Option<Said>)>,
     /// The last export that holds a source.
     covered: BTreeMap<Source, Timestamp>,
