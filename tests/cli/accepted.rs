@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::program::{EXAMPLE, HOSTILE, Run, calipam, on_example};
@@ -70,7 +69,7 @@ fn the_lines_of_a_check_accept_what_it_found() {
     for data in [EXAMPLE, HOSTILE] {
         let lines = calipam(&["check", "-o", "ignore", "--datastore", data]);
         let found = calipam(&["check", "-o", "json", "--datastore", data]);
-        let json: Value = serde_json::from_str(&found.stdout).unwrap();
+        let json = found.json();
         assert_eq!(lines.stdout.lines().count(), json["findings"].as_array().unwrap().len(), "{lines:?}");
         assert_eq!((lines.code, lines.stderr.as_str()), (1, ""), "{lines:?}");
 

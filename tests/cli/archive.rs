@@ -10,7 +10,7 @@ use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::kube::Flavour;
 use serde_json::Value;
 
-use super::history::{events, is_told, json};
+use super::history::{events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
 use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
 
@@ -53,7 +53,7 @@ fn kubernetes_has_an_archive() {
 
     let run = in_home(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
     assert_eq!(run.code, 0, "{run:?}");
-    let told = json(&run);
+    let told = run.json();
     assert_eq!(events(&told), ["known", "known", "known", "pod-gone", "released"], "{told}");
     let [affinity, pod] = [1, 2].map(|place| &told["events"][place]);
     assert_eq!(
@@ -66,7 +66,7 @@ fn kubernetes_has_an_archive() {
     );
     assert_eq!(told["events"][4]["by"]["command"], "release --ip", "{told}");
     let without = calipam(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
-    assert!(json(&without)["events"][4]["by"].is_null(), "the journals are those of this user: {without:?}");
+    assert!(without.json()["events"][4]["by"].is_null(), "the journals are those of this user: {without:?}");
     let times: Vec<&str> =
         told["exports"].as_array().unwrap().iter().map(|time| time.as_str().unwrap()).collect();
     assert_eq!(times.len(), 3);
@@ -84,7 +84,7 @@ fn kubernetes_has_an_archive() {
     // The two exports around a time, and one against what is live.
     let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
     assert_eq!(diff.code, 1, "{diff:?}");
-    assert_eq!(json(&diff)["addresses"][0]["change"], "given-back");
+    assert_eq!(diff.json()["addresses"][0]["change"], "given-back");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
     let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
@@ -115,7 +115,7 @@ fn a_leak_says_when_it_was_last_in_use() {
     assert_eq!(deleted.unwrap().status, 200);
     let check = |more: &[&str]| {
         let arguments = ["check", "--grace", "0", "--settle", "0", "--rule", "leaked-address", "-o", "json"];
-        json(&cluster.run(&[&arguments, more].concat()))
+        cluster.run(&[&arguments, more].concat()).json()
     };
     let evidence = |report: &Value| report["findings"][0]["evidence"]["lastInUse"].clone();
     assert!(evidence(&check(&[])).is_null());
@@ -303,7 +303,7 @@ fn what_an_export_does_not_tell_is_no_end_of_use() {
     let now = at(3, "now.jsonl", &gone);
     let arguments =
         ["check", "--archive", archive.to_str().unwrap(), "--rule", "leaked-address", "-o", "json"];
-    let found = json(&calipam(&[&arguments[..], &["--datastore", &now]].concat()));
+    let found = calipam(&[&arguments[..], &["--datastore", &now]].concat()).json();
     let findings = found["findings"].as_array().unwrap();
     let leak = findings.iter().find(|finding| finding["subject"]["name"] == address.as_str()).unwrap();
     let last = &leak["evidence"]["lastInUse"];

@@ -18,7 +18,7 @@ impl Earlier {
     fn new(edit: impl FnOnce(&mut Value)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("earlier.json");
-        let mut report = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+        let mut report = on_example(&["check", "-o", "json"]).json();
         edit(&mut report);
         fs::write(&path, report.to_string()).unwrap();
         Self { folder, path }
@@ -29,7 +29,7 @@ impl Earlier {
     }
 
     fn json(&self, more: &[&str]) -> Value {
-        serde_json::from_str(&self.check(&[more, &["-o", "json"]].concat()).stdout).unwrap()
+        self.check(&[more, &["-o", "json"]].concat()).json()
     }
 }
 
@@ -72,7 +72,7 @@ fn what_is_new_gone_and_the_same_in_every_format() {
     let new = json["findings"].as_array().unwrap().iter().filter(|finding| finding["change"] == "new");
     assert_eq!(new.map(|finding| finding["code"].as_str().unwrap()).collect::<Vec<_>>(), ["leaked-address"]);
 
-    let sarif: Value = serde_json::from_str(&earlier.check(&["-o", "sarif"]).stdout).unwrap();
+    let sarif = earlier.check(&["-o", "sarif"]).json();
     let states = sarif["runs"][0]["results"].as_array().unwrap().iter();
     let of = |state: &str| states.clone().filter(|result| result["baselineState"] == state).count();
     assert_eq!((of("new"), of("updated"), of("unchanged"), of("absent")), (1, 1, number - 2, 1));

@@ -16,7 +16,7 @@ fn every_format() {
 
 #[test]
 fn yaml_and_json_say_the_same() {
-    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let json = on_example(&["check", "-o", "json"]).json();
     let yaml: Value = serde_yaml::from_str(&on_example(&["check", "-o", "yaml"]).stdout).unwrap();
     assert_eq!(json, yaml);
     assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"CheckReport".into()));
@@ -36,7 +36,7 @@ fn no_number_is_too_large_for_other_readers() {
             _ => {}
         }
     }
-    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let json = on_example(&["check", "-o", "json"]).json();
     look(&json);
     assert!(json["cluster"]["revision"].is_string());
 }
@@ -57,7 +57,7 @@ fn the_exit_code_follows_fail_on() {
 fn names_are_one_subject_a_line() {
     let run = on_example(&["check", "-o", "name", "--rule", "leaked-address,orphan-handle"]);
     let json = on_example(&["check", "-o", "json", "--rule", "leaked-address,orphan-handle"]);
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = json.json();
     let subjects = json["findings"].as_array().unwrap().iter().map(|finding| {
         let text = |field: &str| finding["subject"][field].as_str().unwrap().to_owned();
         format!("{}/{}", text("kind"), text("name"))
@@ -79,7 +79,7 @@ fn formats_of_reports_are_refused_elsewhere() {
 
 /// The codes that a run finds, each once.
 fn codes(run: &Run) -> Vec<String> {
-    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    let json = run.json();
     let findings = json["findings"].as_array().unwrap().iter();
     let mut codes: Vec<String> = findings.map(|f| f["code"].as_str().unwrap().to_owned()).collect();
     codes.dedup();
@@ -146,7 +146,7 @@ fn verbose_says_what_is_read() {
 fn the_rules_are_listed_without_a_datastore() {
     expected!("check-list-rules", calipam(&["check", "--list-rules"]).transcript());
     let json = calipam(&["check", "--list-rules", "-o", "json"]);
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = json.json();
     assert_eq!(json["kind"], "RuleList");
     assert_eq!(json["rules"].as_array().unwrap().len(), calipam_check::Code::ALL.len());
 }
@@ -155,7 +155,7 @@ fn the_rules_are_listed_without_a_datastore() {
 fn grace_and_threshold_count() {
     let leaks = |grace| {
         let run = on_example(&["check", "--rule", "leaked-address", "-o", "json", "--grace", grace]);
-        let json: Value = serde_json::from_str(&run.stdout).unwrap();
+        let json = run.json();
         json["findings"].as_array().unwrap().len()
     };
     assert!(leaks("0") >= leaks("15m") && leaks("15m") > leaks("999999h"));

@@ -154,7 +154,7 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
     for format in ["table", "wide", "yaml"] {
         expected!(format!("show-compare-{format}"), lasting(&compare(format), &etcd, &kubeconfig));
     }
-    let json: Value = serde_json::from_str(&compare("json").stdout).unwrap();
+    let json = compare("json").json();
     let mut yaml: Value = serde_yaml::from_str(&compare("yaml").stdout).unwrap();
     for field in ["takenAt", "revision"] {
         yaml["cluster"][field] = json["cluster"][field].clone();

@@ -9,14 +9,10 @@ use etcd_client::CompactionOptions;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::program::{EXAMPLE, Run, calipam, on_example, root};
+use super::program::{EXAMPLE, calipam, on_example, root};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.10.0-26";
 const ADDRESS: &str = "10.244.10.6";
-
-fn json(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
-}
 
 /// `change name` of each address.
 fn addresses(document: &Value) -> Vec<String> {
@@ -35,7 +31,7 @@ fn an_export_is_the_same_as_itself() {
     assert!(run.stdout.ends_with("\nNo difference\n"), "{run:?}");
     let quiet = calipam(&["diff", "-q", EXAMPLE, copy]);
     assert_eq!((quiet.code, quiet.transcript().as_str()), (0, "exit code: 0\n--- stdout\n--- stderr\n"));
-    let document = json(&calipam(&["diff", EXAMPLE, copy, "-o", "json"]));
+    let document = calipam(&["diff", EXAMPLE, copy, "-o", "json"]).json();
     assert_eq!((&document["kind"], &document["same"]), (&"Difference".into(), &true.into()));
 }
 
@@ -81,7 +77,7 @@ fn what_a_live_etcd_has_become() {
     for old in [backup, &past] {
         let run = diff(&[old, "etcd", "-o", "json"]);
         assert_eq!(run.code, 1, "{run:?}");
-        let document = json(&run);
+        let document = run.json();
         assert_eq!(addresses(&document), [format!("given-back {ADDRESS}")]);
         let before = &document["addresses"][0]["before"];
         assert_eq!(
@@ -181,7 +177,7 @@ fn a_fault_is_a_new_finding() {
     Cluster::all_faults(spec(), 1).write_export(Path::new(&at("faulty.jsonl"))).unwrap();
     let run = calipam(&["diff", &at("healthy.jsonl"), &at("faulty.jsonl"), "-o", "json", "--force"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
-    let document = json(&run);
+    let document = run.json();
     let new: Vec<&str> =
         document["findings"]["new"].as_array().unwrap().iter().map(|f| f["code"].as_str().unwrap()).collect();
     for code in ["duplicate-address", "leaked-address", "orphan-handle"] {

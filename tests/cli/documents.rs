@@ -44,7 +44,7 @@ fn every_field_is_described() {
     ];
     for arguments in runs {
         let run = on_example(&[arguments, &["-o", "json"]].concat());
-        let json: Value = serde_json::from_str(&run.stdout).unwrap();
+        let json = run.json();
         let mut found = BTreeSet::new();
         fields(&json, &mut found);
         for name in found {

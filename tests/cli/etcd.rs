@@ -23,7 +23,7 @@ fn on_etcd(etcd: &Etcd, arguments: &[&str]) -> Run {
 
 /// `code subject` of every finding, ascending.
 fn lines(run: &Run) -> Vec<String> {
-    let json: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+    let json = run.json();
     let line =
         |f: &Value| format!("{} {}", f["code"].as_str().unwrap(), f["subject"]["name"].as_str().unwrap());
     let mut lines: Vec<String> = json["findings"].as_array().unwrap().iter().map(line).collect();
@@ -33,7 +33,7 @@ fn lines(run: &Run) -> Vec<String> {
 
 /// The report without what differs between places of the same data.
 fn comparable(run: &Run) -> Value {
-    let mut json: Value = serde_json::from_str(&run.stdout).unwrap();
+    let mut json = run.json();
     for field in ["location", "takenAt", "revision"] {
         json["cluster"][field].take();
     }
@@ -72,7 +72,7 @@ fn what_stays_as_it_is_stands_after_the_second_look() {
     let begun = Instant::now();
     let run = on_etcd(&etcd, &["check", "-o", "json", "--settle", "1s", "--confirm", "1s"]);
     assert!(begun.elapsed() >= Duration::from_secs(3), "two looks of a second each, and one between");
-    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    let json = run.json();
     assert_eq!(json["settled"], true);
     assert_eq!(lines(&run), lines(&on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"])));
 }

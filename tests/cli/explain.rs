@@ -34,7 +34,7 @@ fn an_unknown_code_is_a_usage_error() {
 #[test]
 fn an_explanation_for_machines() {
     let run = calipam(&["explain", "leaked-address", "-o", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let json = run.json();
     assert_eq!((&json["kind"], &json["severity"]), (&"Explanation".into(), &"error".into()));
     assert!(json["text"].as_str().unwrap().contains("**What to do.**"));
     let yaml = calipam(&["explain", "leaked-address", "-o", "yaml"]);
@@ -49,7 +49,7 @@ fn several_rules_in_any_case() {
     assert!(at("leaked-address (error)\n\n") < at("\n\norphan-handle (warning)\n\n"));
     assert_eq!(run.stdout.matches("leaked-address (error)").count(), 1, "each once");
     let json = calipam(&["explain", "leaked-address", "orphan-handle", "-o", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = json.json();
     assert_eq!(json["kind"], "ExplanationList");
     assert_eq!(json["explanations"][1]["code"], "orphan-handle");
     let checked = super::program::on_example(&["check", "--rule", "Orphan-Handle"]);

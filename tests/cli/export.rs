@@ -13,7 +13,7 @@ fn an_export_gives_the_same_report() {
     let folder = tempfile::tempdir().unwrap();
     let report = |path: &str| {
         let run = calipam(&["check", "-o", "json", "--datastore", path]);
-        let mut json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        let mut json = run.json();
         json["cluster"]["location"].take();
         json
     };

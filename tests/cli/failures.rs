@@ -12,7 +12,7 @@ use super::pty::Terminal;
 
 /// The only document of a run that failed.
 fn error(run: &Run) -> Value {
-    let json: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+    let json = run.json();
     assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Error".into()), "{run:?}");
     assert_eq!(json["exitCode"], run.code, "{run:?}");
     json
@@ -70,7 +70,7 @@ fn a_run_that_fails_prints_one_document() {
 
     // What was found is a report, not a failure.
     let found = calipam(&[&["check"], &at[..]].concat());
-    let json: Value = serde_json::from_str(&found.stdout).unwrap();
+    let json = found.json();
     assert_eq!((found.code, &json["kind"]), (1, &"CheckReport".into()));
 }
 

@@ -40,7 +40,7 @@ fn finished() -> [(&'static str, Value, Option<String>); 6] {
 }
 
 fn parsed(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
+    run.json()
 }
 
 /// The pods and when they finished, as a check tells.

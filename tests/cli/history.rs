@@ -18,10 +18,6 @@ const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
 const ADDRESS: &str = "10.244.99.7";
 
-pub(super) fn json(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
-}
-
 /// What happened, in order.
 pub(super) fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
@@ -92,7 +88,7 @@ impl Site {
     }
 
     fn history(&self) -> Value {
-        json(&self.run(&["history", "--ip", ADDRESS, "-o", "json"]))
+        self.run(&["history", "--ip", ADDRESS, "-o", "json"]).json()
     }
 }
 
@@ -124,13 +120,13 @@ fn who_had_the_address() {
         "{text:?}"
     );
     // By the other ways to ask.
-    let handle = json(&site.run(&["history", "--handle", "k8s-pod-network.web-0", "-o", "json"]));
+    let handle = site.run(&["history", "--handle", "k8s-pod-network.web-0", "-o", "json"]).json();
     assert_eq!(
         events(&handle),
         Vec::<&str>::new(),
         "no object of that name was ever stored: its blocks are not known"
     );
-    let block = json(&site.run(&["history", "--block", CIDR, "-o", "json"]));
+    let block = site.run(&["history", "--block", CIDR, "-o", "json"]).json();
     assert_eq!(events(&block), ["block-claimed", "assigned", "released", "reused"]);
     let nothing = site.run(&["history", "--ip", "192.0.2.1"]);
     assert_eq!((nothing.code, nothing.stdout.contains("Nothing is known of it")), (1, true), "{nothing:?}");
@@ -150,7 +146,7 @@ fn who_had_the_address() {
     let revision: i64 = by["revision"].as_str().unwrap().parse().unwrap();
 
     // The address as it is ends with the last three.
-    let shown = json(&site.run(&["show", "--ip", ADDRESS, "-o", "json"]));
+    let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
     let last: Vec<&str> =
         shown["lastEvents"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect();
     assert_eq!(last, ["released", "reused", "cooling"], "{shown}");
@@ -167,7 +163,7 @@ fn who_had_the_address() {
     site.etcd.restart().unwrap();
     let told = site.history();
     assert_eq!(events(&told), ["known", "cooling"], "{told}");
-    let shown = json(&site.run(&["show", "--ip", ADDRESS, "-o", "json"]));
+    let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
     let last = shown["lastEvents"].as_array().unwrap();
     assert_eq!((last.len(), &last[0]["what"]), (1, &"cooling".into()), "{shown}");
     assert_eq!(last[0]["before"]["allocatedTo"], "shop/api-0");
@@ -221,7 +217,7 @@ fn what_a_restore_loses() {
     let warning = "hint: after a restore of OLD, 1 address that is allocated now would be free again";
     assert!(before.stderr.contains(warning), "{before:?}");
     let changed = |site: &Site, at: &str| {
-        let document = json(&site.run(&["diff", "--archive", archive, "--at", at, "etcd", "-o", "json"]));
+        let document = site.run(&["diff", "--archive", archive, "--at", at, "etcd", "-o", "json"]).json();
         let change =
             |a: &Value| format!("{} {}", a["change"].as_str().unwrap(), a["address"].as_str().unwrap());
         document["addresses"].as_array().unwrap().iter().map(change).collect::<Vec<_>>()
@@ -240,7 +236,7 @@ fn what_a_restore_loses() {
     // The archive goes on, and says that its data went back.
     assert_eq!(restored.run(&["export", "--archive", archive]).code, 0);
     let told = restored.run(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
-    assert_eq!(events(&json(&told)), ["known", "assigned", "released"]);
+    assert_eq!(events(&told.json()), ["known", "assigned", "released"]);
     assert!(told.stderr.contains("has older data than that of "), "{told:?}");
 }
 

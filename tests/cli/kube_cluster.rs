@@ -130,7 +130,7 @@ impl KubeCluster {
     /// `severity code subject [reasons]` of every finding of a check.
     pub(super) fn findings(&self) -> Vec<String> {
         let run = self.run(&["check", "-o", "json", "--settle", "0"]);
-        let report: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+        let report = run.json();
         let line = |finding: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let reasons = finding["evidence"]["reasons"].as_array().cloned().unwrap_or_default();

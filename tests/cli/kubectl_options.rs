@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use calipam_testkit::kube::Flavour;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::kube_cluster::{KubeCluster, Record};
 use super::program::{Run, calipam};
@@ -75,7 +75,7 @@ fn the_namespace_selects_by_owner() {
     let subjects = |options: &[&str]| -> BTreeSet<String> {
         let run = cluster
             .run(&[&["check", "-o", "json", "--settle", "0", "--rule", "leaked-address"], options].concat());
-        let report: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+        let report = run.json();
         let findings = report["findings"].as_array().unwrap().iter();
         findings.map(|finding| finding["subject"]["name"].as_str().unwrap().to_owned()).collect()
     };

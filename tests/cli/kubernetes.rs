@@ -67,7 +67,7 @@ fn the_kubernetes_datastore_is_read() {
     let server = server();
     let run = on_kubernetes(&server, &["check", "-o", "json", "--settle", "1s"]);
     assert_eq!(run.code, 1, "{run:?}");
-    let report: Value = serde_json::from_str(&run.stdout).unwrap();
+    let report = run.json();
     let findings: Vec<_> = report["findings"].as_array().unwrap().iter().collect();
     assert_eq!(findings.len(), 1, "{run:?}");
     assert_eq!(findings[0]["code"], "leaked-address");
@@ -92,7 +92,7 @@ fn the_kubernetes_datastore_is_read() {
     let export = on_kubernetes(&server, &["export", path]);
     assert_eq!(export.code, 0, "{export:?}");
     let offline = calipam(&["check", "-o", "json", "--datastore", path]);
-    let offline: Value = serde_json::from_str(&offline.stdout).unwrap();
+    let offline = offline.json();
     assert_eq!(offline["findings"], report["findings"]);
 }
 

@@ -46,9 +46,7 @@ fn a_map_fits_the_terminal_with_and_without_colours() {
 
 #[test]
 fn the_map_says_what_blocks_and_findings_say() {
-    let json = |arguments: &[&str]| -> Value {
-        serde_json::from_str(&on_example(&[arguments, &["-o", "json"]].concat()).stdout).unwrap()
-    };
+    let json = |arguments: &[&str]| -> Value { on_example(&[arguments, &["-o", "json"]].concat()).json() };
     let maps = json(&["show", "--map"]);
     let pools = json(&["show"]);
     let names = |list: &Value| -> Vec<Value> {

@@ -49,7 +49,7 @@ fn findings_are_filtered_sorted_and_explained() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = page_of(&folder, EXAMPLE);
-    let report: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let report = on_example(&["check", "-o", "json"]).json();
     let findings = report["findings"].as_array().unwrap();
     let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
@@ -194,7 +194,7 @@ fn without_its_script_the_page_is_tables() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = page_of(&folder, EXAMPLE);
-    let report: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let report = on_example(&["check", "-o", "json"]).json();
     let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.scripts(false).unwrap();

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 /// What a run of the program came to.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -20,6 +22,11 @@ impl Run {
             stderr: text(output.stderr),
             code: output.status.code().expect("the program ends by itself"),
         }
+    }
+
+    /// What it printed with `-o json`.
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// Everything in one text, for a snapshot.

@@ -41,7 +41,7 @@ fn metrics(arguments: &[&str]) -> BTreeMap<String, f64> {
 #[test]
 fn metrics_say_what_the_report_says() {
     let metrics = samples(&on_example(&["check", "-o", "prometheus"]).stdout);
-    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let json = on_example(&["check", "-o", "json"]).json();
     assert_eq!((metrics["calipam_up"], metrics["calipam_last_run_exit_code"]), (1.0, 1.0));
 
     let findings = json["findings"].as_array().unwrap();
@@ -64,7 +64,7 @@ fn metrics_say_what_the_report_says() {
 #[test]
 fn the_states_of_a_pool_add_up_to_its_size_and_are_those_that_show_prints() {
     let metrics = samples(&on_example(&["check", "-o", "prometheus"]).stdout);
-    let pools: Value = serde_json::from_str(&on_example(&["show", "-o", "json"]).stdout).unwrap();
+    let pools = on_example(&["show", "-o", "json"]).json();
     for pool in pools["pools"].as_array().unwrap() {
         let (name, cidr) = (pool["name"].as_str().unwrap(), pool["cidr"].as_str().unwrap());
         let labels = format!(r#"{{cidr="{cidr}",ippool="{name}""#);
@@ -134,7 +134,7 @@ fn junit_has_a_test_case_for_each_rule() {
 #[test]
 fn sarif_names_rule_subject_and_level() {
     let run = on_example(&["check", "-o", "sarif", "--rule", "leaked-address,block-size-mismatch"]);
-    let log: Value = serde_json::from_str(&run.stdout).unwrap();
+    let log = run.json();
     assert_eq!(log["version"], "2.1.0");
     let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
     let results = log["runs"][0]["results"].as_array().unwrap();
@@ -157,7 +157,7 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
 #[test]
 fn the_page_holds_every_finding_pool_and_block_and_loads_nothing() {
     let page = on_example(&["check", "-o", "html"]).stdout;
-    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let json = on_example(&["check", "-o", "json"]).json();
     let rows =
         between(&page, "<table id=\"findings-table\">", "</table>").matches("<a href=\"#code-").count();
     assert_eq!(rows, json["findings"].as_array().unwrap().len());
@@ -167,8 +167,7 @@ fn the_page_holds_every_finding_pool_and_block_and_loads_nothing() {
             assert!(page.contains(&format!("<code>{repair}</code>")), "{repair}");
         }
     }
-    let blocks: Value =
-        serde_json::from_str(&on_example(&["show", "--blocks", "-o", "json"]).stdout).unwrap();
+    let blocks = on_example(&["show", "--blocks", "-o", "json"]).json();
     for block in blocks["blocks"].as_array().unwrap().iter().filter(|block| !block["pool"].is_null()) {
         assert!(page.contains(&format!("\"><td>{}<td>", block["cidr"].as_str().unwrap())));
     }

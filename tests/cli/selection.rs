@@ -11,7 +11,7 @@ use super::program::{EXAMPLE, Run, calipam, command, expected, on_example};
 
 /// The values of a field of all items of a list.
 fn column(run: &Run, list: &str, field: &str) -> Vec<String> {
-    let json: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+    let json = run.json();
     let items = json[list].as_array().unwrap().iter();
     items.map(|item| item[field].as_str().unwrap_or("-").to_owned()).collect()
 }
@@ -141,7 +141,7 @@ fn help_is_a_command() {
 fn the_version_says_what_is_read() {
     expected!("version", calipam(&["version"]).transcript());
     let run = calipam(&["version", "-o", "json"]);
-    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    let json = run.json();
     assert_eq!((&json["kind"], &json["program"]), (&"Version".into(), &"calipam".into()));
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert!(

@@ -130,7 +130,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     );
     let json: Value = serde_json::from_str(&report.body).unwrap();
     let checked = calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
-    let checked: Value = serde_json::from_str(&checked.stdout).unwrap();
+    let checked = checked.json();
     assert_eq!((&json["kind"], &json["findings"]), (&"CheckReport".into(), &checked["findings"]));
     assert!(server.get("/").body.starts_with("<!DOCTYPE html>"));
     let metrics = server.get("/metrics").body;

@@ -33,7 +33,7 @@ fn every_view_and_format() {
 #[test]
 fn yaml_and_json_say_the_same() {
     for (name, arguments, kind) in SUBJECTS {
-        let json: Value = serde_json::from_str(&show(arguments, "json").stdout).unwrap();
+        let json = show(arguments, "json").json();
         let yaml: Value = serde_yaml::from_str(&show(arguments, "yaml").stdout).unwrap();
         assert_eq!(json, yaml, "{name}");
         assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &kind.into()), "{name}");
@@ -51,14 +51,14 @@ fn a_view_says_what_was_not_read_for_it() {
         (&["--borrowed"], "read", unread),
         (&["--configuration"], unread, "read"),
     ] {
-        let json: Value = serde_json::from_str(&show(arguments, "json").stdout).unwrap();
+        let json = show(arguments, "json").json();
         let coverage = &json["coverage"];
         assert_eq!((&coverage["handles"], &coverage["endpoints"]), (&unread.into(), &unread.into()));
         assert_eq!(coverage["blocks"], blocks, "{arguments:?}");
         assert_eq!(coverage["kubeControllersConfiguration"], configuration, "{arguments:?}");
     }
     // All sources name nodes.
-    let json: Value = serde_json::from_str(&show(&["--blocks", "--node", "node-1"], "json").stdout).unwrap();
+    let json = show(&["--blocks", "--node", "node-1"], "json").json();
     assert_eq!(json["coverage"]["handles"], "read");
 }
 
@@ -92,7 +92,7 @@ fn hostile_names_are_escaped_everywhere() {
 /// Sums of a pool add up to its size, and no number is written with an exponent.
 #[test]
 fn numbers_add_up() {
-    let json: Value = serde_json::from_str(&show(&[], "json").stdout).unwrap();
+    let json = show(&[], "json").json();
     for pool in json["pools"].as_array().unwrap() {
         let number = |field: &str| pool[field].as_u64().unwrap();
         let parts = ["inUse", "cooling", "windowsReserved", "reserved", "unknown", "free"];

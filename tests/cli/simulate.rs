@@ -16,7 +16,7 @@ fn small(more: &[&str]) -> super::program::Run {
 fn json(more: &[&str]) -> Value {
     let run = small(&[more, &["-o", "json"]].concat());
     assert_eq!(run.code, 0, "{run:?}");
-    serde_json::from_str(&run.stdout).unwrap()
+    run.json()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_seed_gives_one_answer_and_a_file_repeats_it() {
     let path = folder.path().join("scenario.yaml");
     fs::write(&path, small(&[&options[..], &["--print-scenario"]].concat()).stdout).unwrap();
     let run = calipam(&["simulate", "--scenario", path.to_str().unwrap(), "--nodes", "6", "-o", "json"]);
-    let again: Value = serde_json::from_str(&run.stdout).unwrap();
+    let again = run.json();
     assert_eq!(again["run"], first["run"]);
 }
 
@@ -52,8 +52,8 @@ fn a_seed_gives_one_answer_and_a_file_repeats_it() {
 fn a_cluster_that_was_exported_is_where_a_simulation_begins() {
     let run = on_example(&["simulate", "--pods-per-node", "2", "-o", "json"]);
     assert_eq!(run.code, 0, "{run:?}");
-    let shown: Value = serde_json::from_str(&run.stdout).unwrap();
-    let before: Value = serde_json::from_str(&on_example(&["show", "--nodes", "-o", "json"]).stdout).unwrap();
+    let shown = run.json();
+    let before = on_example(&["show", "--nodes", "-o", "json"]).json();
     let nodes = before["nodes"].as_array().unwrap().iter().filter(|node| node["exists"] == true).count();
     assert_eq!(shown["run"]["nodes"], nodes);
     assert!(shown["run"]["adds"]["started"].as_u64().unwrap() > 0, "{shown}");

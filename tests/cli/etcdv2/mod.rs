@@ -87,7 +87,7 @@ impl Site {
 }
 
 fn findings(run: &Run) -> Vec<String> {
-    let document: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+    let document = run.json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let line = |f: &Value| [&f["code"], &f["subject"]["name"]].map(text).join(" ");
     document["findings"].as_array().unwrap().iter().map(line).collect()
@@ -107,7 +107,7 @@ fn a_healthy_cluster_is_shown_checked_and_exported() {
     assert_eq!(exported.code, 0, "{exported:?}");
     let of_file = calipam(&["check", "--datastore", export.to_str().unwrap(), "-o", "json"]);
     assert_eq!(findings(&of_file), [""; 0]);
-    let document: Value = serde_json::from_str(&of_file.stdout).unwrap();
+    let document = of_file.json();
     assert_eq!(document["cluster"]["datastore"], "etcdv2", "{document}");
     assert!(of_file.stdout.contains("Calico 2.x has none"), "{}", of_file.stdout);
 }
@@ -201,8 +201,7 @@ fn two_pods_on_one_address_and_what_is_not_rebuilt_is_said() {
     client.set(&block_key(SECOND), &block.to_string()).unwrap();
     let before = site.dump();
     let planned = site.rebuild(&["--dry-run", "-o", "json"]);
-    let document: Value =
-        serde_json::from_str(&planned.stdout).unwrap_or_else(|e| panic!("{e}: {planned:?}"));
+    let document = planned.json();
     let skipped = document["skipped"].to_string();
     assert!(skipped.contains("duplicate-owners"), "{skipped}");
     assert_eq!(site.dump(), before, "nothing is written without --apply");

@@ -3,7 +3,7 @@
 use calipam_testkit::calico2::endpoint_key;
 use calipam_testkit::kube::create;
 use calipam_testkit::servers::KubeApiserver;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{AT_ONCE, Site};
 use crate::cli::program::Run;
@@ -48,8 +48,7 @@ fn pods_of_kubernetes_stand_beside_the_endpoints_of_calico_2() {
     };
     let check = || {
         let checked = run(&["check", "-o", "json"]);
-        let document: Value =
-            serde_json::from_str(&checked.stdout).unwrap_or_else(|e| panic!("{e}: {checked:?}"));
+        let document = checked.json();
         (super::findings(&checked), document)
     };
     let (found, document) = check();

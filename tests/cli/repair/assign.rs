@@ -44,14 +44,14 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
 
     let chosen = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat());
     assert_eq!(chosen.code, 0, "{chosen:?}");
-    let plan = document(&chosen);
+    let plan = chosen.json();
     assert_eq!((&plan["kind"], assigned(&plan).len()), (&"AssignPlan".into(), 2), "{plan}");
     assert!(changes(&plan).contains("create-handle printer"), "{plan}");
 
     // Its block does not exist yet.
     let run = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat());
     assert_eq!(run.code, 0, "{run:?}");
-    let more = document(&run);
+    let more = run.json();
     let expected = [
         format!("assign-address {named}"),
         format!("create-block {free}"),
@@ -67,7 +67,7 @@ fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
     let bare = assign(&site, &["--count", "1", "--node", &node]);
     assert_eq!(bare.code, 0, "{bare:?}");
     // Nothing is known to use them, and nothing else is wrong. What is leaked is released without them.
-    let all: BTreeSet<String> = [&plan, &more, &document(&bare)].into_iter().flat_map(assigned).collect();
+    let all: BTreeSet<String> = [&plan, &more, &bare.json()].into_iter().flat_map(assigned).collect();
     assert_eq!(site.findings(&[]), unused(&all));
     let leaked = site.release(&["--leaked"]);
     assert!(leaked.code == 0 && recorded(&site.dump()).len() == now.len() + 1, "{leaked:?}");
@@ -141,11 +141,11 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
     assert_eq!(site.dump(), before);
 
     // What is in use is not chosen, either, and only force assigns it.
-    let all = document(&assign(&site, &["--node", &node, "--count", "60", "--dry-run"]));
+    let all = assign(&site, &["--node", &node, "--count", "60", "--dry-run"]).json();
     assert!(assigned(&all).len() == 60 && !assigned(&all).contains(&used), "{all}");
     let forced = assign(&site, &["--node", &node, "--ip", &used, "--handle", &unrecorded.handle, "--force"]);
-    assert_eq!((forced.code, assigned(&document(&forced))), (0, set([&used])), "{forced:?}");
-    let warnings = document(&forced)["warnings"].to_string();
+    assert_eq!((forced.code, assigned(&forced.json())), (0, set([&used])), "{forced:?}");
+    let warnings = forced.json()["warnings"].to_string();
     assert!(warnings.contains("assigned all the same"), "{warnings}");
 }
 
@@ -163,7 +163,7 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
 
     let some = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat());
     assert_eq!(some.code, 1, "{some:?}");
-    let plan = document(&some);
+    let plan = some.json();
     assert_eq!(assigned(&plan), set(["172.30.0.0", "172.30.0.2", "172.30.0.3"]));
     assert_eq!(skips(&plan), set([format!("not-available {node}")]));
     assert!(plan["skipped"][0]["detail"].as_str().unwrap().starts_with("3 of 6 addresses cannot be had: "));
@@ -172,7 +172,7 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
         &[&["assign", "--count", "1", "--pool", "tiny", "--explain", "-o", "json"], &owned[..]].concat(),
     );
     assert_eq!(full.code, 1, "{full:?}");
-    let explained = document(&full);
+    let explained = full.json();
     let decisions = explained["decisions"].as_array().unwrap();
     let of_block: Vec<&Value> = decisions.iter().filter(|decision| decision["step"] == "own-block").collect();
     assert_eq!(of_block.len(), 1, "{explained}");
@@ -184,7 +184,7 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
 
     let named = assign(&site, &[&owned[..], &["--ip", "172.30.0.1"]].concat());
     assert_eq!(named.code, 0, "{named:?}");
-    assert!(document(&named)["warnings"].to_string().contains("is reserved by kept"), "{named:?}");
+    assert!(named.json()["warnings"].to_string().contains("is reserved by kept"), "{named:?}");
     assert_eq!(recorded(&site.dump())[&"172.30.0.1".parse().unwrap()].as_deref(), Some("vpn"));
     let mut found = site.findings(&[]);
     found.retain(|line| !line.contains("pool-nearly-full"));
@@ -213,7 +213,7 @@ fn an_explanation_names_each_pool_and_what_decided() {
 
     let run = site.run(&["assign", "--count", "100", "--node", &node, "--explain", "-o", "json"]);
     assert_eq!(run.code, 1, "{run:?}");
-    let explained = document(&run);
+    let explained = run.json();
     let decisions = explained["decisions"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let lines: Vec<String> = decisions

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::assign::assigned;
 use super::kubernetes::{KubeSite, recorded, values};
-use super::site::{document, healthy, journal_of, set};
+use super::site::{healthy, journal_of, set};
 use crate::cli::program::Run;
 
 /// An address whose block does not exist: handle, block and affinity are written.
@@ -35,7 +35,7 @@ fn what_is_assigned_is_undone_on_the_native_group() {
     let before = site.objects();
     let run = site.run(&arguments(&node, &address));
     assert_eq!(run.code, 0, "{run:?}");
-    assert_eq!(assigned(&document(&run)), set([&address]));
+    assert_eq!(assigned(&run.json()), set([&address]));
     assert!(recorded(&site.objects(), false).contains(&address));
     assert_eq!(findings(&site), [format!("leaked-address {address}")]);
     let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
@@ -113,7 +113,7 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
 
 /// `code subject` of every finding.
 fn findings(site: &KubeSite) -> Vec<String> {
-    let report = document(&site.run(&["check", "--grace", "0", "--settle", "0", "-o", "json"]));
+    let report = site.run(&["check", "--grace", "0", "--settle", "0", "-o", "json"]).json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let line = |f: &Value| format!("{} {}", text(&f["code"]), text(&f["subject"]["name"]));
     report["findings"].as_array().unwrap().iter().map(line).collect()

@@ -20,7 +20,7 @@ fn what_another_got_meanwhile_stays_its_own() {
     let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
         let run =
             assign(&site, &["--count", "1", "--node", &node, "--handle", "quick", "--attribute", "a=b"]);
-        others = assigned(&document(&run));
+        others = assigned(&run.json());
         terminal.write_all(b"y\n").unwrap();
     });
     assert_eq!(shown.code, Some(1), "{shown:?}");
@@ -60,7 +60,7 @@ fn many_at_once_never_get_the_same_address() {
             .map(|(address, _)| address.to_string())
             .collect();
         match run.code {
-            0 => assert_eq!(got, assigned(&document(run))),
+            0 => assert_eq!(got, assigned(&run.json())),
             1 => assert!(got.is_empty() && run.stderr.contains("not done: "), "{run:?}"),
             _ => panic!("{run:?}"),
         }
@@ -89,7 +89,7 @@ fn a_lost_answer_is_found_out() {
     torn.plan(|_| Tear::Pass);
     let first = run("first");
     assert_eq!(first.code, 0, "{first:?}");
-    let mut all = assigned(&document(&first));
+    let mut all = assigned(&first.json());
     let requests = torn.count();
     for (number, tear) in [(1, Tear::Swallow), (2, Tear::Swallow), (3, Tear::Drop), (1, Tear::Drop)] {
         torn.tear_at(requests.saturating_sub(number), tear);

@@ -26,7 +26,7 @@ fn settings_are_stored_as_calico_stores_them_and_undone() {
     let site = unconfigured();
     let first = site.run(&["configure", "--strict-affinity", "true", "--yes", "-o", "json"]);
     assert_eq!(first.code, 0, "{first:?}");
-    assert_eq!(changes(&document(&first)), set(["configure StrictAffinity"]));
+    assert_eq!(changes(&first.json()), set(["configure StrictAffinity"]));
     let stored = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled", "strict_affinity": true});
     assert_eq!(config(&site), Some(stored.clone()));
 

@@ -99,7 +99,7 @@ fn handles_that_count_wrong_are_corrected_or_go() {
     let site = Site::of(&cluster);
     let before = site.dump();
     let run = site.release(&["--leaked", "-o", "json"]);
-    let plan = document(&run);
+    let plan = run.json();
     assert_eq!(run.code, 0, "{run:?}");
     let corrected = changes(&plan).into_iter().filter(|change| change.starts_with("set-handle-counts"));
     assert_eq!(set(corrected), set(pods.iter().map(|pod| format!("set-handle-counts {}", pod.handle))));
@@ -124,7 +124,7 @@ fn handles_that_stay_count_what_is_left() {
     cluster.endpoint_mut(&owner.endpoint).set_addresses(&both);
     let site = Site::of(&cluster);
     let run = site.release(&["--leaked", "-o", "json"]);
-    assert_eq!(changes(&document(&run)), set([format!("release-address {}", extra[1])]), "{run:?}");
+    assert_eq!(changes(&run.json()), set([format!("release-address {}", extra[1])]), "{run:?}");
     let handle: Value = serde_json::from_slice(&site.value(&key::handle(&id)).unwrap()).unwrap();
     assert_eq!(handle["block"], serde_json::json!({block.to_string(): 1}));
 }

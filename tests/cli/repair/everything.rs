@@ -46,7 +46,7 @@ fn all_that_leaked_goes_and_comes_back() {
         "{short:?}"
     );
     let run = site.release(&["--leaked", "--orphan-handles", "-o", "json"]);
-    let plan = document(&run);
+    let plan = run.json();
     let after = site.dump();
     assert_eq!(run.code, 1, "what is skipped is not done: {}", run.stderr);
     assert!(changes(&plan).len() > 30, "{:?}", changes(&plan));

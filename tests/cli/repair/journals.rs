@@ -12,7 +12,7 @@ use crate::cli::pty::Terminal;
 
 fn journals(site: &Site, more: &[&str]) -> (Run, Vec<Value>) {
     let run = site.run(&[&["undo", "--list", "-o", "json"], more].concat());
-    let list = document(&run);
+    let list = run.json();
     assert_eq!(list["kind"], "JournalList", "{run:?}");
     (run, list["journals"].as_array().unwrap().clone())
 }

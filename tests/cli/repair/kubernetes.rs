@@ -11,7 +11,7 @@ use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::site::{AT_ONCE, changes, document, healthy, journal_of, journals_in, leak, set, skips};
+use super::site::{AT_ONCE, changes, healthy, journal_of, journals_in, leak, set, skips};
 use crate::cli::program::{Run, command};
 
 /// Two tests of one function, which run at the same time: one in each API group.
@@ -83,7 +83,7 @@ impl KubeSite {
         let run = self.run(&[&["check", "-o", "json", "--rule", rule], &AT_ONCE[..]].concat());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let line = |f: &Value| [&f["severity"], &f["subject"]["name"]].map(text).join(" ");
-        document(&run)["findings"].as_array().unwrap().iter().map(line).collect()
+        run.json()["findings"].as_array().unwrap().iter().map(line).collect()
     }
 
     /// Every object that a release could change, as the server gives it.
@@ -229,7 +229,7 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
     let of_code = |code: &str| set(truth.iter().filter(|f| f.code == code).map(|f| f.subject));
     let before = site.objects();
     let run = site.release(&["--leaked", "--orphan-handles", "--lock"]);
-    let plan = document(&run);
+    let plan = run.json();
     assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{}", run.stderr);
     let held: BTreeSet<String> =
         skips(&plan).iter().filter_map(|line| line.strip_prefix("handle-held ")).map(str::to_owned).collect();
@@ -285,7 +285,7 @@ fn a_node_that_is_gone_and_what_lives() {
     let address = pod.address().to_string();
     let refused = site.release(&["--ip", &address, "--handle", &pod.handle]);
     let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
-    assert_eq!((refused.code, skips(&document(&refused))), (1, expected), "{refused:?}");
+    assert_eq!((refused.code, skips(&refused.json())), (1, expected), "{refused:?}");
     assert_eq!(site.objects(), before);
 
     let run = site.release(&["--node", &node]);

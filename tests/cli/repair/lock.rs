@@ -107,7 +107,7 @@ fn undo_locks_too() {
     let run = site.release(&["--leaked"]);
     let undone = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]);
     assert_eq!(undone.code, 0, "{undone:?}");
-    let plan = document(&undone);
+    let plan = undone.json();
     assert_eq!((&plan["kind"], &plan["execution"]["written"]), (&"UndoPlan".into(), &1.into()), "{plan}");
     let states: Vec<_> = site.history(INFORMATION).iter().map(|(_, value)| ready(value)).collect();
     assert_eq!(states[states.len() - 3..], [Some(true), Some(false), Some(true)]);

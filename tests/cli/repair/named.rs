@@ -74,7 +74,7 @@ fn what_is_protected_is_refused_by_name() {
     let all: Vec<String> = cases.iter().map(|(_, address, _)| address.to_string()).collect();
     let together = release_by_name(&site, &["--ip", &all.join(","), "-o", "json"]);
     let expected = set(cases.iter().map(|(reason, address, _)| format!("{reason} {address}")));
-    assert_eq!((together.code, skips(&document(&together))), (1, expected));
+    assert_eq!((together.code, skips(&together.json())), (1, expected));
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
@@ -88,7 +88,7 @@ fn what_cannot_be_released_cannot_be_forced() {
     assert_eq!(cases.len(), 5);
     for (reason, address, _) in cases {
         let run = release_by_name(&site, &["--ip", &address.to_string(), "--force", "-o", "json"]);
-        assert_eq!((run.code, skips(&document(&run))), (1, set([format!("{reason} {address}")])), "{run:?}");
+        assert_eq!((run.code, skips(&run.json())), (1, set([format!("{reason} {address}")])), "{run:?}");
     }
     assert_eq!(site.dump(), before);
 }
@@ -136,7 +136,7 @@ fn a_handle_in_use_can_be_forced() {
     let before = site.dump();
     let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
     let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
-    assert_eq!((refused.code, skips(&document(&refused))), (1, expected));
+    assert_eq!((refused.code, skips(&refused.json())), (1, expected));
     assert_eq!(site.dump(), before);
     let forced = site.release(&["--handle", &pod.handle, "--force"]);
     assert_eq!(forced.code, 0, "{forced:?}");
@@ -159,15 +159,15 @@ fn a_handle_goes_as_a_whole_or_not_at_all() {
     for targets in [["--handle", &half.handle], ["--ip", &v6.to_string()]] {
         let run = site.release(&[&targets[..], &["-o", "json"]].concat());
         assert_eq!(run.code, 1, "{run:?}");
-        assert!(skips(&document(&run)).contains(&format!("handle-held {v6}")), "{run:?}");
-        assert_eq!(changes(&document(&run)), set::<String>([]));
+        assert!(skips(&run.json()).contains(&format!("handle-held {v6}")), "{run:?}");
+        assert_eq!(changes(&run.json()), set::<String>([]));
     }
     assert_eq!(site.dump(), before);
 
     let run = site.release(&["--leaked", "-o", "json"]);
-    assert_eq!((run.code, skips(&document(&run))), (1, set([format!("handle-held {v6}")])));
+    assert_eq!((run.code, skips(&run.json())), (1, set([format!("handle-held {v6}")])));
     let released = set(whole.addresses.iter().map(|(address, _)| format!("release-address {address}")));
-    assert_eq!(changes(&document(&run)), released);
+    assert_eq!(changes(&run.json()), released);
     assert!(!site.dump().contains_key(&key::handle(&whole.handle)));
 }
 
@@ -226,7 +226,7 @@ fn a_successor_keeps_its_address() {
         let successor =
             held.map(|(address, _)| address.to_string()).find(|address| *address != leaked).unwrap();
         let run = site.release(&[&targets[..], &["-o", "json"]].concat());
-        let plan = document(&run);
+        let plan = run.json();
         assert_eq!(changes(&plan), set([format!("release-address {leaked}")]), "{targets:?}");
         let by_handle = targets[0] == "--handle";
         let expected = if by_handle { set([format!("in-use {successor}")]) } else { set::<String>([]) };

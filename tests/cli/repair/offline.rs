@@ -16,7 +16,7 @@ fn a_plan_in_every_form() {
     }
     let (json, yaml) = (plan("json"), plan("yaml"));
     assert_eq!((json.code, &json.stderr), (yaml.code, &yaml.stderr));
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = json.json();
     assert_eq!(json, serde_yaml::from_str::<Value>(&yaml.stdout).unwrap());
 }
 

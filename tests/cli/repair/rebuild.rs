@@ -51,7 +51,7 @@ fn all_that_can_be_repaired_is_and_comes_back() {
     let before = site.dump();
     let earlier = site.findings(&[]);
     let run = rebuild(&site, &["-o", "json"]);
-    let plan = document(&run);
+    let plan = run.json();
     let after = site.dump();
     assert_eq!(run.code, 1, "what is skipped is not done: {}", run.stderr);
     assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{}", run.stderr);
@@ -68,7 +68,7 @@ fn all_that_can_be_repaired_is_and_comes_back() {
     }
     assert!(left.len() * 2 < earlier.len(), "{} of {} are left", left.len(), earlier.len());
 
-    let again = document(&rebuild(&site, &["-o", "json"]));
+    let again = rebuild(&site, &["-o", "json"]).json();
     assert_eq!(changes(&again), BTreeSet::new());
 
     let undone = site.undo(&journal_of(&run));

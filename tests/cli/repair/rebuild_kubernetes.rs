@@ -9,7 +9,7 @@ use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::site::{AT_ONCE, changes, document, skips};
+use super::site::{AT_ONCE, changes, skips};
 use crate::cli::program::{Run, command};
 
 fn run(server: &KubeApiserver, home: &tempfile::TempDir, arguments: &[&str]) -> Run {
@@ -22,7 +22,7 @@ fn run(server: &KubeApiserver, home: &tempfile::TempDir, arguments: &[&str]) -> 
 }
 
 fn findings(server: &KubeApiserver, home: &tempfile::TempDir) -> BTreeSet<String> {
-    let report = document(&run(server, home, &["check", "-o", "json"]));
+    let report = run(server, home, &["check", "-o", "json"]).json();
     let findings = report["findings"].as_array().unwrap().iter();
     let findings = findings.filter(|finding| finding["severity"] != "info");
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
@@ -40,7 +40,7 @@ fn everything(flavour: Flavour) {
 
     let rebuild = ["rebuild", "--apply", "--yes", "-o", "json"];
     let done = run(&server, &home, &rebuild);
-    let plan = document(&done);
+    let plan = done.json();
     assert_eq!(plan["execution"]["conflicts"], json!([]), "{}", done.stderr);
     assert!(changes(&plan).len() > 100, "{:?}", changes(&plan));
     let skipped: BTreeSet<String> =
@@ -50,7 +50,7 @@ fn everything(flavour: Flavour) {
         left.iter().filter(|line| !skipped.contains(line.split_once(' ').unwrap().1)).collect();
     assert_eq!(unsaid, Vec::<&String>::new(), "neither repaired nor skipped");
     assert!(left.len() * 2 < earlier.len(), "{} of {} are left", left.len(), earlier.len());
-    let again = document(&run(&server, &home, &rebuild));
+    let again = run(&server, &home, &rebuild).json();
     assert_eq!(changes(&again), BTreeSet::new());
 }
 

@@ -99,7 +99,7 @@ fn a_report_narrows_in_every_form() {
         let younger = put_orphan(&site);
         let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
         assert_eq!(run.code, 0, "{form}: {run:?}");
-        assert_eq!(changes(&document(&run)), expected(&leaked, &orphans), "{form}");
+        assert_eq!(changes(&run.json()), expected(&leaked, &orphans), "{form}");
         let after = site.dump();
         assert!(recorded(&after).contains_key(&later.address()) && after.contains_key(&younger), "{form}");
         assert_eq!(site.undo(&journal_of(&run)).code, 0);
@@ -115,7 +115,7 @@ fn two_reports_intersect() {
     for paths in [[&*first, &*second], [&*second, &*first]] {
         let run = from_reports(&site, &paths, &["--lock", "--dry-run", "-o", "json"]);
         assert_eq!(run.code, 0, "{run:?}");
-        assert_eq!(changes(&document(&run)), expected(&leaked[1..], &orphans[..1]));
+        assert_eq!(changes(&run.json()), expected(&leaked[1..], &orphans[..1]));
     }
 }
 
@@ -138,7 +138,7 @@ fn an_old_report_is_the_first_look() {
     report["cluster"]["takenAt"] = (at - jiff::SignedDuration::from_mins(31)).to_string().into();
     let old = release(&file(&site, "old", report.to_string()), &[]);
     assert_eq!(old.code, 0, "{old:?}");
-    assert_eq!(changes(&document(&old)), expected(&leaked, &orphans));
+    assert_eq!(changes(&old.json()), expected(&leaked, &orphans));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn what_a_report_says_of_an_address_must_still_hold() {
     });
     site.put(&key::handle(&orphans[0]), r#"{"block":{},"deleted":false}"#);
     let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
-    let plan = document(&run);
+    let plan = run.json();
     let skipped = [
         format!("in-use {}", live.address()),
         format!("report-differs {}", leaked[0].address()),
@@ -226,7 +226,7 @@ fn objections_to_calicoctls_reports_can_be_forced() {
         let forced = from_reports(&site, &[&path], &["--force", "--dry-run", "-o", "json"]);
         assert_eq!(forced.code, 0, "{forced:?}");
         assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
-        assert_eq!(changes(&document(&forced)), expected(&leaked, &orphans));
+        assert_eq!(changes(&forced.json()), expected(&leaked, &orphans));
     }
     // One fresh report is enough: the others are older by nature.
     let fresh = file(&site, "fresh", good.to_string());

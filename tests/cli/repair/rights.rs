@@ -141,7 +141,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     // The reader sees what an administrator sees.
     let at_once = ["check", "-o", "json", "--settle", "0", "--grace", "0"];
     let (seen, all) = (rights.run("reader", &at_once), rights.site.run(&at_once));
-    assert_eq!((seen.code, document(&seen)["findings"].clone()), (1, document(&all)["findings"].clone()));
+    assert_eq!((seen.code, seen.json()["findings"].clone()), (1, all.json()["findings"].clone()));
     assert_eq!(rights.run("reader", &["show", "-o", "json"]).code, 0);
     let export = rights.folder.path().join("export.jsonl");
     assert_eq!(rights.run("reader", &["export", export.to_str().unwrap()]).code, 0);

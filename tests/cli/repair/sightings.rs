@@ -56,7 +56,7 @@ fn what_is_used_or_given_out_again_meanwhile_stays() {
     });
     assert!(begun.elapsed() > Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(run.code, 1, "{run:?}");
-    let plan = document(&run);
+    let plan = run.json();
     let of = |word: &str, pod: &calipam_testkit::cluster::Pod| {
         set(pod.addresses.iter().map(|(address, _)| format!("{word} {address}")))
     };
@@ -79,7 +79,7 @@ fn what_stays_unused_goes_after_the_second_look() {
         assert!(pod.addresses.iter().all(|(address, _)| held.contains_key(address)), "not before it");
     });
     assert_eq!(run.code, 0, "{run:?}");
-    assert_eq!(document(&run)["totals"]["addresses"], pod.addresses.len());
+    assert_eq!(run.json()["totals"]["addresses"], pod.addresses.len());
     assert_eq!(site.findings(&[]), set::<String>([]));
 }
 
@@ -94,7 +94,7 @@ fn what_is_deleted_normally_meanwhile_is_no_conflict() {
         assert_eq!(by_cni.code, 0, "{by_cni:?}");
     });
     assert_eq!(run.code, 0, "{run:?}");
-    assert_eq!((changes(&document(&run)), skips(&document(&run))), (set::<String>([]), set::<String>([])));
+    assert_eq!((changes(&run.json()), skips(&run.json())), (set::<String>([]), set::<String>([])));
 }
 
 #[test]

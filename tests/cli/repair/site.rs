@@ -73,7 +73,7 @@ impl Site {
         let run = self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
-        document(&run)["findings"].as_array().unwrap().iter().map(line).collect()
+        run.json()["findings"].as_array().unwrap().iter().map(line).collect()
     }
 
     /// Everything that etcd holds.
@@ -136,11 +136,6 @@ pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
-}
-
-/// What a run printed with `-o json`.
-pub(super) fn document(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
 }
 
 /// The journal of a run that has written something, as its hint names it.

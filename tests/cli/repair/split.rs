@@ -46,7 +46,7 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
     let run = site.run(&["split", "2", "--name", "p", "--yes", "-o", "json"]);
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(
-        changes(&document(&run)),
+        changes(&run.json()),
         set(["create-pool 10.7.0.0/30", "create-pool 10.7.0.4/30", "delete-pool 10.7.0.0/29"])
     );
 
