@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::json;
 
+use super::ObjectError;
 use super::meta::seconds;
 use super::wire::each;
 
@@ -74,7 +75,7 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
 }
 
 /// Reads a `ContainerStatus`.
-pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, String> {
+pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, ObjectError> {
     let mut container = Container::Waiting;
     each(message, |field, state| {
         if field != 2 {
@@ -93,7 +94,7 @@ pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, String> {
 }
 
 /// `ContainerStateTerminated.finishedAt`. What is not set is an empty message.
-fn finished_at(message: &[u8]) -> Result<Option<Timestamp>, String> {
+fn finished_at(message: &[u8]) -> Result<Option<Timestamp>, ObjectError> {
     let mut at = None;
     each(message, |field, value| {
         if field == 6 {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::ObjectError;
 use super::items::Encoding;
 use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
@@ -37,16 +38,16 @@ struct CustomResource<'a> {
 }
 
 impl<'a> CustomResource<'a> {
-    fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8]), String> {
-        let object: Self = from_json(json).map_err(|e| e.to_string())?;
-        let spec = object.spec.ok_or("the field `spec` is missing")?;
+    fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8]), ObjectError> {
+        let object: Self = from_json(json)?;
+        let spec = object.spec.ok_or(DecodeError::Missing("spec"))?;
         Ok((object.metadata, spec.get().as_bytes()))
     }
 }
 
 /// What an export keeps of a custom resource: all but who changed which field when.
-pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>, String> {
-    let mut object: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+    let mut object: Value = serde_json::from_slice(json)?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
@@ -61,9 +62,8 @@ fn broken(json: &[u8], plural: &str) -> (String, String) {
 
 /// Adds an IPAMBlock. Its key is what its name says, where that is the name of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json).and_then(|(meta, spec)| {
-        Ok((meta, BlockContent::parse_with(spec, snapshot.records).map_err(|error| error.to_string())?))
-    });
+    let read = CustomResource::read(json)
+        .and_then(|(meta, spec)| Ok((meta, BlockContent::parse_with(spec, snapshot.records)?)));
     match read {
         Ok((meta, content)) => {
             let stated = content.cidr();
@@ -72,9 +72,9 @@ pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
             let value = StoredBlock { key, content };
             snapshot.blocks.push(Versioned { value, revision: meta.revision() });
         }
-        Err(reason) => {
+        Err(error) => {
             let (path, name) = broken(json, BLOCKS);
-            note_value(snapshot, path, cidr_of_block(&name).map(Key::Block), reason);
+            note_value(snapshot, path, cidr_of_block(&name).map(Key::Block), &error);
         }
     }
 }
@@ -96,8 +96,7 @@ fn wrong_name(name: &str, expected: &str) -> FieldDefect {
 
 /// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
 pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json)
-        .and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec).map_err(|error| error.to_string())?)));
+    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec)?)));
     match read {
         Ok((meta, handle)) => {
             let id = handle.id().to_string();
@@ -108,9 +107,9 @@ pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
             }
             snapshot.handles.push(Versioned { value: handle, revision: meta.revision() });
         }
-        Err(reason) => {
+        Err(error) => {
             let (path, name) = broken(json, HANDLES);
-            note_value(snapshot, path, Some(Key::Handle(stated_id(json).unwrap_or(name))), reason);
+            note_value(snapshot, path, Some(Key::Handle(stated_id(json).unwrap_or(name))), &error);
         }
     }
 }
@@ -152,15 +151,15 @@ pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
             }
             snapshot.affinities.push(Versioned { value: affinity, revision: meta.revision_with_labels() });
         }
-        Err(reason) => {
+        Err(error) => {
             let (path, _) = broken(json, AFFINITIES);
-            note_value(snapshot, path, stated_affinity(json).map(Key::Affinity), reason);
+            note_value(snapshot, path, stated_affinity(json).map(Key::Affinity), &error);
         }
     }
 }
 
-fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, String> {
-    let spec: AffinitySpec<'_> = serde_json::from_slice(spec).map_err(|e| e.to_string())?;
+fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, ObjectError> {
+    let spec: AffinitySpec<'_> = serde_json::from_slice(spec)?;
     let key = affinity_key(&spec, meta)?;
     let state = spec.state.as_deref().unwrap_or_default();
     let mut affinity =
@@ -169,22 +168,23 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, String> {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,
         Some(Value::String(text)) => {
-            go_bool(text).ok_or_else(|| format!("`deleted` is {text:?}, which is neither true nor false"))?
+            go_bool(text).ok_or_else(|| ObjectError::Deleted(format!("{text:?}")))?
         }
-        Some(other) => return Err(format!("`deleted` is {other}, which is neither true nor false")),
+        Some(other) => return Err(ObjectError::Deleted(other.to_string())),
     };
     let unknown = spec.unknown.iter().map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
-    let unknown: Unknown = unknown.collect::<serde_json::Result<_>>().map_err(|error| error.to_string())?;
+    let unknown: Unknown = unknown.collect::<serde_json::Result<_>>()?;
     affinity.unknown = (!unknown.is_empty()).then(|| Box::new(unknown));
     Ok(affinity)
 }
 
 /// Holder and block. Calico's aggregated API leaves `spec.type` out; the label that Calico 3.31 and later writes still
 /// tells it.
-fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey, String> {
-    let text = spec.cidr.as_deref().ok_or("the field `cidr` is missing")?;
-    let cidr = parse_cidr(text).ok_or_else(|| format!("`cidr` is {text:?}, which is not a CIDR"))?;
-    let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or("the field `node` is missing")?;
+fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey, ObjectError> {
+    let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
+    let cidr =
+        parse_cidr(text).ok_or_else(|| DecodeError::NotACidr { field: "cidr", value: text.to_owned() })?;
+    let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or(DecodeError::Missing("node"))?;
     let stated = spec.kind.as_deref().filter(|kind| !kind.is_empty());
     let kind = AffinityType::parse(stated.or_else(|| meta.label(AFFINITY_TYPE)).unwrap_or_default());
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
@@ -284,7 +284,7 @@ fn resource<'j, T>(
     parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
 ) -> Option<(T, Meta<'j>)> {
     let read = CustomResource::read(json).and_then(|(meta, _)| {
-        let parsed = parse(&meta.name, json).map_err(|error| error.to_string())?;
+        let parsed = parse(&meta.name, json)?;
         Ok((parsed, meta))
     });
     match read {
@@ -293,9 +293,9 @@ fn resource<'j, T>(
             snapshot.newest_creation = snapshot.newest_creation.max(parsed.created);
             Some((parsed.value, meta))
         }
-        Err(reason) => {
+        Err(error) => {
             let (path, name) = broken(json, plural);
-            note_value(snapshot, path, Some(key(name)), reason);
+            note_value(snapshot, path, Some(key(name)), &error);
             None
         }
     }

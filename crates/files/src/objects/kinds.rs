@@ -2,6 +2,7 @@
 
 use calipam_model::snapshot::Source;
 
+use super::ObjectError;
 use super::items::{Accept, Encoding};
 use super::meta::identify;
 use super::{AddObject, ExportObject, custom, machine, node, path, pod, service};
@@ -127,7 +128,7 @@ pub static NODE_NAMES: KnownKind = KnownKind {
 impl KnownKind {
     /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` where it is of no
     /// interest.
-    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
         (self.export)(object, encoding)
     }
 

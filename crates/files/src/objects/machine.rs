@@ -4,6 +4,7 @@ use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
+use super::ObjectError;
 use super::items::Encoding;
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
@@ -29,21 +30,21 @@ pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
             };
             snapshot.machines.push(Versioned { value, revision: meta.revision() });
         }
-        Err(reason) => {
+        Err(error) => {
             let (namespace, name) = identify(object, encoding);
-            note_value(snapshot, path("virtualmachines", &namespace, &name), None, reason);
+            note_value(snapshot, path("virtualmachines", &namespace, &name), None, &error);
         }
     }
 }
 
 /// What an export keeps of a machine.
-pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     to_json(&MachineObject { metadata: read(object, encoding)?.for_export(WANTED) })
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, String> {
+fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, ObjectError> {
     if encoding == Encoding::Json {
-        let object: MachineObject<'_> = serde_json::from_slice(object).map_err(|e| e.to_string())?;
+        let object: MachineObject<'_> = serde_json::from_slice(object)?;
         return Ok(object.metadata);
     }
     let mut meta = Meta::default();

@@ -8,6 +8,7 @@ use calipam_model::time::parse_time;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::ObjectError;
 use super::items::Encoding;
 use super::wire::{each, entry, text};
 
@@ -67,7 +68,7 @@ pub struct Wanted {
 
 impl<'a> Meta<'a> {
     /// Reads `ObjectMeta`.
-    pub(crate) fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, String> {
+    pub(crate) fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, ObjectError> {
         let mut meta = Self::default();
         each(message, |field, value| {
             match field {
@@ -200,9 +201,9 @@ fn map<S: Serializer>(pairs: &Pairs<'_>, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
-fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
+fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), ObjectError> {
     let (name, value) = entry(message)?;
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a label or annotation is not UTF-8");
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| ObjectError::Pair);
     Ok((Cow::Borrowed(text(name)?), Cow::Borrowed(text(value)?)))
 }
 
@@ -211,7 +212,7 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
 }
 
 /// Reads `Time`: its first field holds the seconds.
-pub fn seconds(message: &[u8]) -> Result<i64, String> {
+pub fn seconds(message: &[u8]) -> Result<i64, ObjectError> {
     let mut seconds = 0;
     each(message, |field, value| {
         if field == 1 {
@@ -222,7 +223,7 @@ pub fn seconds(message: &[u8]) -> Result<i64, String> {
     Ok(seconds)
 }
 
-fn owner(message: &[u8]) -> Result<OwnerReference<'_>, String> {
+fn owner(message: &[u8]) -> Result<OwnerReference<'_>, ObjectError> {
     let mut owner = OwnerReference::default();
     each(message, |field, value| {
         match field {

@@ -13,6 +13,7 @@ mod pod;
 mod service;
 mod wire;
 
+use calipam_model::DecodeError;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, FieldDefect, Snapshot};
 
@@ -21,11 +22,28 @@ use serde::Serialize;
 pub use self::items::{Accept, Encoding, ItemReader, ListError, ListMeta, protobuf};
 pub use self::kinds::{Flavour, KUBEVIRT_GROUP, KnownKind};
 
+/// Why an object cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Value(#[from] DecodeError),
+    #[error("`deleted` is {0}, which is neither true nor false")]
+    Deleted(String),
+    #[error("the message is malformed")]
+    Message,
+    #[error("a text field is not UTF-8")]
+    Text,
+    #[error("a label or annotation is not UTF-8")]
+    Pair,
+}
+
 /// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].
 pub type AddObject = fn(&mut Snapshot, &[u8], Encoding);
 
 /// What an export keeps of an object, as JSON; `None` where it is of no interest.
-pub type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, String>;
+pub type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, ObjectError>;
 
 /// An object of the core group in an export.
 #[derive(Serialize)]
@@ -37,17 +55,17 @@ struct Exported<T> {
     object: T,
 }
 
-fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>, String> {
+fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>, ObjectError> {
     to_json(&Exported { api_version: "v1", kind, object })
 }
 
-fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>, String> {
-    serde_json::to_vec(object).map(Some).map_err(|error| error.to_string())
+fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>, ObjectError> {
+    Ok(Some(serde_json::to_vec(object)?))
 }
 
 /// Notes an object that cannot be understood.
-fn note_value(snapshot: &mut Snapshot, path: String, key: Option<Key>, reason: String) {
-    snapshot.defects.push(Defect { path, key, kind: DefectKind::Value(reason) });
+fn note_value(snapshot: &mut Snapshot, path: String, key: Option<Key>, error: &ObjectError) {
+    snapshot.defects.push(Defect { path, key, kind: DefectKind::Value(error.to_string()) });
 }
 
 /// Notes fields that cannot be understood, where there are any.

@@ -9,6 +9,7 @@ use calipam_model::node::{Node, TunnelKind};
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
+use super::ObjectError;
 use super::items::Encoding;
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
@@ -41,9 +42,9 @@ struct NodeObject<'a> {
 pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
         Ok(node) => add(snapshot, &node.metadata),
-        Err(reason) => {
+        Err(error) => {
             let (_, name) = identify(object, encoding);
-            note_value(snapshot, path("nodes", "", &name), Some(Key::Node(name)), reason);
+            note_value(snapshot, path("nodes", "", &name), Some(Key::Node(name)), &error);
         }
     }
 }
@@ -58,14 +59,14 @@ pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: En
 }
 
 /// What an export keeps of a node.
-pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let metadata = read(object, encoding)?.metadata.for_export(WANTED);
     export("Node", NodeObject { metadata })
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, String> {
+fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError> {
     if encoding == Encoding::Json {
-        return serde_json::from_slice(object).map_err(|e| e.to_string());
+        return Ok(serde_json::from_slice(object)?);
     }
     let mut node = NodeObject::default();
     each(object, |field, value| {

@@ -8,6 +8,7 @@ use calipam_model::snapshot::{Snapshot, Versioned};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::ObjectError;
 use super::containers::{self, Container, all_ended_at};
 use super::items::Encoding;
 use super::meta::{Meta, Wanted, identify};
@@ -94,16 +95,16 @@ struct Condition<'a> {
 pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match PodObject::read(object, encoding) {
         Ok(pod) => pod.add(snapshot),
-        Err(reason) => {
+        Err(error) => {
             let (namespace, name) = identify(object, encoding);
             let path = path("pods", &namespace, &name);
-            note_value(snapshot, path, Some(Key::Pod { namespace, name }), reason);
+            note_value(snapshot, path, Some(Key::Pod { namespace, name }), &error);
         }
     }
 }
 
 /// What an export keeps of a pod: no environment, no volumes.
-pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
     // Of its containers only when the last of them ended, where all have ended.
@@ -114,14 +115,14 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
 }
 
 impl<'a> PodObject<'a> {
-    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self, String> {
+    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self, ObjectError> {
         match encoding {
-            Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
+            Encoding::Json => Ok(serde_json::from_slice(object)?),
             Encoding::Protobuf => Self::from_protobuf(object),
         }
     }
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
         let mut pod = Self::default();
         each(message, |field, value| {
             match field {
@@ -177,7 +178,7 @@ impl<'a> PodObject<'a> {
 }
 
 impl<'a> Spec<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
         let mut spec = Self::default();
         each(message, |field, value| {
             match field {
@@ -203,7 +204,7 @@ impl<'a> Status<'a> {
         all_ended_at(kinds.into_iter().flatten())
     }
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
         let mut status = Self::default();
         each(message, |field, value| {
             match field {
@@ -236,7 +237,7 @@ impl<'a> Condition<'a> {
         NETWORKED.contains(&&*self.kind) && self.status == "True"
     }
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
         let mut condition = Self::default();
         each(message, |field, value| {
             match field {

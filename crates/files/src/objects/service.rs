@@ -7,6 +7,7 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
+use super::ObjectError;
 use super::items::Encoding;
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
@@ -66,16 +67,16 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     match read(object, encoding) {
         Ok(service) if service.spec.kind == "LoadBalancer" => add(snapshot, &service),
         Ok(_) => {}
-        Err(reason) => {
+        Err(error) => {
             let (namespace, name) = identify(object, encoding);
             let path = path("services", &namespace, &name);
-            note_value(snapshot, path, Some(Key::Service { namespace, name }), reason);
+            note_value(snapshot, path, Some(Key::Service { namespace, name }), &error);
         }
     }
 }
 
 /// What an export keeps of a service, where it is of type `LoadBalancer`.
-pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut service = read(object, encoding)?;
     if service.spec.kind != "LoadBalancer" {
         return Ok(None);
@@ -84,9 +85,9 @@ pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option
     export("Service", service)
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>, String> {
+fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>, ObjectError> {
     match encoding {
-        Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
+        Encoding::Json => Ok(serde_json::from_slice(object)?),
         Encoding::Protobuf => from_protobuf(object),
     }
 }
@@ -120,7 +121,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
     snapshot.services.push(Versioned { value: service, revision: meta.revision() });
 }
 
-fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, String> {
+fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, ObjectError> {
     let mut service = ServiceObject::default();
     each(message, |field, value| {
         match field {
@@ -134,7 +135,7 @@ fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, String> {
     Ok(service)
 }
 
-fn spec(message: &[u8]) -> Result<Spec<'_>, String> {
+fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
     let mut spec = Spec::default();
     each(message, |field, value| {
         match field {
@@ -149,7 +150,7 @@ fn spec(message: &[u8]) -> Result<Spec<'_>, String> {
 }
 
 /// `ServiceStatus.loadBalancer.ingress[].ip`: each the first field of the one around it.
-fn ingress(status: &[u8]) -> Result<Vec<Ingress<'_>>, String> {
+fn ingress(status: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
     let mut found = Vec::new();
     let is_first = |field: u32| field == 1;
     each(status, |field, balancer| {
