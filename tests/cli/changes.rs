@@ -66,7 +66,7 @@ fn what_is_new_gone_and_the_same_in_every_format() {
         (&(number - 2).into(), &"10.244.99.1".into())
     );
     assert_eq!(
-        (&changes["notJudged"], &changes["since"]),
+        (&changes["notChecked"], &changes["since"]),
         (&Value::Array(vec![]), &json["cluster"]["takenAt"])
     );
     let new = json["findings"].as_array().unwrap().iter().filter(|finding| finding["change"] == "new");
@@ -79,7 +79,7 @@ fn what_is_new_gone_and_the_same_in_every_format() {
 
     let metrics = earlier.check(&["-o", "prometheus"]).stdout;
     for sample in
-        ["{change=\"new\"} 1", "{change=\"worse\"} 1", "{change=\"gone\"} 1", "{change=\"not_judged\"} 0"]
+        ["{change=\"new\"} 1", "{change=\"worse\"} 1", "{change=\"gone\"} 1", "{change=\"not_checked\"} 0"]
     {
         assert!(metrics.contains(&format!("\ncalipam_findings_changed{sample}\n")), "{sample}");
     }
@@ -120,7 +120,7 @@ fn a_report_that_read_more_has_nothing_gone_that_pods_decide() {
     });
     let changes = &earlier.json(&[])["changes"];
     assert_eq!(
-        (&changes["notReadNow"][0], &changes["notJudged"][0]["code"]),
+        (&changes["notReadNow"][0], &changes["notChecked"][0]["code"]),
         (&"pods".into(), &"duplicate-address".into())
     );
     assert_eq!((&changes["gone"][0]["code"], &changes["gone"][1]), (&"orphan-handle".into(), &Value::Null));

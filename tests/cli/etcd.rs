@@ -37,7 +37,7 @@ fn comparable(run: &Run) -> Value {
     for field in ["location", "takenAt", "revision"] {
         json["cluster"][field].take();
     }
-    json["settled"].take();
+    json["rechecked"].take();
     json
 }
 
@@ -73,7 +73,7 @@ fn what_stays_as_it_is_stands_after_the_second_look() {
     let run = on_etcd(&etcd, &["check", "-o", "json", "--settle", "1s", "--confirm", "1s"]);
     assert!(begun.elapsed() >= Duration::from_secs(3), "two looks of a second each, and one between");
     let json = run.json();
-    assert_eq!(json["settled"], true);
+    assert_eq!(json["rechecked"], true);
     assert_eq!(lines(&run), lines(&on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"])));
 }
 
@@ -130,7 +130,7 @@ fn waiting_is_shown_on_a_terminal_only() {
         program
     };
     let shown = Terminal::new(150).run(&mut check());
-    assert!(shown.text.contains("waiting to read suspects again: 1 s"), "{:?}", shown.text);
+    assert!(shown.text.contains("waiting to recheck: 1 s"), "{:?}", shown.text);
     let quiet = Terminal::new(150).run(check().arg("-q"));
     assert!(!quiet.text.contains("waiting"), "{:?}", quiet.text);
     let piped = Run::of(check().output().unwrap());

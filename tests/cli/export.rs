@@ -22,7 +22,7 @@ fn an_export_gives_the_same_report() {
         let path = path.to_str().unwrap();
         let run = on_example(&["export", path]);
         assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");
-        assert!(run.stderr.ends_with(&format!("hint: look at it with `calipam check --datastore {path}`\n")));
+        assert!(run.stderr.ends_with(&format!("hint: check it with `calipam check --datastore {path}`\n")));
         assert_eq!(report(path), report(super::program::EXAMPLE), "{name}");
     }
 }

@@ -72,7 +72,7 @@ fn the_kubernetes_datastore_is_read() {
     assert_eq!(findings.len(), 1, "{run:?}");
     assert_eq!(findings[0]["code"], "leaked-address");
     assert_eq!(findings[0]["subject"]["name"], "10.0.0.1");
-    assert_eq!((&report["settled"], &report["coverage"]["pods"]), (&json!(true), &json!("read")));
+    assert_eq!((&report["rechecked"], &report["coverage"]["pods"]), (&json!(true), &json!("read")));
     assert_eq!(report["cluster"]["datastore"], "kubernetes");
 
     let table = on_kubernetes(&server, &["check", "--settle", "0"]);

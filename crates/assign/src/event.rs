@@ -140,7 +140,7 @@ impl fmt::Display for PoolPassedOver {
             Self::Deleting => f.write_str("it is being deleted"),
             Self::NotAllocatable => f.write_str("its status says that it is not allocatable"),
             Self::OtherFamily => f.write_str("it is of the other family"),
-            Self::BlocksTooSmall => f.write_str("its blocks have no room beside what Windows reserves"),
+            Self::BlocksTooSmall => f.write_str("its blocks are too small for what Windows reserves"),
             Self::NotRequested => f.write_str("other pools were asked for"),
             Self::Manual => f.write_str("its assignmentMode is Manual: it has to be asked for"),
             Self::NodeSelector(selector) => {

@@ -19,7 +19,7 @@ const HASH: char = '_';
 pub enum Claim<'s> {
     /// It has no owner: the address cools down after its release.
     Cooling,
-    /// Windows': the ordinal is never handed out.
+    /// Windows': the ordinal is never assigned.
     WindowsReserved,
     /// It does not say: no handle and no attributes.
     Anonymous,

@@ -47,14 +47,21 @@ pub struct EarlierSubject {
     pub name: String,
 }
 
+/// The formats of reports that can be read; their fields that are read here have the same names.
+const READABLE: [&str; 2] = ["calipam/v2", "calipam/v1"];
+
 impl EarlierReport {
     /// Reads a report.
     ///
     /// # Errors
     /// Where it is none, or one of its findings has no code or no subject: passing over it would call it new.
     pub fn decode(fields: &Map<String, Value>) -> Result<Self, String> {
-        if text(fields, "apiVersion") != "calipam/v1" || text(fields, "kind") != "CheckReport" {
-            return Err("neither `kind: CheckReport` of `apiVersion: calipam/v1`, nor `clusterGUID`".into());
+        let is_known = READABLE.contains(&text(fields, "apiVersion").as_str());
+        if !is_known || text(fields, "kind") != "CheckReport" {
+            return Err(
+                "neither `kind: CheckReport` of `apiVersion: calipam/v2` or `calipam/v1`, nor `clusterGUID`"
+                    .into(),
+            );
         }
         let cluster = fields.get("cluster").and_then(Value::as_object).ok_or("no `cluster`")?;
         let taken_at = text(cluster, "takenAt").parse().map_err(|_| "`cluster.takenAt` is not a time")?;
@@ -136,7 +143,7 @@ pub struct Changes {
     pub gone: Vec<EarlierFinding>,
     /// What the earlier report has and this one cannot judge: a source was not read this time, the objects changed
     /// while they were looked at, or this version does not have the rule.
-    pub not_judged: Vec<EarlierFinding>,
+    pub not_checked: Vec<EarlierFinding>,
     /// Sources that were read for the earlier report and not for this one.
     pub not_read_now: Vec<Source>,
     /// Sources that were read for this report and not for the earlier one: what is new may be older.
@@ -157,11 +164,11 @@ impl Changes {
         let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
         let before = earlier.findings.iter().map(|f| (f.identity(), f.severity)).collect();
         let absent = earlier.findings.into_iter().filter(|finding| !found.contains(&finding.identity()));
-        let (gone, not_judged) = absent.partition(|finding| {
+        let (gone, not_checked) = absent.partition(|finding| {
             let code = finding.code.parse::<Code>();
             code.is_ok_and(|code| is_judged(code, &not_read_now)) && !changing.contains(&finding.identity())
         });
-        Self { since: earlier.taken_at, before, gone, not_judged, not_read_now, not_read_then }
+        Self { since: earlier.taken_at, before, gone, not_checked, not_read_now, not_read_then }
     }
 
     /// What became of a finding of the report.
@@ -197,7 +204,7 @@ impl Changes {
             code.map_or(filter.rules.is_empty(), |code| filter.admits_rule(code))
         };
         self.gone.retain(wanted);
-        self.not_judged.retain(wanted);
+        self.not_checked.retain(wanted);
     }
 }
 

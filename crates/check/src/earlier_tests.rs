@@ -51,7 +51,7 @@ fn code_and_subject_make_the_same_finding() {
     assert_eq!(changes.worst_news(&now), Some(Severity::Critical));
     let counts: Vec<usize> = changes.counts(&now).into_values().collect();
     assert_eq!(counts, [1, 1, 1]);
-    assert_eq!((changes.not_judged.len(), changes.since), (0, before.cluster.taken_at));
+    assert_eq!((changes.not_checked.len(), changes.since), (0, before.cluster.taken_at));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_could_not_be_found_again_is_not_gone() {
     then.coverage.insert(Source::Pods, Coverage::Read);
     unread(&mut now, Source::Pods);
     let changes = Changes::since(earlier(&then), &now, &[]);
-    assert_eq!((names(&changes.gone), names(&changes.not_judged)), (vec!["own"], vec!["users"]));
+    assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["own"], vec!["users"]));
     assert_eq!(
         (changes.not_read_now.as_slice(), changes.not_read_then.as_slice()),
         (&[Source::Pods][..], &[][..])
@@ -75,11 +75,11 @@ fn what_could_not_be_found_again_is_not_gone() {
 
     unread(&mut now, Source::Blocks);
     let changes = Changes::since(earlier(&then), &now, &[]);
-    assert_eq!((names(&changes.gone), changes.not_judged.len()), (vec![], 2));
+    assert_eq!((names(&changes.gone), changes.not_checked.len()), (vec![], 2));
 
     let dropped = report(&[(Code::OrphanHandle, "own")]).findings;
     let changes = Changes::since(earlier(&before), &report(&[]), &dropped);
-    assert_eq!((names(&changes.gone), names(&changes.not_judged)), (vec!["users"], vec!["own"]));
+    assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["users"], vec!["own"]));
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn a_rule_of_another_version_is_not_judged_and_a_filter_leaves_rules_out() {
     let earlier = EarlierReport::decode(value.as_object().unwrap()).unwrap();
     assert_eq!(earlier.findings[0].severity, None);
     let mut changes = Changes::since(earlier, &report(&[]), &[]);
-    assert_eq!((names(&changes.gone), names(&changes.not_judged)), (vec!["b"], vec!["a"]));
+    assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["b"], vec!["a"]));
     changes.narrow(&Filter { rules: vec![Code::OrphanHandle], ..Filter::default() });
-    assert_eq!((changes.gone.len(), changes.not_judged.len()), (0, 0));
+    assert_eq!((changes.gone.len(), changes.not_checked.len()), (0, 0));
 }
 
 #[test]

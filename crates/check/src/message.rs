@@ -130,7 +130,7 @@ impl Finding {
     fn says_of_block(&self, evidence: &BlockEvidence) -> String {
         let owner = || match &evidence.owner {
             Some(BlockOwner::Host(name) | BlockOwner::Virtual(name) | BlockOwner::Other(name)) => short(name),
-            None => "nobody".to_owned(),
+            None => "no one".to_owned(),
         };
         match self.code {
             Code::CorruptBlock => {
@@ -161,7 +161,7 @@ impl Finding {
             Code::UnexpectedBlockOwner => {
                 format!("belongs to {:?}, which is neither a node nor virtual", owner())
             }
-            Code::EmptyUnownedBlock => "belongs to nobody and holds no address".to_owned(),
+            Code::EmptyUnownedBlock => "has no owner and holds no address".to_owned(),
             Code::BlockOfMissingNode => format!("belongs to {}, which does not exist", owner()),
             _ => format!("belongs to {}, but no affinity says so", owner()),
         }
@@ -185,7 +185,7 @@ impl Finding {
                 let owner = evidence
                     .block_owner
                     .as_ref()
-                    .map_or("nobody".to_owned(), |owner| short(owner.host().unwrap_or(&owner.to_string())));
+                    .map_or("no one".to_owned(), |owner| short(owner.host().unwrap_or(&owner.to_string())));
                 format!("is {}, but the block belongs to {owner}", state())
             }
         }
@@ -266,7 +266,7 @@ impl Finding {
             }
             (Code::PodWithoutEndpoint, _) => format!("{name} runs on {node}, but has no endpoint"),
             (Code::ServiceWithoutAddress, _) => {
-                format!("{name} is a LoadBalancer service that has got no address")
+                format!("{name} is a LoadBalancer service without an address")
             }
             (_, Detail::PodOn(other)) => format!("{name} is on {node}, its pod on {other}"),
             (_, Detail::Named(named)) => {
@@ -405,7 +405,7 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     match names.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => "nobody".to_owned(),
+        None => "no one".to_owned(),
     }
 }
 
@@ -413,7 +413,7 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
 pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
     let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
     match Claim::of(attribute) {
-        Claim::Cooling => "nobody, it is cooling".to_owned(),
+        Claim::Cooling => "no one (cooling)".to_owned(),
         Claim::WindowsReserved => "Windows".to_owned(),
         Claim::Anonymous => "an owner that is not recorded".to_owned(),
         Claim::Tunnel { node, .. } => format!("a tunnel of {node}"),

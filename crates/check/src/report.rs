@@ -69,7 +69,7 @@ pub struct Report {
     /// Which cluster was read.
     pub cluster: ClusterIdentity,
     /// What a half-done Calico operation could explain was read again and had not changed.
-    pub settled: bool,
+    pub rechecked: bool,
     /// Which sources were read.
     pub coverage: BTreeMap<Source, Coverage>,
     /// Things to know about the whole.
@@ -127,7 +127,7 @@ impl Report {
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
         let mut report = Self {
             cluster: ClusterIdentity::of(snapshot),
-            settled: snapshot.settled,
+            rechecked: snapshot.settled,
             coverage: snapshot.coverage.clone(),
             notes,
             counts: Counts {

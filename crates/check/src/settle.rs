@@ -25,7 +25,7 @@ pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Fi
     let wanted = suspects(report);
     let before = Objects::new(first, &wanted);
     let after = Objects::new(later, &wanted);
-    report.settled = true;
+    report.rechecked = true;
 
     // Once for each object, not for each finding: all addresses of a pod may be findings.
     let changed: HashSet<&Key> = wanted.iter().filter(|key| has_changed(key, &before, &after)).collect();
@@ -174,7 +174,7 @@ mod tests {
     fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
         let mut report = check(&first.0, &Options::default());
         settle(&mut report, &first.0, &later.0);
-        assert!(report.settled);
+        assert!(report.rechecked);
         let leaks = report.findings.iter().filter(|f| f.code == Code::LeakedAddress);
         leaks.map(|f| f.subject.to_string()).collect()
     }

@@ -11,7 +11,7 @@ use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Prop
 use jiff::Timestamp;
 
 use crate::output::Console;
-use crate::render::text::{count, quoted, thousands};
+use crate::render::text::{count, quoted};
 use crate::{hints, progress, render};
 
 /// The person at the terminal, who may have agreed in advance.
@@ -44,16 +44,16 @@ impl Operator for Person<'_> {
             Note::Read(cluster) => console.verbose(&render::header::read(cluster)),
             Note::Journal(journal) => console.tell(&format!("journal: {}", quoted(journal))),
             Note::ShortGrace(grace) => console.warn(&format!(
-                "a grace period of {grace:#} is shorter than an operation of a CNI plugin can take: an address that a pod \
-                 is just being given looks unused meanwhile; 10s and more are safe"
+                "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is being assigned \
+                 looks unused until that ends; use 10s or more"
             )),
             Note::ReadAround { revision, requests } => {
                 console.verbose(&format!("read at revision {revision} in {requests} requests"));
             }
             Note::Rereading { objects, after } => {
-                console.verbose(&format!("{} objects are read again after {after:#}", thousands(objects)));
+                console.verbose(&format!("rechecking {} after {after:#}", count(objects, "object", "objects")));
             }
-            Note::CannotConfirm => console.warn("`--confirm` does nothing here: a file does not change"),
+            Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
             Note::SecondLook { addresses, after } => {
                 let end = Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX);
                 console.tell(&format!(
@@ -63,9 +63,8 @@ impl Operator for Person<'_> {
                 ));
             }
             Note::SecondLookAssumed { addresses, after } => console.warn(&format!(
-                "{} addresses or handles were seen unused once; they are planned as if a second look, {after:#} later, saw the \
-                 same",
-                thousands(addresses)
+                "{} found unused once; planned as if a second check, {after:#} later, had found the same",
+                count(addresses, "address or handle was", "addresses or handles were")
             )),
             Note::ReportForced { report, objection } => {
                 console.warn(&format!("--force: {objection} ({report})"));
@@ -79,15 +78,15 @@ impl Operator for Person<'_> {
                 if left == LockState::AsItWas {
                     self.is_about_lock.set(true);
                     console.warn(&format!(
-                        "{run} was killed and has left the datastore locked: no pod starts or stops (journal {journal})"
+                        "{run} was killed and left the datastore locked: no pod starts or stops (journal {journal})"
                     ));
-                    console.say("This restores what `datastoreReady` was before that run.");
+                    console.say("This restores `datastoreReady` to its value before that run.");
                 } else {
                     console.warn(&format!(
                         "the datastore is locked: no pod starts or stops. {run} was killed while it held the lock, but \
-                         ClusterInformation has changed since, and the lock may be that of others (journal {journal})"
+                         ClusterInformation has changed since, and another program may hold the lock (journal {journal})"
                     ));
-                    console.hint("once it is clear whose lock it is: `calicoctl datastore migrate unlock`");
+                    console.hint("once you know whose lock it is: `calicoctl datastore migrate unlock`");
                 }
             }
             Note::LockRestored => console.say("The lock is restored."),
@@ -96,23 +95,23 @@ impl Operator for Person<'_> {
                 hints::again(&[], &["yes"])
             )),
             Note::TwoClustersForced { guids } => {
-                console.warn(&format!("--force: the two are of two clusters: {} and {}", guids[0], guids[1]));
+                console.warn(&format!("--force: comparing two clusters, {} and {}", guids[0], guids[1]));
             }
             Note::JournalPassedOver { reason } => {
-                console.warn(&format!("{reason}: what that run wrote is not marked as such"));
+                console.warn(&format!("{reason}: changes of that run are not marked"));
             }
             Note::ArchiveOfUnknown => console.warn(
-                "the cluster has no GUID: that all exports of this archive are of one cluster cannot be checked",
+                "the cluster has no GUID: whether all exports of this archive are of the same cluster cannot be checked",
             ),
             Note::ExportDamaged { reason } => {
                 console.warn(&format!("{reason}: this export of the archive is damaged, and left as it is"));
             }
             Note::ArchiveSetBack { times: [first, second] } => console.warn(&format!(
                 "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
-                 restored; what lies between the two may have happened in another order"
+                 restored; events between the two may be in another order"
             )),
             Note::ClusterNotKnown { location } => console.warn(&format!(
-                "{location} does not say of which cluster it is: that the two are of one cannot be checked"
+                "{location} does not name its cluster: whether both are of the same one cannot be checked"
             )),
             Note::CacheUsed(used) => cache_used(used, console),
             Note::CacheNotWritten { folder, reason } => console.warn(&format!(
@@ -120,8 +119,8 @@ impl Operator for Person<'_> {
                 quoted(folder)
             )),
             Note::JournalWithoutEnd => console.warn(
-                "the run of this journal was killed or broke off: what it did after the last line of the journal, if \
-                 anything, is not undone",
+                "the run of this journal was killed or interrupted: what it did after the last line of the journal, if anything, is \
+                 not undone",
             ),
         }
     }

@@ -13,9 +13,9 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
         Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),
-        Activity::Settling => ("{spinner} {prefix}: {msg}", "waiting to read suspects again"),
+        Activity::Settling => ("{spinner} {prefix}: {msg}", "waiting to recheck"),
         Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
-        Activity::WaitingForSecondLook => ("{spinner} {prefix}: {msg}", "waiting to look a second time"),
+        Activity::WaitingForSecondLook => ("{spinner} {prefix}: {msg}", "waiting to check a second time"),
         Activity::Writing => ("{spinner} {prefix}: {pos} of {len} steps", "writing"),
     };
     let bar = ProgressBar::no_length();

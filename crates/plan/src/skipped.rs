@@ -81,7 +81,7 @@ pub enum SkipReason {
     /// Windows reserves the address.
     WindowsReserved,
     /// A block that is corrupt or cannot be decoded hides it.
-    Unjudged,
+    Unchecked,
     /// What could show its owner was not read.
     NotRead,
     /// Of what shows who uses addresses there is nothing at all: it is lost rather than gone.

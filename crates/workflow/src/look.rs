@@ -71,7 +71,7 @@ async fn judge(
 
     let keys = suspects(&look.report);
     if keys.is_empty() {
-        look.report.settled = true;
+        look.report.rechecked = true;
         return Ok(look);
     }
 

@@ -120,7 +120,8 @@ fn what_has_changed_before_the_answer_is_given_up() {
     });
     assert_eq!(shown.code, Some(1), "{shown:?}");
     assert!(
-        shown.text.contains("not done: ") && shown.text.contains("Done: 2 of 6 steps; 4 were given up"),
+        shown.text.contains("not done: ")
+            && shown.text.contains("Done: 2 of 6 steps; 4 steps aborted (conflict)"),
         "{shown:?}"
     );
     let mut expected = recorded(&before);

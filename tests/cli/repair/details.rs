@@ -40,7 +40,10 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let released: jiff::Timestamp = record.released_at.unwrap().parse().unwrap();
         assert!(released.duration_until(jiff::Timestamp::now()).as_secs() < 60);
         let again = site.release(&["--ip", &pod.address().to_string()]);
-        assert!(again.code == 1 && again.stdout.contains("was released already and cools down"), "{again:?}");
+        assert!(
+            again.code == 1 && again.stdout.contains("was already released and is cooling down"),
+            "{again:?}"
+        );
     }
 }
 

@@ -120,7 +120,7 @@ fn what_others_have_changed_since_is_not_undone() {
     assert!(undone.stderr.contains(&told), "{undone:?}");
     assert!(undone.stderr.contains("warning: not undone: "), "{undone:?}");
     // The dry run has promised the same.
-    assert!(dry.code == 1 && dry.stdout.contains("STAYS BECAUSE") && dry.stdout.contains(&told), "{dry:?}");
+    assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");
     let back = site.dump();
     // A pod has one handle in two blocks, so that what was written together stays together.
     assert_eq!(

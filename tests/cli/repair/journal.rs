@@ -113,7 +113,7 @@ fn a_full_disk_stops_it() {
         assert_eq!(run.code, 3, "{run:?}");
         if during != start {
             assert!(recorded(&during).len() < recorded(&start).len(), "{run:?}");
-            parts += u32::from(run.stderr.contains(" not begun"));
+            parts += u32::from(run.stderr.contains(" not started"));
             let undone = site.undo(&journal_of(&run));
             assert_eq!(undone.code, 1, "{undone:?}");
             assert!(undone.stderr.contains("was killed or broke off"), "{undone:?}");

@@ -94,7 +94,10 @@ fn a_conflict_unlocks_too() {
         std::io::Write::write_all(terminal, b"y\n").unwrap();
     });
     assert_eq!(shown.code, Some(1), "{shown:?}");
-    assert!(shown.text.contains("not done: ") && shown.text.contains("2 were given up"), "{shown:?}");
+    assert!(
+        shown.text.contains("not done: ") && shown.text.contains("2 steps aborted (conflict)"),
+        "{shown:?}"
+    );
     assert_eq!(site.history(INFORMATION).len(), 3);
     assert_eq!(site.value(INFORMATION), before);
     assert!(pod.addresses.iter().all(|(address, _)| recorded(&site.dump()).contains_key(address)));
@@ -160,7 +163,7 @@ fn signals_in_the_middle_unlock() {
         let run = Run::of(child.wait_with_output().unwrap());
         assert_eq!(run.code, 130, "{run:?}");
         assert!(
-            run.stderr.contains(" not begun\n") && run.stderr.ends_with("error: interrupted\n"),
+            run.stderr.contains(" not started\n") && run.stderr.ends_with("error: interrupted\n"),
             "{run:?}"
         );
         let after = site.dump();
@@ -187,7 +190,7 @@ fn a_server_that_restarts_is_unlocked() {
     site.etcd.restart().unwrap();
     let run = Run::of(child.wait_with_output().unwrap());
     assert_eq!(run.code, 3, "{run:?}");
-    assert!(run.stderr.contains(" not begun\n") && run.stderr.contains("\nerror: "), "{run:?}");
+    assert!(run.stderr.contains(" not started\n") && run.stderr.contains("\nerror: "), "{run:?}");
     let after = site.dump();
     assert_eq!(after[INFORMATION].0, before[INFORMATION].0, "{run:?}");
     assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);

@@ -39,13 +39,13 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
         ("in-use", pod.address(), owner),
         ("in-use", tunnel, format!("used by a tunnel of {node}")),
         ("young", address_of(&cluster, young), "its pod may still be starting".into()),
-        ("cooling", address_of(&cluster, |r| r.released_at.is_some()), "cools down".into()),
+        ("cooling", address_of(&cluster, |r| r.released_at.is_some()), "is cooling down".into()),
         (
             "windows-reserved",
             address_of(&cluster, |r| r.handle.as_deref() == Some("windows-reserved-ipam-handle")),
             "reserved by a Windows node".into(),
         ),
-        ("unjudged", corrupt.addr(), "corrupt or cannot be decoded".into()),
+        ("unchecked", corrupt.addr(), "corrupt or cannot be decoded".into()),
         ("not-allocated", free, "no block records".into()),
         ("not-allocated", [192, 0, 2, 1].into(), "no block records".into()),
     ];
@@ -83,7 +83,7 @@ fn what_cannot_be_released_cannot_be_forced() {
     let (cluster, cases) = protected();
     let site = Site::of(&cluster);
     let before = site.dump();
-    let never = ["cooling", "windows-reserved", "unjudged", "not-allocated"];
+    let never = ["cooling", "windows-reserved", "unchecked", "not-allocated"];
     let cases: Vec<_> = cases.iter().filter(|(reason, ..)| never.contains(reason)).collect();
     assert_eq!(cases.len(), 5);
     for (reason, address, _) in cases {

@@ -133,7 +133,7 @@ fn an_old_report_is_the_first_look() {
         site.run(&[&fixed[..], dry].concat())
     };
     let young = release(&path, &["--dry-run"]);
-    assert!(young.stderr.contains("5 addresses or handles were seen unused once"), "{young:?}");
+    assert!(young.stderr.contains("5 addresses or handles were found unused once"), "{young:?}");
     let at: Timestamp = report["cluster"]["takenAt"].as_str().unwrap().parse().unwrap();
     report["cluster"]["takenAt"] = (at - jiff::SignedDuration::from_mins(31)).to_string().into();
     let old = release(&file(&site, "old", report.to_string()), &[]);

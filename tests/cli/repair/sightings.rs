@@ -108,7 +108,7 @@ fn ctrl_c_ends_the_wait() {
     let begun = Instant::now();
     let shown = Terminal::new(150).converse(
         command.env("TERM", "xterm"),
-        "waiting to look a second time",
+        "waiting to check a second time",
         |_, it| {
             rustix::process::kill_process(rustix::process::Pid::from_child(it), rustix::process::Signal::INT)
                 .unwrap();
@@ -132,7 +132,7 @@ fn a_dry_run_does_not_wait() {
     assert!(run.stdout.contains(&format!("release-address  {}", pod.address())), "{run:?}");
     assert!(
         run.stderr.contains(
-            "2 addresses or handles were seen unused once; they are planned as if a second look, 1h later, saw the same"
+            "2 addresses or handles were found unused once; planned as if a second check, 1h later, had found the same"
         ),
         "{run:?}"
     );

@@ -58,7 +58,7 @@ impl fmt::Display for Limit {
             Self::AutoAllocationOff => "nodes may not claim blocks",
             Self::BlockLimit => "the block limit keeps nodes from claiming the rest",
             Self::StrictAffinity => "strict affinity forbids borrowing",
-            Self::BlockSize => "blocks of another size are not looked at",
+            Self::BlockSize => "blocks of another size are not used",
             Self::NotKnown => "not known: something that decides it was not read or does not decode",
         })
     }

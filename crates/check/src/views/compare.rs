@@ -53,8 +53,8 @@ pub struct NodeComparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordedFor {
-    /// The record names nobody.
-    Nobody,
+    /// The record is empty.
+    NoOwner,
     VirtualMachine,
     Tunnel,
     Service,
@@ -66,7 +66,7 @@ impl RecordedFor {
     /// `None` for a pod's, and where nothing is held.
     fn of(claim: &Claim<'_>) -> Option<Self> {
         match claim {
-            Claim::Anonymous => Some(Self::Nobody),
+            Claim::Anonymous => Some(Self::NoOwner),
             Claim::Machine => Some(Self::VirtualMachine),
             Claim::Tunnel { .. } => Some(Self::Tunnel),
             Claim::Service => Some(Self::Service),
@@ -80,7 +80,7 @@ impl RecordedFor {
 impl fmt::Display for RecordedFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nobody => "nobody",
+            Self::NoOwner => "no owner",
             Self::VirtualMachine => "virtual machine",
             Self::Tunnel => "tunnel",
             Self::Service => "service",

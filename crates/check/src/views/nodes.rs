@@ -40,7 +40,7 @@ pub struct NodeView {
     /// Of these, addresses of blocks that are not its own, as the list of borrowed addresses has them.
     pub borrowed: u32,
     /// Addresses of its blocks that are held on other nodes.
-    pub lent: u32,
+    pub borrowed_by_others: u32,
     /// Free addresses of its blocks.
     pub free: u32,
 }
@@ -128,7 +128,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                     let borrower = nodes.entry(node.to_string()).or_default();
                     borrower.addresses += 1;
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
-                    own.lent += 1;
+                    own.borrowed_by_others += 1;
                 }
                 // Old records name no node: the address counts for the owner of the block.
                 Some(_) | None => own.addresses += 1,
@@ -139,7 +139,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
         let owner = nodes.entry(host.to_owned()).or_default();
         owner.blocks += own.blocks;
         owner.free += own.free;
-        owner.lent += own.lent;
+        owner.borrowed_by_others += own.borrowed_by_others;
         owner.addresses += own.addresses;
     }
 }

@@ -116,8 +116,14 @@ fn nodes_and_borrowed_addresses() {
         views.iter().map(|n| (n.node.as_str(), n.exists)).collect::<Vec<_>>(),
         [("node-1", true), ("node-9", false)]
     );
-    assert_eq!((views[0].addresses, views[0].borrowed, views[0].lent, views[0].free), (2, 1, 0, 2));
-    assert_eq!((views[1].addresses, views[1].borrowed, views[1].lent, views[1].free), (2, 0, 1, 1));
+    assert_eq!(
+        (views[0].addresses, views[0].borrowed, views[0].borrowed_by_others, views[0].free),
+        (2, 1, 0, 2)
+    );
+    assert_eq!(
+        (views[1].addresses, views[1].borrowed, views[1].borrowed_by_others, views[1].free),
+        (2, 0, 1, 1)
+    );
     assert_eq!((views[0].pools[0].limit, views[0].pools[0].headroom), (20, 19));
     let list = borrowed(&cluster.0, &Scope::default());
     assert_eq!((list.addresses.len(), list.unknown), (1, 1));

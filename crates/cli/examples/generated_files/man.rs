@@ -12,31 +12,31 @@ const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "DATASTORE_TYPE",
-        "etcdv3, etcdv2 or kubernetes, as for calicoctl; CALICO_DATASTORE_TYPE comes first, and so for those below.",
+        "etcdv3, etcdv2 or kubernetes, as for calicoctl; CALICO_DATASTORE_TYPE takes precedence; the same holds for those below.",
     ),
     ("ETCD_ENDPOINTS", "URLs of etcd, comma-separated."),
     ("ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE", "Certificates and key for etcd."),
     ("ETCD_USERNAME, ETCD_PASSWORD", "User and password for etcd."),
-    ("KUBECONFIG", "The kubeconfig; with etcd, it adds pods and services to what is read."),
-    ("NO_COLOR, CLICOLOR_FORCE", "Print no colours, or in files and pipes as well; --color wins over both."),
-    ("XDG_STATE_HOME", "The folder above that of the journals; otherwise ~/.local/state."),
+    ("KUBECONFIG", "The kubeconfig; with etcd, pods and services are read from it as well."),
+    (
+        "NO_COLOR, CLICOLOR_FORCE",
+        "Print no colors, or print them to files and pipes as well; --color overrides both.",
+    ),
+    ("XDG_STATE_HOME", "The parent folder of the journals; otherwise ~/.local/state."),
 ];
 
 const FILES: [(&str, &str); 3] = [
     (
         "/etc/calico/calicoctl.cfg",
-        "The settings file of calicoctl; where it exists, the variables above do not count.",
+        "The settings file of calicoctl; if it exists, the variables above are ignored.",
     ),
-    ("~/.kube/config", "The kubeconfig where none is named."),
-    (
-        "~/.local/state/calipam/*.journal",
-        "Journals of runs that wrote something; calipam undo works from them.",
-    ),
+    ("~/.kube/config", "The kubeconfig if none is named."),
+    ("~/.local/state/calipam/*.journal", "Journals of runs that wrote something, for calipam undo."),
 ];
 
 /// What holds where the help of a command says nothing else.
 const EXIT_STATUS: &str =
-    "0 done; 1 something was refused or is not known; 2 usage; 3 datastore or file; 4 internal.";
+    "0 done; 1 something was refused or does not exist; 2 usage; 3 datastore or file; 4 internal.";
 
 /// The page of each command that is not hidden: file name, and text.
 pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {

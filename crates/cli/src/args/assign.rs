@@ -17,13 +17,13 @@ pub(crate) struct AssignArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', group = "what", help_heading = WHAT)]
     pub addresses: Vec<IpAddr>,
-    /// So many addresses that the allocator chooses as for a pod; of each family where pools of both are named
+    /// Number of addresses to assign, chosen as for a pod; of each family if the pools are of both
     #[arg(long, value_name = "N", group = "what", value_parser = clap::value_parser!(u32).range(1..), help_heading = WHAT)]
     pub count: Option<u32>,
     /// The node that the addresses are for
     #[arg(long, value_name = "NODE", help_heading = WHAT)]
     pub node: String,
-    /// Choose from this pool, by name or CIDR, and not from those that select the node; can be repeated
+    /// Choose from this pool, by name or CIDR, instead of those that select the node; can be repeated
     #[arg(
         long = "pool",
         value_name = "POOL",
@@ -32,22 +32,21 @@ pub(crate) struct AssignArgs {
         help_heading = WHAT
     )]
     pub pools: Vec<String>,
-    /// Assign the addresses of --ip although something uses them that no block records
+    /// Assign the addresses of --ip even if something uses them that no block records
     #[arg(long, requires = "addresses", help_heading = WHAT)]
     pub force: bool,
-    /// Under this handle; without one, only `release --ip` frees the addresses
+    /// The handle of the addresses; without one, only `release --ip` frees them
     #[arg(long, value_name = "ID", allow_hyphen_values = true, help_heading = RECORD)]
     pub handle: Option<String>,
-    /// Whose they are, such as `note=reserved for the printer`; can be repeated
+    /// Attributes to record, such as `note=reserved for the printer`; can be repeated
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute, help_heading = RECORD)]
     pub attributes: Vec<(String, String)>,
-    /// Print the plan, and change nothing
+    /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print what the allocator looks at and what it decides, and change nothing
+    /// Print each decision of the allocator and change nothing
     #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
     pub explain: bool,
-    /// How to write.
     #[command(flatten)]
     pub writing: WritingArgs,
 }

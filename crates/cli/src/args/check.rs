@@ -20,14 +20,14 @@ const REPORTS: &str = "Reports";
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub options: CheckOptions,
-    /// List all rules, and read nothing
+    /// List all rules, without reading anything
     #[arg(long, help_heading = SELECTION)]
     pub list_rules: bool,
     /// `-o wide`, as calicoctl spells it.
     #[arg(long, hide = true)]
     pub show_problem_ips: bool,
 
-    /// Keep in this folder what was read, and read only what has changed since the last check that used it
+    /// Cache what is read in this folder, and read only what has changed since the last check that used it
     #[arg(
         long,
         value_name = "DIR",
@@ -35,7 +35,7 @@ pub(crate) struct CheckArgs {
         conflicts_with = "list_rules"
     )]
     pub cache: Option<PathBuf>,
-    /// Say of leaked addresses when they were last seen in use, by the exports of this folder (`export --archive`)
+    /// Show when leaked addresses were last in use, from the exports in this folder (`export --archive`)
     #[arg(
         long,
         value_name = "DIR",
@@ -44,7 +44,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
-    /// Write the report into a file as well; can be repeated, so that one read serves people and programs
+    /// Also write the report to a file; can be repeated for several formats
     #[arg(
         long = "output-file",
         value_name = "FORMAT=PATH",
@@ -54,7 +54,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub output_files: Vec<OutputFile>,
-    /// Write what `calicoctl ipam check --output` writes into a file as well: every allocation, and whether it is in use
+    /// Also write the file of `calicoctl ipam check --output`: every allocation, and whether it is in use
     #[arg(
         long,
         value_name = "FILE",
@@ -63,7 +63,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub report: Option<PathBuf>,
-    /// Say what is new and what is gone since an earlier report in JSON or YAML
+    /// Show what is new and what is gone since an earlier report in JSON or YAML
     #[arg(
         long,
         value_name = "REPORT",
@@ -72,7 +72,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub compare_with: Option<PathBuf>,
-    /// With --compare-with: exit with 1 only for what is new or more severe than it was
+    /// With --compare-with: exit with 1 only for new or more severe findings
     #[arg(long, requires = "compare_with", help_heading = REPORTS)]
     pub fail_on_new: bool,
 }

@@ -1,4 +1,4 @@
-//! How a check judges and what it keeps: options of `check` and `serve`.
+//! What a check reports: options of `check` and `serve`.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,8 @@ use super::duration;
 use super::writing::SettleArgs;
 
 pub(super) const SELECTION: &str = "Selection";
-const JUDGEMENT: &str = "Judgement";
+const CHECKING: &str = "Checking";
 
-/// How a check judges and what it keeps.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
     /// Only findings of these rules; comma-separated or repeated
@@ -36,60 +35,59 @@ pub(crate) struct CheckOptions {
         help_heading = SELECTION
     )]
     pub skip_rules: Vec<Code>,
-    /// Only what concerns this node; can be repeated; `*` and `?` stand for other characters
+    /// Only findings about this node; can be repeated; `*` and `?` are wildcards
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
     pub nodes: Vec<String>,
-    /// Only what belongs to a pod or service in this namespace
+    /// Only findings about pods and services in this namespace
     #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
     pub namespace: Option<String>,
-    /// Only what lies in this pool, by name or CIDR; can be repeated
+    /// Only findings in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
     pub pools: Vec<String>,
-    /// Leave out the findings that this file lists: lines of `RULE SUBJECT`, which may end with `until 2027-01-31`,
-    /// and comments after `#`; `-o ignore` prints such lines
+    /// Ignore the findings in this file: lines of `RULE SUBJECT`, optionally with `until 2027-01-31`, and comments
+    /// after `#`; `-o ignore` prints such lines
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
-    /// Exit with 1 from this severity on
+    /// Exit with 1 at this severity or above
     #[arg(
         long,
         value_enum,
         default_value_t,
         value_name = "SEVERITY",
-        help_heading = JUDGEMENT
+        help_heading = CHECKING
     )]
     pub fail_on: FailOn,
-    /// Do not judge allocations younger than this [default: the cluster's leakGracePeriod, else 15m]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
+    /// Ignore allocations younger than this [default: the cluster's leakGracePeriod, else 15m]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub grace: Option<SignedDuration>,
-    /// When to look again.
     #[command(flatten)]
     pub settling: SettleArgs,
-    /// Repeat the whole read after this time, and keep what was found both times
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
+    /// Read everything again after this time, and report what was found both times
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub confirm: Option<SignedDuration>,
-    /// A pool is nearly full above this share of its addresses, in percent
+    /// Usage above which a pool is nearly full, in percent
     #[arg(
         long,
         value_name = "PERCENT",
         default_value_t = calipam_check::DEFAULT_POOL_THRESHOLD,
         value_parser = percent,
-        help_heading = JUDGEMENT
+        help_heading = CHECKING
     )]
     pub pool_threshold: f64,
 }
 
-/// From which severity on the exit code is 1.
+/// The least severity with exit code 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// Traffic is or will be broken
     Critical,
-    /// Capacity is lost, or Calico may trip over a structure
+    /// Capacity is lost, or Calico may fail on the data
     Error,
-    /// Drift
+    /// Data is inconsistent, without harm so far
     #[default]
     Warning,
-    /// Good to know
+    /// Informational
     Info,
     /// Never exit with 1
     Never,

@@ -10,7 +10,7 @@ const SETTINGS: &str = "Settings";
 /// Options of `configure`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfigureArgs {
-    /// Nodes take addresses from their own blocks only
+    /// Nodes use addresses from their own blocks only
     #[arg(
         long,
         alias = "strictaffinity",
@@ -22,19 +22,18 @@ pub(crate) struct ConfigureArgs {
     /// Nodes claim blocks when they need one
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, help_heading = SETTINGS)]
     pub auto_allocate_blocks: Option<bool>,
-    /// Most blocks of a node; needs strict affinity; 0 for the limit that is built in
+    /// Maximum blocks per node; needs strict affinity; 0 for the built-in limit
     #[arg(long, value_name = "N", help_heading = SETTINGS)]
     pub max_blocks_per_host: Option<i64>,
     /// Whether stopped KubeVirt machines keep their addresses (Calico 3.32 and later)
     #[arg(long, value_name = "Enabled|Disabled", ignore_case = true, hide_possible_values = true, help_heading = SETTINGS)]
     pub kubevirt_ip_persistence: Option<Persistence>,
-    /// For how long a released address is not handed out again, 0 to 1200 (Calico 3.33 and later)
+    /// Seconds until a released address can be assigned again, 0 to 1200 (Calico 3.33 and later)
     #[arg(long, value_name = "SECONDS", help_heading = SETTINGS)]
     pub ip_cooldown_seconds: Option<i64>,
-    /// Print the plan, and change nothing
+    /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// How to write.
     #[command(flatten)]
     pub writing: WritingArgs,
 }

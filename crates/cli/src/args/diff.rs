@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::address::address;
 use super::writing::SettleArgs;
 
-const FILTER: &str = "Of which part of the cluster";
+const FILTER: &str = "Filters";
 
 /// Options of `diff`.
 #[derive(Debug, Args)]
@@ -31,29 +31,28 @@ pub(crate) struct DiffArgs {
         required_unless_present = "archive"
     )]
     pub new: Option<StateName>,
-    /// Compare the last export of this archive up to --at with the first one after it, or with the state that is named
+    /// Compare the last export of this archive before --at with the first one after it, or with the named state
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
     #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive")]
     pub at: Option<Timestamp>,
-    /// Compare them although they are of two clusters
+    /// Compare them even if they are of two clusters
     #[arg(long)]
     pub force: bool,
-    /// When to look again.
     #[command(flatten)]
     pub settling: SettleArgs,
 
     /// Only this address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = FILTER)]
     pub addresses: Vec<IpAddr>,
-    /// Only what lies in this block; can be repeated
+    /// Only this block; can be repeated
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = FILTER)]
     pub blocks: Vec<IpNet>,
-    /// Only what this node holds; can be repeated; `*` and `?` stand for other characters
+    /// Only this node; can be repeated; `*` and `?` are wildcards
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = FILTER)]
     pub nodes: Vec<String>,
-    /// Only what lies in this pool, by name or CIDR; can be repeated
+    /// Only this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
     pub pools: Vec<String>,
 }

@@ -18,13 +18,13 @@ pub(crate) struct Global {
     /// Output format
     #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
     pub output: Format,
-    /// Say on stderr what is read and from where; twice for every request
+    /// Print to stderr what is read and from where; twice for every request
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
     pub verbose: u8,
-    /// Print no progress and no hints
+    /// Print no progress, hints or notes
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// When to print colours; `auto` is on a terminal, unless NO_COLOR or CLICOLOR_FORCE says otherwise
+    /// When to use colors; `auto`: on a terminal, unless NO_COLOR or CLICOLOR_FORCE is set
     #[arg(
         long,
         value_enum,
@@ -88,7 +88,7 @@ pub(crate) struct Global {
         help_heading = CONNECTION
     )]
     pub etcd_key: Option<PathBuf>,
-    /// The kubeconfig; with etcd, it adds pods and services to what is read
+    /// The kubeconfig; with etcd, pods and services are read from it as well
     #[arg(
         long,
         global = true,
@@ -108,26 +108,26 @@ pub(crate) struct Global {
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table for people
+    /// A table
     #[default]
     Table,
-    /// The table with everything in it
+    /// A table with everything
     Wide,
-    /// YAML, schema calipam/v1
+    /// YAML, schema calipam/v2
     Yaml,
-    /// JSON, schema calipam/v1
+    /// JSON, schema calipam/v2
     Json,
-    /// Of a check: the subjects of the findings, one a line
+    /// Of a check: the subjects of the findings, one per line
     Name,
-    /// Of a check: metrics in the text format of Prometheus
+    /// Of a check: metrics in the Prometheus text format
     Prometheus,
-    /// Of a check: JUnit's XML, a test case for each rule
+    /// Of a check: JUnit XML, one test case per rule
     Junit,
     /// Of a check: SARIF 2.1.0
     Sarif,
-    /// Of a check: a page for a browser, with a map of the pools
+    /// Of a check: an HTML page with a map of the pools
     Html,
-    /// Of a check: lines for a file for --ignore
+    /// Of a check: lines for an --ignore file
     Ignore,
 }
 

@@ -12,17 +12,17 @@ Examples:
   calipam export cluster.jsonl.zst            write the data to a file, to check it elsewhere
   calipam check --datastore cluster.jsonl.zst
   calipam show                                pools and how full they are
-  calipam show --ip 10.244.1.7                the whole story of one address
+  calipam show --ip 10.244.1.7                everything about one address
   calipam explain leaked-address              what a rule's findings mean
   calipam release --leaked --dry-run          what would be released
-  calipam rebuild                             what would make the data right again
+  calipam rebuild                             what would repair the data
 
-Settings come from --config, else /etc/calico/calicoctl.cfg, else the environment
+Settings come from --config, otherwise /etc/calico/calicoctl.cfg, otherwise the environment
 (DATASTORE_TYPE, ETCD_ENDPOINTS, ETCD_CA_CERT_FILE, …), as calicoctl reads them.
 
 Exit codes:
   0  nothing found
-  1  findings, or something that was asked for does not exist or was left as it is
+  1  findings; or something named does not exist, or was skipped
   2  wrong usage or settings
   3  the datastore, a file or a permission failed
   4  an internal error
@@ -30,7 +30,7 @@ Exit codes:
 
 /// After `calipam check -h`.
 pub(super) const CHECK_SHORT: &str = "\
-Exit code 1 where something is found. `calipam check --help` shows examples.";
+Exit code 1 if there are findings. `calipam check --help` shows examples.";
 
 /// After `calipam check --help`.
 pub(super) const CHECK: &str = "\
@@ -40,76 +40,76 @@ Examples:
   calipam check -o json | jq '.findings[].subject.name'
   calipam check --rule leaked-address,orphan-handle
   calipam check --node node-7 -o wide         what concerns one node; 'gpu-*' for several
-  calipam check --fail-on error -q            in cron: exit code 1 from errors on
-  calipam check --ignore accepted.txt         leave out what is known
-  calipam check --compare-with last.json --fail-on-new        what is new since a report
-  calipam check --confirm 30s                 keep what is found twice, 30 seconds apart
+  calipam check --fail-on error -q            in cron: exit code 1 at severity error or above
+  calipam check --ignore accepted.txt         ignore accepted findings
+  calipam check --compare-with last.json --fail-on-new        new findings since a report
+  calipam check --confirm 30s                 report what two reads find, 30 seconds apart
   calipam check --datastore kubernetes        the Kubernetes datastore
   calipam check --datastore cluster.db        an `etcdctl snapshot save` of the cluster
 
 A file for --ignore:
-  # a pool that is to be full
+  # a pool that is full on purpose
   pool-nearly-full 10.250.0.0/24
 
-Calico changes several keys one after the other. What such a change in progress could
-explain is read again after --settle before it is reported.
+Calico changes several keys one after the other. A finding that a change in progress could
+explain is rechecked after --settle before it is reported.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
 `calipam explain RULE` explains the findings of a rule.";
 
 /// After `calipam show -h`.
 pub(super) const SHOW_SHORT: &str = "\
-Without options: pools. `calipam show --help` shows examples.";
+Shows pools unless an option says otherwise. `calipam show --help` shows examples.";
 
 /// After `calipam show --help`.
 pub(super) const SHOW: &str = "\
 Examples:
-  calipam show                                pools: how full, and what can still be allocated
+  calipam show                                pools: usage, and what can still be allocated
   calipam show --blocks                       every block with its owner
   calipam show --map --pool default-ipv4-ippool       a map of a pool
-  calipam show --nodes                        blocks, addresses and headroom of each node
+  calipam show --nodes                        blocks, addresses and claimable blocks of each node
   calipam show --ip 10.244.1.7                pool, block, handle and owner of one address
   calipam show --ip 10.244.1.7 --all-owners   read everything to find every owner
-  calipam show --handle k8s-pod-network.3f9a6c0b      by the ID or the beginning of it
-  calipam show --node 'gpu-*'                 the addresses that some nodes hold
+  calipam show --handle k8s-pod-network.3f9a6c0b      by ID or ID prefix
+  calipam show --node 'gpu-*'                 the addresses of some nodes
   calipam show --pod default/web-0            the addresses of a pod
   calipam show --blocks --pool default-ipv4-ippool
-  calipam show --borrowed -o json             addresses held on another node than the block's
+  calipam show --borrowed -o json             addresses used on a node that does not own the block
   calipam show --configuration                the allocator's settings
   calipam show --compare                      pods against endpoints and blocks, node by node
 
---ip and --handle read the few keys that they need, not the whole cluster.
+--ip and --handle read only the keys that they need.
 
-Exit codes: 0 shown; 1 the address or handle is not known; 2 usage; 3 datastore; 4 internal.";
+Exit codes: 0 shown; 1 the address or handle does not exist; 2 usage; 3 datastore; 4 internal.";
 
 /// After `calipam diff --help`.
 pub(super) const DIFF: &str = "\
 Examples:
   calipam diff cluster.jsonl.zst etcd         what has changed since an export
-  calipam diff snapshot.db etcd -o wide       before a restore: what it would undo
-  calipam diff etcd@48250 etcd                since a revision that etcd still keeps
+  calipam diff snapshot.db etcd -o wide       before a restore: what it would revert
+  calipam diff etcd@48250 etcd                since a revision that etcd still has
   calipam diff cluster.jsonl snapshot.db --node node-7
-  calipam diff cluster.jsonl etcd -o json | jq '.addresses[] | select(.change == \"given-out\")'
+  calipam diff cluster.jsonl etcd -o json | jq '.addresses[] | select(.change == \"assigned\")'
 
-What cannot be decoded, or was read on one side only, is listed as not compared: it is never said
-to be gone. Findings are compared by what both sides hold of pods and endpoints.
+What cannot be decoded, or was read on one side only, is listed as not compared, never as gone.
+Findings are compared by the pods and endpoints that both sides have.
 
 Exit codes: 0 the same; 1 different; 2 usage, or two clusters; 3 datastore; 4 internal.";
 
 /// After `calipam history --help`.
 pub(super) const HISTORY: &str = "\
 Examples:
-  calipam history --ip 10.244.1.7             who had it, when it was given back, who has it now
+  calipam history --ip 10.244.1.7             who had it, when it was released, who has it now
   calipam history --handle k8s-pod-network.3f9a6c0b
   calipam history --block 10.244.1.0/26 -o wide
   calipam history --node node-7 -o json | jq '.events[].what'
 
-etcd keeps revisions until they are compacted: with Calico every ten minutes or so. The answer says
-how far back it reaches; what was before is not known. etcd keeps no times: those come from what
-was written, and where nothing was, the known times around it are the bounds.
-Runs of calipam are named by the journals of this user.
+etcd keeps revisions until they are compacted, usually within ten minutes or so. The output says
+how far back it reaches; what was before is unknown. etcd stores no times: they come from the
+objects themselves; where an object has none, the known times before and after it are shown.
+Runs of calipam are recognized by the journals of this user.
 
-Exit codes: 0 told; 1 nothing is known of it; 2 usage; 3 datastore; 4 internal.";
+Exit codes: 0 shown; 1 nothing is known about it; 2 usage; 3 datastore; 4 internal.";
 
 /// After `calipam release -h`.
 pub(super) const RELEASE_SHORT: &str = "\
@@ -119,45 +119,45 @@ Shows the plan and asks before it writes. `calipam release --help` shows example
 pub(super) const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
-  calipam release --leaked                    look twice, 15 minutes apart, ask, release
+  calipam release --leaked                    check twice, 15 minutes apart, ask, release
   calipam release --node node-7               everything of a deleted node
   calipam release --ip 10.244.1.7             one address that is not in use
   calipam release --handle k8s-pod-network.3f9a6c0b7d2e
   calipam release --orphan-handles
-  calipam check -o json > first.json          look now, and release an hour later
+  calipam check -o json > first.json          check now, and release an hour later
   calipam release --from-report first.json --yes
   calipam release --leaked --yes --max-changes 500 -q     in cron
 
-An address in use is never released; its owner is named. A leaked address has to be seen unused
-twice, --grace apart: each normal deletion of a pod passes through a state that looks like a leak.
+An address in use is never released; its owner is named. A leaked address must be found unused
+twice, --grace apart: every normal deletion of a pod looks like a leak for a moment.
 A handle is released completely or not at all.
 
-Every write is noted in a journal before it is made, and is made only if nothing has changed
-meanwhile. `calipam undo JOURNAL` restores what was there.
+Every write is recorded in a journal first, and is made only if nothing has changed since the
+read. `calipam undo JOURNAL` restores what was there.
 
 Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or no
 confirmation; 3 datastore or journal; 4 internal.";
 
 /// After `calipam rebuild -h`.
 pub(super) const REBUILD_SHORT: &str = "\
-Only prints a plan unless --apply is given. `calipam rebuild --help` shows examples.";
+Prints a plan; --apply carries it out. `calipam rebuild --help` shows examples.";
 
 /// After `calipam rebuild --help`.
 pub(super) const REBUILD: &str = "\
 Examples:
-  calipam rebuild                             print what would change, and what is skipped and why
+  calipam rebuild                             print what would change, what is skipped, and why
   calipam rebuild --output-dir plan           and write each block before and after into a file
   calipam rebuild --block 10.244.1.0/26 --apply
   calipam rebuild --node node-7 --apply
   calipam rebuild --datastore cluster.jsonl   plan on an export, on a laptop
 
-What is right is kept: attributes, the order of free addresses, what cools down or is reserved.
-What a person has to decide is listed as skipped, with the reason.
+What is correct is kept: attributes, the order of free addresses, cooldowns and reservations.
+What you have to decide yourself is listed as skipped, with the reason.
 
-On etcd, endpoints can come from the same old backup as the blocks. Give a --kubeconfig, so that
-pods decide; without one, --apply needs --endpoints-only.
+With etcd, endpoints can come from the same old backup as the blocks. Pass --kubeconfig, so that
+pods are compared; without it, --apply needs --endpoints-only.
 
-Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage, or no
+Exit codes: 0 planned or applied; 1 something was skipped or had changed; 2 usage, or no
 confirmation; 3 datastore or journal; 4 internal.";
 
 /// After `calipam split --help`.
@@ -166,12 +166,12 @@ Examples:
   calipam split 4 --name default-ipv4-ippool --dry-run
   calipam split 2 --cidr 10.244.0.0/16
 
-The parts are called split-NAME-0, split-NAME-1 and so on, and have everything else from the pool.
-Blocks stay as they are: Calico matches them with pools by their CIDRs. Everything is looked at
+The parts are called split-NAME-0, split-NAME-1 and so on, with all other settings of the pool.
+Blocks are not changed: Calico matches them with pools by their CIDRs. Everything is checked
 before anything is written: a part is never smaller than a block, and no block spans two parts.
 
-The datastore is locked for the duration. The pool is never disabled; with etcd the parts take its
-place in one transaction. `calipam undo JOURNAL` brings the pool back.
+The datastore is locked while it runs. The pool is never disabled; with etcd the parts replace it
+in one transaction. `calipam undo JOURNAL` restores the pool.
 
 Exit codes: 0 split; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
@@ -183,11 +183,11 @@ Examples:
   calipam configure --strict-affinity true --max-blocks-per-host 4
   calipam configure --ip-cooldown-seconds 30 --dry-run
 
-Settings that are not named stay as they are. A limit of blocks needs strict affinity, and without
-strict affinity nodes have to be allowed to claim blocks. Addresses that are borrowed when strict
+Other settings are not changed. A limit on blocks needs strict affinity, and without strict
+affinity nodes must be allowed to claim blocks. Addresses that are borrowed when strict
 affinity is switched on stay until they are released.
 
-With etcd this is what Calico allocates by; nothing keeps the resource IPAMConfiguration equal to it.
+With etcd, Calico reads these settings; the resource IPAMConfiguration is not kept in sync.
 `calipam undo JOURNAL` restores what was set.
 
 Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
@@ -195,7 +195,7 @@ Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal 
 
 /// After `calipam assign -h`.
 pub(super) const ASSIGN_SHORT: &str = "\
-It shows a plan and asks. `calipam assign --help` shows examples.";
+Shows a plan and asks. `calipam assign --help` shows examples.";
 
 /// After `calipam assign --help`.
 pub(super) const ASSIGN: &str = "\
@@ -204,42 +204,42 @@ Examples:
   calipam assign --count 1 --node node-7 --dry-run     which one, and what would be written
   calipam assign --ip 10.244.7.9 --node node-7 --handle printer --attribute note=printer
   calipam assign --count 4 --node node-7 --pool external --handle vpn.gateway
-  calipam release --handle printer                     give them back
+  calipam release --handle printer                     release them
 
-The plan is made by the allocator that the CNI plugin uses, on what was read. What it says is
-written or nothing: an address that a pod got meanwhile is left alone. Addresses that a pod, a node
-or a service uses although no block records them are never chosen, and by --ip only with --force.
-A reserved address can be named by --ip. Pools with a namespace selector serve only --pool.
+The plan comes from the allocator of the CNI plugin, run on the data that was read. All of it is
+written or nothing: an address that a pod got in the meantime is not taken. Addresses that a pod, a
+node or a service uses although no block records them are never chosen, and with --ip only by
+--force. --ip can name a reserved address. Pools with a namespace selector are used by --pool only.
 
-`check` cannot know who uses such an address: it finds a leaked address whose owner is not known,
-which no release frees but one by --ip or --handle. A file for --ignore accepts it.
+`check` cannot know who uses such an address: it reports a leaked address with an unknown owner,
+which only `release --ip` or `release --handle` frees. List it in a file for --ignore.
 
-A file (--datastore FILE) is for --dry-run and --explain.
+With a file (--datastore FILE), only --dry-run and --explain work.
 
-Exit codes: 0 assigned; 1 not all of it, refused, or something had changed; 2 usage, or no terminal
+Exit codes: 0 assigned; 1 not all assigned, refused, or something had changed; 2 usage, or no terminal
 to ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam simulate -h`.
 pub(super) const SIMULATE_SHORT: &str = "\
-It changes nothing. `calipam simulate --help` shows examples.";
+Changes nothing. `calipam simulate --help` shows examples.";
 
 /// After `calipam simulate --help`.
 pub(super) const SIMULATE: &str = "\
 Examples:
-  calipam simulate --pool 10.244.0.0/16 --nodes 10,50,100    an ADD against the size
-  calipam simulate --pool 10.244.0.0/16 --block-size 26..28  and against the block size
-  calipam simulate --pool 10.244.0.0/16 --fail-node          what a failed node holds, how long
+  calipam simulate --pool 10.244.0.0/16 --nodes 10,50,100    ADD latency by cluster size
+  calipam simulate --pool 10.244.0.0/16 --block-size 26..28  and by block size
+  calipam simulate --pool 10.244.0.0/16 --fail-node          how long a failed node keeps addresses
   calipam simulate --pool 10.244.0.0/22 --nodes 6 --runs 2 --clashes freed-by-hand
-  calipam simulate --pool 10.244.0.0/20 --nodes 20 --advise  block size, pool, limit of blocks
+  calipam simulate --pool 10.244.0.0/20 --nodes 20 --advise  block size, pool, maximum blocks
   calipam simulate --datastore cluster.jsonl.zst --pods-per-node 2
   calipam simulate --measure --etcd-endpoints https://10.0.0.5:2379
   calipam simulate --scenario rollout.yaml -o html > rollout.html
 
-The allocator is the one of the CNI plugin; the datastore is a model with a clock of its own.
-One seed gives one result, on any machine. Nothing is read but the cluster that is named, and
+The allocator is that of the CNI plugin; the datastore is a model with a simulated clock.
+The same seed gives the same result on any machine. Only the cluster that you name is read, and
 nothing is written. docs/simulate.md describes scenarios and the model.
 
-Exit codes: 0 simulated; 2 usage, or a cluster that cannot be; 3 datastore or file; 4 internal.";
+Exit codes: 0 simulated; 2 usage, or an impossible cluster; 3 datastore or file; 4 internal.";
 
 /// After `calipam undo --help`.
 pub(super) const UNDO: &str = "\
@@ -248,11 +248,11 @@ Examples:
   calipam undo run.journal
   calipam undo --list                         the journals of this user, newest first
   calipam undo --last                         the newest run that is not undone yet
-  calipam undo --prune --keep 30d             remove older journals, after a question
+  calipam undo --prune --keep 30d             remove older journals, after confirmation
 
-An object that has changed since the run stays as it is, with everything that was written
-together with it. An undo has its own journal, and can be undone.
-Without connection options it connects to where the run was made.";
+An object that has changed since the run is not touched, nor is anything that was written together
+with it. An undo has its own journal, and can be undone.
+Without connection options it connects to the datastore of the run.";
 
 /// After `calipam serve --help`.
 pub(super) const SERVE: &str = "\
@@ -265,11 +265,11 @@ Paths:
   /             the page of `check -o html`
   /report.json  the report of `check -o json`
   /metrics      the metrics of `check -o prometheus`
-  /healthz      200 where a check succeeded within the last three intervals, else 503
+  /healthz      200 if a check succeeded within the last three intervals, otherwise 503
   /livez        200
 
-Each check reads everything, one after the other; answers never read the datastore. Where a check
-fails, the last good report stays, and `calipam_up` is 0. SIGTERM and ctrl-c end it with 0.
+Checks run one after the other and read everything; requests never read the datastore. If a check
+fails, the last good report is still served, and `calipam_up` is 0. SIGTERM and ctrl-c end it with 0.
 
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
@@ -280,8 +280,8 @@ Examples:
   calipam export cluster.jsonl.zst            compressed
   calipam check --datastore cluster.jsonl.zst
 
-An export holds what a check reads: IPAM data, pools, nodes, workload endpoints and
-configuration. It holds no secrets, but names of pods, nodes and labels.";
+An export contains what a check reads: IPAM data, pools, nodes, workload endpoints and
+configuration. It contains no secrets, but names of pods, nodes and labels.";
 
 /// After `calipam explain --help`.
 pub(super) const EXPLAIN: &str = "\
@@ -313,7 +313,7 @@ The links are:
   kubectl_complete-ipam, kubectl_complete-calico
                          scripts by which kubectl completes `kubectl ipam` and `kubectl calico`
 
-What exists already and is not such a link stays as it is.
+An existing file that is not such a link is not replaced.
 
 Examples:
   calipam install-links ~/.local/bin

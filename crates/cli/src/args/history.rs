@@ -10,16 +10,16 @@ use clap::{ArgGroup, Args, ValueHint};
 
 use super::address::address;
 
-const SUBJECT: &str = "Whose history";
+const SUBJECT: &str = "Subject";
 
 /// Options of `history`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("about").required(true))]
 pub(crate) struct HistoryArgs {
-    /// An address: to whom it was assigned, and when
+    /// An address: who it was assigned to, and when
     #[arg(long, value_name = "ADDRESS", value_parser = address, group = "about", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
-    /// A handle, by its ID or the beginning of it: its addresses
+    /// A handle, by ID or ID prefix: its addresses
     #[arg(long, value_name = "ID", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub handle: Option<String>,
     /// A block: who owned it, and its addresses
@@ -28,13 +28,13 @@ pub(crate) struct HistoryArgs {
     /// A node: its blocks and addresses
     #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
-    /// Read the exports of this folder instead, as `export --archive` keeps them
+    /// Read the exports in this folder instead (`export --archive`)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub archive: Option<PathBuf>,
 }
 
 impl HistoryArgs {
-    /// What it is about; clap sees to it that one is named.
+    /// What it is about; clap ensures that one is named.
     pub(crate) fn about(&self) -> About {
         match self {
             Self { ip: Some(address), .. } => About::Address(*address),

@@ -42,9 +42,9 @@ pub(crate) use self::writing::{WritingArgs, journals_folder};
 /// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///
 /// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
-/// says what is wrong, how it is known, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
+/// reports what is wrong, the evidence, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
 /// snapshots. Only `release`, `rebuild --apply`, `assign`, `split`, `configure` and `undo` change anything: they show a plan, ask,
-/// and keep a journal from which they can be undone.
+/// and keep a journal for `undo`.
 #[derive(Debug, Parser)]
 #[command(
     name = "calipam",
@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// Link the other names of this program into a directory
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
-    /// Print the version, the commit, and which formats of data are read
+    /// Print the version, the commit, and the data formats that can be read
     #[command(after_long_help = help::VERSION)]
     Version,
     /// Check, show, repair, export and explain the IPAM data
@@ -89,43 +89,43 @@ pub(crate) enum IpamCommand {
     /// Find what is wrong with the IPAM data
     #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
     Check(CheckArgs),
-    /// Show pools, blocks, nodes, or the story of one address or handle
+    /// Show pools, blocks, nodes, or everything about one address or handle
     #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
     Show(ShowArgs),
     /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
-    /// Tell what happened to an address, a handle, a block or a node
+    /// Show the history of an address, a handle, a block or a node
     #[command(after_long_help = help::HISTORY)]
     History(HistoryArgs),
     /// Free leaked addresses and delete handles that nothing refers to
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
     Release(ReleaseArgs),
-    /// Make blocks, handles and affinities agree with what uses addresses
+    /// Make blocks, handles and affinities match the addresses in use
     #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
     Rebuild(RebuildArgs),
-    /// Replace an IP pool by smaller ones of equal size; its blocks stay
+    /// Replace an IP pool by smaller ones of equal size; blocks are kept
     #[command(after_long_help = help::SPLIT)]
     Split(SplitArgs),
-    /// Set how addresses are allocated: strict affinity, blocks of a node, cooldown
+    /// Set how addresses are allocated: strict affinity, blocks per node, cooldown
     #[command(after_long_help = help::CONFIGURE)]
     Configure(ConfigureArgs),
     /// Assign addresses by hand, or explain why a node gets none
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
     Assign(AssignArgs),
-    /// Simulate a cluster: how fast pods start, which block size, what after a failure
+    /// Simulate a cluster: pod start times, block sizes, node failures
     #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
     Simulate(Box<SimulateArgs>),
-    /// Undo a run of a command that writes by its journal
+    /// Undo a run of a command that writes, from its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
-    /// Repeat the check, and serve its metrics, report and page by HTTP
+    /// Check repeatedly, and serve metrics, report and page over HTTP
     #[command(after_long_help = help::SERVE)]
     Serve(ServeArgs),
-    /// Write what a check reads into a file
+    /// Export what a check reads to a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Explain a rule: what its findings mean, how they arise, what to do
+    /// Explain a rule: what its findings mean, their causes, what to do
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
 }
@@ -133,16 +133,16 @@ pub(crate) enum IpamCommand {
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The file to write, compressed where its name ends with `.zst`; `-` for standard output
+    /// The file to write, compressed if its name ends in `.zst`; `-` for standard output
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "archive")]
     pub file: Option<PathBuf>,
-    /// Replace the file where it exists
+    /// Overwrite an existing file
     #[arg(long, conflicts_with = "archive")]
     pub overwrite: bool,
     /// Add a dated, compressed export to this folder instead
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "file")]
     pub archive: Option<PathBuf>,
-    /// Thin the archive out afterwards: how often exports stay up to which age, such as `24h:all,30d:daily,1y:monthly`
+    /// Prune the archive afterwards: which exports to keep up to which age, such as `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES", requires = "archive")]
     pub keep: Option<calipam_history::keep::Keep>,
 }
@@ -171,16 +171,16 @@ pub(crate) struct CompletionArgs {
 /// Options of `install-links`.
 #[derive(Debug, Args)]
 pub(crate) struct InstallLinksArgs {
-    /// The directory; one that is in PATH
+    /// A directory in PATH
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
-    /// Install man pages as well, and the completion scripts of the shells that are there, in `share` beside the directory
+    /// Also install man pages, and completion scripts for the installed shells, in `share` next to the directory
     #[arg(long)]
     pub completions: bool,
-    /// Link `calicoctl`, too: it takes the place of the real one where the directory comes first in PATH
+    /// Also link `calicoctl`: it replaces the real one if the directory comes first in PATH
     #[arg(long)]
     pub calicoctl: bool,
-    /// Take away what was linked and installed, unless it was changed since
+    /// Remove what was linked and installed, unless it has changed since
     #[arg(long, conflicts_with_all = ["completions", "calicoctl"])]
     pub remove: bool,
 }

@@ -14,7 +14,7 @@ const SCOPE: &str = "What to rebuild [default: everything]";
 /// Options of `rebuild`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RebuildArgs {
-    /// What lies in this pool, by name or CIDR; can be repeated
+    /// What is in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SCOPE)]
     pub pools: Vec<String>,
     /// Blocks of this node; can be repeated
@@ -23,22 +23,20 @@ pub(crate) struct RebuildArgs {
     /// This block; can be repeated
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SCOPE)]
     pub blocks: Vec<IpNet>,
-    /// Write the plan to the datastore; without this it is only printed
+    /// Carry out the plan; without this it is only printed
     #[arg(long, conflicts_with = "dry_run")]
     pub apply: bool,
-    /// Print the plan, and change nothing: what happens without --apply
+    /// Print the plan and change nothing; the default
     #[arg(long)]
     pub dry_run: bool,
-    /// Write each block before and after into a file in this directory
+    /// Write each block before and after to a file in this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub output_dir: Option<PathBuf>,
-    /// Apply although no pods were read from Kubernetes: on etcd, the endpoints are taken for the truth
+    /// Apply without pods from Kubernetes: with etcd, trust the workload endpoints
     #[arg(long)]
     pub endpoints_only: bool,
-    /// How to judge.
     #[command(flatten)]
     pub judgement: JudgementArgs,
-    /// How to write.
     #[command(flatten)]
     pub writing: WritingArgs,
 }
@@ -54,22 +52,21 @@ pub(crate) struct UndoArgs {
         group = "journal_to_undo"
     )]
     pub run: Option<PathBuf>,
-    /// Undo the newest run that is not undone yet: of the cluster that the connection options name, or of any
+    /// Undo the newest run that is not undone yet, of the cluster in the connection options or of any
     #[arg(long, group = "journal_to_undo")]
     pub last: bool,
-    /// List the journals of this user, newest first, and undo nothing
+    /// List the journals of this user, newest first
     #[arg(long, group = "journal_to_undo")]
     pub list: bool,
-    /// Remove the journals that are older than --keep, after a question, and undo nothing
+    /// Remove journals older than --keep, after confirmation
     #[arg(long, group = "journal_to_undo")]
     pub prune: bool,
-    /// How long journals are kept before their removal is offered
+    /// Minimum age of journals to remove
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = duration::parse_days)]
     pub keep: SignedDuration,
-    /// Print what would be restored, and change nothing
+    /// Print what would be restored and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// How to write.
     #[command(flatten)]
     pub writing: WritingArgs,
 }

@@ -13,7 +13,7 @@ const TARGETS: &str = "What to release";
 /// Options of `release`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReleaseArgs {
-    /// Everything under this handle, by its whole ID; can be repeated; `-` reads handles from stdin, one a line
+    /// Everything under this handle, by its full ID; can be repeated; `-` reads handles from stdin, one per line
     #[arg(long = "handle", value_name = "ID", allow_hyphen_values = true, help_heading = TARGETS)]
     pub handles: Vec<String>,
     /// This address; can be repeated
@@ -22,13 +22,13 @@ pub(crate) struct ReleaseArgs {
     /// Everything of this deleted node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
     pub nodes: Vec<String>,
-    /// Every leaked address whose record says whose it was
+    /// Every leaked address whose owner is recorded
     #[arg(long, help_heading = TARGETS)]
     pub leaked: bool,
     /// Every handle that no allocation refers to
     #[arg(long, help_heading = TARGETS)]
     pub orphan_handles: bool,
-    /// What these reports of earlier checks list and a fresh check confirms: `calipam check -o json`, or
+    /// What earlier reports list and a new check confirms: `calipam check -o json` or
     /// `calicoctl ipam check --output`; can be repeated
     #[arg(
         long = "from-report",
@@ -39,17 +39,15 @@ pub(crate) struct ReleaseArgs {
         help_heading = TARGETS
     )]
     pub reports: Vec<PathBuf>,
-    /// Release the one --ip or --handle although it is in use; with --from-report, pass over the version and
-    /// age of a report and the lock that calicoctl asks for
+    /// Release one --ip or --handle even if it is in use; with --from-report, ignore the version and age of
+    /// a report and the lock that calicoctl requires
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
-    /// Print the plan, and change nothing
+    /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// How to judge.
     #[command(flatten)]
     pub judgement: JudgementArgs,
-    /// How to write.
     #[command(flatten)]
     pub writing: WritingArgs,
 }

@@ -17,7 +17,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// Options of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; anyone who reaches it can read the report
+    /// Address to listen on; anyone who can reach it can read the report
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -26,11 +26,11 @@ pub(crate) struct ServeArgs {
         help_heading = SERVING
     )]
     pub listen: SocketAddr,
-    /// A name by which it may be asked, such as that of a proxy before it; can be repeated. Addresses and `localhost`
-    /// may be used in any case
+    /// A host name that requests may use, such as that of a proxy; can be repeated. Addresses and `localhost` are
+    /// always allowed
     #[arg(long = "allow-host", value_name = "NAME", value_delimiter = ',', help_heading = SERVING)]
     pub hosts: Vec<String>,
-    /// How often to check, from the beginning of one check to that of the next
+    /// Interval between the starts of two checks
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval, help_heading = SERVING)]
     pub interval: SignedDuration,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 use super::address::address;
 
 const SUBJECT: &str = "What to show";
-const FILTER: &str = "Of which part of the cluster";
+const FILTER: &str = "Filters";
 
 /// Options of `show`.
 #[derive(Debug, Args)]
@@ -17,35 +17,35 @@ pub(crate) struct ShowArgs {
     /// Every block, pool by pool
     #[arg(long, alias = "show-blocks", group = "subject", help_heading = SUBJECT)]
     pub blocks: bool,
-    /// Every node: its blocks, its addresses, and how many blocks it may still claim
+    /// Every node: blocks, addresses, and how many more blocks it can claim
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub nodes: bool,
-    /// The whole story of one address
+    /// Everything about one address
     #[arg(long, value_name = "ADDRESS", value_parser = address, group = "subject", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
-    /// One handle and the addresses that are recorded under it, by its ID or the beginning of it
+    /// One handle and its addresses, by ID or ID prefix
     #[arg(long, value_name = "ID", group = "subject", help_heading = SUBJECT)]
     pub handle: Option<String>,
-    /// Addresses whose owner is not on the node that owns the block
+    /// Addresses used on a node that does not own the block
     #[arg(long, alias = "show-borrowed", group = "subject", help_heading = SUBJECT)]
     pub borrowed: bool,
-    /// The addresses of one pod: those that are recorded for it, and those that it uses
+    /// The addresses of one pod: recorded for it, and used by it
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod, group = "subject", help_heading = SUBJECT)]
     pub pod: Option<PodName>,
-    /// The allocator's configuration
+    /// The IPAM configuration
     #[arg(long, alias = "show-configuration", group = "subject", help_heading = SUBJECT)]
     pub configuration: bool,
-    /// What Kubernetes runs against what Calico records, node by node
+    /// Compare the pods of Kubernetes with the records of Calico, node by node
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub compare: bool,
-    /// A map of every pool: a cell for each block or, of large pools, for several; with what a check finds there
+    /// A map of every pool, with findings; one cell per block, or per several blocks in large pools
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub map: bool,
-    /// With --ip: read everything, to name every owner of the address
+    /// With --ip: read everything, to find every owner of the address
     #[arg(long, requires = "ip", help_heading = SUBJECT)]
     pub all_owners: bool,
 
-    /// Only what this node holds; can be repeated; `*` and `?` stand for other characters. Alone: its addresses
+    /// Only this node; can be repeated; `*` and `?` are wildcards. Alone: the addresses of the node
     #[arg(
         long = "node",
         value_name = "NODE",
@@ -54,7 +54,7 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_nodes: Vec<String>,
-    /// Only what lies in this pool, by name or CIDR; can be repeated
+    /// Only this pool, by name or CIDR; can be repeated
     #[arg(
         long = "pool",
         value_name = "POOL",

@@ -13,10 +13,10 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use crate::exit::Failure;
 
-const CLUSTER: &str = "The cluster";
-const LOAD: &str = "What happens to it";
-const QUESTION: &str = "What to show; without one of these, an ADD against the size of the cluster";
-const COST: &str = "The datastore";
+const CLUSTER: &str = "Cluster";
+const LOAD: &str = "Load";
+const QUESTION: &str = "What to show [default: ADD latency by cluster size]";
+const COST: &str = "Datastore";
 
 /// How long after the last pod has arrived nodes fail.
 const CALM: Micros = Micros::from_mins(1);
@@ -26,63 +26,63 @@ const REMOVAL: Micros = Micros::from_mins(10);
 /// Options of `simulate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// A scenario in YAML (docs/simulate.md); other options change what it says
+    /// A scenario in YAML (docs/simulate.md); other options override it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CLUSTER)]
     pub scenario: Option<PathBuf>,
-    /// Nodes; several numbers, comma-separated, for a run of each
+    /// Number of nodes; several, comma-separated, for one run each
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', help_heading = CLUSTER)]
     pub nodes: Vec<u32>,
-    /// Zones among which the nodes are spread
+    /// Number of zones that the nodes are spread over
     #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
     pub zones: Option<u32>,
-    /// Pods of each node on average
+    /// Average number of pods per node
     #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
     pub pods_per_node: Option<u32>,
-    /// Most pods that a node takes, as where others fail [default: 110]
+    /// Maximum pods per node, such as when others fail [default: 110]
     #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
     pub max_pods_per_node: Option<u32>,
     /// A pool; can be repeated
     #[arg(long = "pool", value_name = "CIDR", help_heading = CLUSTER)]
     pub pools: Vec<IpNet>,
-    /// The prefix length of blocks; a range such as `24..29` for a run of each
+    /// The prefix length of blocks; a range such as `24..29` for one run each
     #[arg(long, value_name = "LENGTH|RANGE", help_heading = CLUSTER)]
     pub block_size: Option<Sizes>,
-    /// Nodes take addresses from their own blocks only
+    /// Nodes use addresses from their own blocks only
     #[arg(long, help_heading = CLUSTER)]
     pub strict_affinity: bool,
-    /// Most blocks of a node; needs strict affinity
+    /// Maximum blocks per node; needs strict affinity
     #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
     pub max_blocks_per_host: Option<u32>,
-    /// For how long a released address is not handed out again
+    /// Time until a released address can be assigned again
     #[arg(long, value_name = "DURATION", help_heading = CLUSTER)]
     pub cooldown: Option<Micros>,
 
-    /// How often pods arrive, such as `20/s` [default: every five seconds on each node, 100/s at most]
+    /// How often pods are created, such as `20/s` [default: every five seconds on each node, at most 100/s]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
     pub arrival: Option<Rate>,
-    /// How long pods live on average; another arrives for each that leaves [default: for ever]
+    /// Average lifetime of pods; each is replaced when it ends [default: forever]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub lifetime: Option<Micros>,
-    /// How long to simulate [default: until all is settled]
+    /// How long to simulate [default: until nothing changes]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub duration: Option<Micros>,
-    /// After how long from its failure a node is removed from the cluster [default: 10m]
+    /// Time from the failure of a node to its removal from the cluster [default: 10m]
     #[arg(long, value_name = "DURATION|never", help_heading = LOAD)]
     pub removal: Option<Removal>,
-    /// The grace period of the collector of kube-controllers [default: 15m]
+    /// The leak grace period of kube-controllers [default: 15m]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub grace: Option<Micros>,
-    /// Everything random depends on this number alone
+    /// Seed of everything random
     #[arg(long, value_name = "NUMBER", help_heading = LOAD)]
     pub seed: Option<u64>,
 
-    /// What becomes of the addresses of a node that fails; the first node where none is named
+    /// Follow the addresses of a node that fails; without a name, of the first node
     #[arg(long, value_name = "NODE", num_args = 0..=1, default_missing_value = "", help_heading = QUESTION)]
     pub fail_node: Option<String>,
-    /// What becomes of the addresses of a zone that fails
+    /// Follow the addresses of a zone that fails
     #[arg(long, value_name = "NUMBER", conflicts_with = "fail_node", help_heading = QUESTION)]
     pub fail_zone: Option<u32>,
-    /// When two pods get one address: by these causes, or all
+    /// When two pods get the same address, by these causes or all
     #[arg(
         long,
         value_name = "CAUSE",
@@ -93,26 +93,26 @@ pub(crate) struct SimulateArgs {
         help_heading = QUESTION
     )]
     pub clashes: Vec<CauseName>,
-    /// Runs of each cause
+    /// Number of runs per cause
     #[arg(long, value_name = "NUMBER", default_value_t = 20, help_heading = QUESTION)]
     pub runs: u64,
-    /// Runs at the same time; no result depends on it [default: one for each processor]
+    /// Number of parallel runs; results do not depend on it [default: one per processor]
     #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
     pub threads: Option<NonZeroUsize>,
-    /// Name a block size, a pool size and a limit of blocks for the cluster
+    /// Recommend a block size, a pool size and maximum blocks per node
     #[arg(long, help_heading = QUESTION)]
     pub advise: bool,
-    /// Time harmless reads of the datastore, and print them as `--latency`
+    /// Measure reads of the datastore, and print them as `--latency`
     #[arg(long, conflicts_with_all = ["advise", "clashes", "fail_node", "fail_zone"], help_heading = QUESTION)]
     pub measure: bool,
-    /// Print the scenario that the options make, as a file for `--scenario`
+    /// Print the scenario of these options, as a file for `--scenario`
     #[arg(long, help_heading = QUESTION)]
     pub print_scenario: bool,
 
     /// Which datastore to simulate [default: that of the cluster, else etcd]
     #[arg(long, value_enum, value_name = "KIND", help_heading = COST)]
     pub model: Option<Model>,
-    /// What its requests cost, such as `read=2ms,write=5ms`
+    /// Latency of its requests, such as `read=2ms,write=5ms`
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = COST)]
     pub latency: Option<String>,
 }
@@ -157,11 +157,11 @@ impl ValueEnum for CauseName {
         Some(match self {
             Self::All => PossibleValue::new("all").help("All of them"),
             Self::One(cause) => PossibleValue::new(cause.name()).help(match cause {
-                Cause::None => "None, for comparison",
+                Cause::None => "No cause, for comparison",
                 Cause::OldBackup => "etcd is restored from an old backup",
-                Cause::SharedHandle => "A handle is shared by name, as those of Calico 2",
+                Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
                 Cause::FreedByHand => "Addresses of running pods are released by hand",
-                Cause::Partition => "A node is cut off and removed, and its pods run on",
+                Cause::Partition => "A node is cut off and removed, and its pods keep running",
             }),
         })
     }

@@ -10,7 +10,7 @@ use super::writing::WritingArgs;
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("pool").required(true))]
 pub(crate) struct SplitArgs {
-    /// How many pools to make of it: 2, 4, 8 and so on
+    /// Number of pools to create: 2, 4, 8 and so on
     #[arg(value_name = "NUMBER")]
     pub parts: u32,
     /// The pool, by name
@@ -19,10 +19,9 @@ pub(crate) struct SplitArgs {
     /// The pool, by CIDR
     #[arg(long, value_name = "CIDR", group = "pool")]
     pub cidr: Option<IpNet>,
-    /// Print the plan, and change nothing
+    /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// How to write.
     #[command(flatten)]
     pub writing: WritingArgs,
 }

@@ -12,21 +12,21 @@ use jiff::SignedDuration;
 use super::duration;
 
 const WRITING: &str = "Writing";
-const JUDGEMENT: &str = "Judgement";
+const CHECKING: &str = "Checking";
 
 /// Options of the commands that write.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WritingArgs {
-    /// Do not ask for confirmation; needed where stdin is not a terminal
+    /// Do not ask for confirmation; required if stdin is not a terminal
     #[arg(short, long, help_heading = WRITING)]
     pub yes: bool,
-    /// Write nothing at all where the plan makes more changes than this
+    /// Write nothing if the plan has more changes than this
     #[arg(long, value_name = "N", help_heading = WRITING)]
     pub max_changes: Option<usize>,
-    /// Lock the datastore for the duration: no pod starts or stops meanwhile
+    /// Lock the datastore while writing: no pod starts or stops during that time
     #[arg(long, help_heading = WRITING)]
     pub lock: bool,
-    /// The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]
+    /// The journal of the run, for `undo` [default: a new file in ~/.local/state/calipam]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WRITING)]
     pub journal: Option<PathBuf>,
 }
@@ -61,11 +61,10 @@ pub(crate) fn journals_folder() -> Option<PathBuf> {
 /// Options of the commands that plan by findings.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JudgementArgs {
-    /// Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart;
-    /// 0 for one look [default: the cluster's leakGracePeriod, else 15m]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
+    /// Skip allocations younger than this, and check leaked ones twice, this far apart;
+    /// 0 for a single check [default: the cluster's leakGracePeriod, else 15m]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub grace: Option<SignedDuration>,
-    /// When to look again.
     #[command(flatten)]
     pub settling: SettleArgs,
 }
@@ -76,16 +75,16 @@ impl JudgementArgs {
     }
 }
 
-/// The second look at what could be half-done.
+/// The recheck of what could be a change in progress.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SettleArgs {
-    /// Read suspects again after this time, and keep what has not changed; 0 for once only
+    /// Recheck possible changes in progress after this time; 0 for no recheck
     #[arg(
         long,
         value_name = "DURATION",
         default_value = "5s",
         value_parser = duration::parse,
-        help_heading = JUDGEMENT
+        help_heading = CHECKING
     )]
     pub settle: SignedDuration,
 }

@@ -62,7 +62,7 @@ fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
     let others = report.findings.iter().filter(|finding| !LOOKED_FOR.contains(&finding.code)).count();
     if others > 0 {
         console.hint(&format!(
-            "{} finds {} that calicoctl does not look for",
+            "{} finds {} that calicoctl does not check",
             hints::command(&["check"]),
             count(others, "more problem", "more problems")
         ));

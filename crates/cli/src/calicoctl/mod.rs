@@ -117,7 +117,7 @@ fn judging() -> Judging {
 fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failed> {
     match repair::outcome(run, false, console)? {
         Outcome::Clean => Ok(()),
-        _ => Err(Failed::said("error: something had changed meanwhile, and not all was done")),
+        _ => Err(Failed::said("error: something had changed since the read, and not everything was done")),
     }
 }
 

@@ -88,13 +88,13 @@ fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     }
     // What the same owner has got again would be that owner's after a restore, too.
     let is_at_risk = |change: &AddressChange<'_>| {
-        matches!(change.change, AddressChangeKind::GivenOut | AddressChangeKind::Moved)
+        matches!(change.change, AddressChangeKind::Assigned | AddressChangeKind::Moved)
     };
     let at_risk = found.addresses.iter().filter(|change| is_at_risk(change)).count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
     if is_backup && at_risk > 0 && console.format.detail().is_some() {
         console.hint(&format!(
-            "after a restore of OLD, {} would be free again or belong to an earlier owner, and be given out a second time \
+            "after a restore of OLD, {} would be free again or belong to an earlier owner, and be assigned a second time \
              while in use",
             count(at_risk, "address that is allocated now", "addresses that are allocated now")
         ));

@@ -47,7 +47,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     let objects = connect::block_on(async { export(global, file, console).await })?;
     console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), file.display()));
     let check = hints::command_elsewhere(&["check", "--datastore", &file.to_string_lossy()]);
-    console.hint(&format!("look at it with {check}"));
+    console.hint(&format!("check it with {check}"));
     Ok(Outcome::Clean)
 }
 

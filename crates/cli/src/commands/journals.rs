@@ -156,7 +156,7 @@ impl Document for JournalList<'_> {
         }
         let wide = detail == Detail::Full;
         let mut columns = vec![
-            ("BEGUN", Align::Left),
+            ("STARTED", Align::Left),
             ("CLUSTER", Align::Left),
             ("OBJECTS", Align::Right),
             ("STATE", Align::Left),

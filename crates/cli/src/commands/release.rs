@@ -86,7 +86,7 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// Handles, one a line; empty lines and what follows `#` do not count.
+/// Handles, one per line; empty lines and what follows `#` do not count.
 fn handles_of_stdin() -> Result<Vec<String>, Failure> {
     let read = |error| Failure::Io { doing: "read handles from stdin".into(), error };
     let mut handles = Vec::new();

@@ -58,7 +58,7 @@ pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -
         console.warn(&format!("not done: {}: {}", conflict.what, conflict.reason));
     }
     if execution.not_begun > 0 {
-        console.warn(&format!("{} not begun", count(execution.not_begun, "step was", "steps were")));
+        console.warn(&format!("{} not started", count(execution.not_begun, "step was", "steps were")));
     }
     if execution.intents > 0 {
         // Without the journal there is no way back: it is named at any rate.

@@ -130,7 +130,7 @@ fn story(
     }
     if view.partial {
         let all = hints::command(&["show", "--ip", &address.to_string(), "--all-owners"]);
-        console.hint(&format!("only the recorded owner was looked for; {all} finds others"));
+        console.hint(&format!("only the recorded owner was checked; {all} finds others"));
     }
     Ok(Outcome::Clean)
 }

@@ -135,7 +135,7 @@ fn hint(answers: &Answers, console: &Console) {
     if let Some(advice) = &answers.advice
         && advice.block_size.is_none()
     {
-        console.hint("each size has something against it: a larger pool (`--pool`) may help");
+        console.hint("every block size has drawbacks: a larger pool (`--pool`) may help");
     }
     if answers.scale.is_some() {
         let sizes = hints::again(&["--block-size", "24..29"], &["block_size"]);

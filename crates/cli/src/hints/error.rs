@@ -28,7 +28,7 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         Error::ArchiveOfAnother { .. } => "name the archive of this cluster",
         Error::TwoClusters { .. } => {
             return Some(format!(
-                "name two states of one cluster, or compare them all the same: {}",
+                "name two states of the same cluster, or compare them anyway: {}",
                 again(&["--force"], &[])
             ));
         }
@@ -61,18 +61,18 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         }
         Error::PodsNotRead => {
             return Some(format!(
-                "give a kubeconfig, so that pods decide: {}; or take the endpoints for the truth with {}",
+                "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
                 connected(&["--kubeconfig", "FILE"], &[]),
                 again(&["--endpoints-only"], &[])
             ));
         }
         Error::Trial(_) => {
-            "nothing was changed; run it again, and report it if it stays: this is a mistake in calipam"
+            "nothing was changed; retry, and report it if it happens again: this is a bug in calipam"
         }
         Error::TooManyChanges { changes, .. } => {
             let larger = ["--max-changes", &changes.to_string()];
             return Some(format!(
-                "look at the plan with {}, then allow it with {}",
+                "review the plan with {}, then allow it with {}",
                 dry_run(),
                 again(&larger, &["max_changes"])
             ));
@@ -83,11 +83,7 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         }
         Error::NotLive(_) => "connect to the cluster itself",
         Error::NoConsent(NoConsent::NoTerminal) => {
-            return Some(format!(
-                "use {}; {} shows the plan and changes nothing",
-                again(&["--yes"], &[]),
-                dry_run()
-            ));
+            return Some(format!("use {}; {} only shows the plan", again(&["--yes"], &[]), dry_run()));
         }
     };
     Some(hint.to_owned())
@@ -142,9 +138,9 @@ fn configure(refusal: &ConfigureRefusal) -> Option<String> {
 /// Handles that are named at most.
 const CANDIDATES: usize = 10;
 
-/// The handles that can be meant, one a line.
+/// The handles that can be meant, one per line.
 fn candidates(ids: &[String]) -> String {
-    let mut lines = vec!["name one of them by more of its ID:".to_owned()];
+    let mut lines = vec!["use a longer prefix of one of these IDs:".to_owned()];
     lines.extend(ids.iter().take(CANDIDATES).map(|id| format!("  {}", escape(id))));
     if ids.len() > CANDIDATES {
         lines.push("  …".to_owned());
@@ -160,16 +156,16 @@ fn report(objection: &ReportError) -> String {
             "connect to the cluster that it is about".to_owned()
         }
         ReportError::NotLocked => format!(
-            "{} locks the datastore for the duration of the release; {} does without",
+            "{} locks the datastore during the release; {} releases without the lock",
             again(&["--lock"], &[]),
             force()
         ),
         ReportError::Stale => format!(
-            "write a new one; or pass over this with {}: what it lists is released only if it is unused now",
+            "write a new one; or ignore this with {}: what it lists is released only if it is unused now",
             force()
         ),
         ReportError::OtherVersion { .. } => {
-            format!("pass over this with {}: what it lists is released only if it is unused now", force())
+            format!("ignore this with {}: what it lists is released only if it is unused now", force())
         }
     }
 }
@@ -183,13 +179,13 @@ pub(crate) fn repair(error: &RepairError) -> Option<String> {
             return Some(format!("connect to the cluster that it was made for; {show} prints the GUID"));
         }
         RepairError::StrangeKey { .. } => "use an unchanged copy of the journal",
-        RepairError::NotAgreed { .. } => "run it again, and answer what it asks then",
+        RepairError::NotAgreed { .. } => "retry, and confirm the new plan",
         RepairError::Lock { action: LockAction::Restore, .. } => {
             "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
         }
         RepairError::Lock { .. } => {
             return Some(format!(
-                "wait for the other run; or leave out the lock, what is written is guarded without it, too: {}",
+                "wait for the other run; or run without the lock, writes are guarded anyway: {}",
                 again(&[], &["lock"])
             ));
         }
@@ -213,7 +209,7 @@ fn journal(error: &JournalError) -> String {
         }
         JournalError::Read { .. } | JournalError::NoJournal { .. } => {
             return format!(
-                "name the journal that the repair printed, or look for it with {}",
+                "name the journal that the repair printed; {} lists them",
                 command_elsewhere(&["undo", "--list"])
             );
         }

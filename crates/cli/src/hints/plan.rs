@@ -17,11 +17,11 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             Subject::Handle(id) => {
                 format!("only {} releases it", reader.command(&["release", "--handle", id]))
             }
-            _ => "only a release by --ip or --handle frees it".to_owned(),
+            _ => "only `release --ip` or `release --handle` frees it".to_owned(),
         },
         Some(SuggestedAction::NodeIsDead(node)) => {
             return format!(
-                "{}; if it is not, {} gives up what it holds",
+                "{}; if it is not, {} releases what it holds",
                 skipped.detail,
                 reader.command(&["release", "--node", node])
             );
@@ -34,14 +34,14 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             Reader::Document => "`calipam assign --explain` shows why".to_owned(),
         },
         Some(SuggestedAction::ListFindings) => {
-            format!("look at it with {}", reader.command(&["check", "-o", "wide"]))
+            format!("see {}", reader.command(&["check", "-o", "wide"]))
         }
         Some(SuggestedAction::Remedy(remedy)) => {
             let command = line(remedy, reader);
             match remedy {
                 Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
                 Remedy::Rebuild => format!("{command} records its addresses again"),
-                Remedy::RebuildBlock(_) => format!("{command} mends it"),
+                Remedy::RebuildBlock(_) => format!("{command} repairs it"),
                 Remedy::ReleaseLeaked | Remedy::ReleaseNode(_) | Remedy::ReleaseOrphanHandles => {
                     format!("{command} does it")
                 }
@@ -55,31 +55,30 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
 pub(crate) fn warning(warning: &Warning) -> String {
     match warning {
         Warning::UnknownOwners(number) => format!(
-            "{number} unused addresses have records that do not say whose they are; only a release by --ip or --handle \
-             frees those"
+            "{number} unused addresses have records without an owner; only `release --ip` or `release --handle` frees those"
         ),
         Warning::NodeStillNamed(node) => format!(
-            "node {node} does not exist, but endpoints or pods still name it; what they use is kept"
+            "node {node} does not exist, but endpoints or pods still refer to it; what they use is kept"
         ),
-        Warning::Forced(skipped) => format!("--force: {}; released all the same", skipped.detail),
-        Warning::AssignedInUse(skipped) => format!("--force: {}; assigned all the same", skipped.detail),
+        Warning::Forced(skipped) => format!("--force: {}; releasing anyway", skipped.detail),
+        Warning::AssignedInUse(skipped) => format!("--force: {}; assigning anyway", skipped.detail),
         Warning::Reserved { address, reservation } => format!(
-            "{address} is reserved by {reservation}, which keeps it from automatic assignment alone"
+            "{address} is reserved by {reservation}, which only excludes it from automatic assignment"
         ),
         Warning::HandleOfLive { handle, owner } => format!(
-            "the handle {handle} is of {owner}, alive: what is assigned under it goes when that goes"
+            "the handle {handle} belongs to {owner}, which exists: what is assigned under it is released with it"
         ),
         Warning::PartsStayDisabled(pool) => {
             format!("the pool {pool} is disabled, and so are its parts; calicoctl would enable them")
         }
         Warning::ResourceSaysOtherwise => {
-            "the resource IPAMConfiguration `default` says otherwise; with etcd Calico allocates by what is set here, and \
-             nothing keeps the two equal"
+            "the resource IPAMConfiguration `default` differs; with etcd, Calico reads what is set here, and the two are \
+             not kept in sync"
                 .to_owned()
         }
         Warning::EndpointsAlone => {
-            "pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be as old \
-             as the blocks; name a kubeconfig, or say --endpoints-only"
+            "pods were not read: only workload endpoints say who uses addresses, and after a restore they may be as old \
+             as the blocks; pass a kubeconfig or --endpoints-only"
                 .to_owned()
         }
     }

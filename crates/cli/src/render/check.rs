@@ -32,7 +32,7 @@ pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut 
         writeln!(out)?;
     }
     let lists_absent =
-        changes.is_some_and(|changes| !changes.gone.is_empty() || !changes.not_judged.is_empty());
+        changes.is_some_and(|changes| !changes.gone.is_empty() || !changes.not_checked.is_empty());
     if !report.findings.is_empty() || lists_absent && detail == Detail::Full {
         match detail {
             Detail::Short => summary_table(report, changes, page).write(out)?,
@@ -89,7 +89,7 @@ fn full_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
         grid.colored_row(color(finding.severity), cells);
     }
     let Some(changes) = changes else { return grid };
-    for (change, findings) in [("gone", &changes.gone), ("not judged", &changes.not_judged)] {
+    for (change, findings) in [("gone", &changes.gone), ("not checked", &changes.not_checked)] {
         for finding in findings {
             let severity = finding.severity.map_or_else(|| "-".to_owned(), |severity| severity.to_string());
             let EarlierFinding { code, subject, message, .. } = finding;
@@ -184,8 +184,8 @@ pub(crate) fn hints(report: &Report, detail: Detail, console: &Console) {
     }];
     steps.extend(remedies(report).iter().map(hints::remedy::hint));
     steps.iter().take(STEPS).for_each(|step| console.hint(step));
-    if !report.settled && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.note("this is a single look: a change that Calico was just making can be among the findings");
+    if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
+        console.note("this is a single read: changes in progress can be among the findings");
     }
 }
 

@@ -68,11 +68,11 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::Pool, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
         }
         Event::PoolPassedOver { pool, cidr, why } => {
-            let detail = format!("{pool}: passed over, since {why}");
+            let detail = format!("{pool}: skipped, {why}");
             (DecisionStep::Pool, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
         }
         Event::GaveUp(key) => {
-            let detail = "given up: its pool does not select the node any more, and it is empty".to_owned();
+            let detail = "released: its pool no longer selects the node, and it is empty".to_owned();
             (DecisionStep::OwnBlock, Subject::Block(key.cidr), detail, block_and_affinity(key))
         }
         Event::OwnBlock { key, found } => {
@@ -117,7 +117,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::Borrow, named(), detail, config())
         }
         Event::Borrows { pool, cidr, blocks } => {
-            let detail = format!("{pool}: looks for single addresses in its {blocks} blocks");
+            let detail = format!("{pool}: searches its {blocks} blocks for single addresses");
             (DecisionStep::Borrow, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
         }
         Event::BlockOfAddress { address, block, owner } => {
@@ -192,7 +192,7 @@ fn passed_over(passed: Passed) -> String {
 fn not_reclaimed(why: &NotReclaimed) -> String {
     match why {
         NotReclaimed::Young => "claimed less than a minute ago".to_owned(),
-        NotReclaimed::NoOwner => "nothing could give it up".to_owned(),
+        NotReclaimed::NoOwner => "nothing could release it".to_owned(),
         NotReclaimed::Failed(reason) => reason.clone(),
     }
 }

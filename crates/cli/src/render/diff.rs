@@ -93,7 +93,7 @@ impl Document for DifferenceDocument<'_> {
 }
 
 fn has_moved(sum: &Sum) -> bool {
-    sum.given_out + sum.given_back + sum.moved > 0
+    sum.assigned + sum.released + sum.moved > 0
 }
 
 /// Addresses in all, by pool and by node.
@@ -102,17 +102,17 @@ fn sums(difference: &Difference<'_>, detail: Detail, page: Page) -> Grid {
         ("ADDRESSES OF", Align::Left),
         ("IN OLD", Align::Right),
         ("IN NEW", Align::Right),
-        ("GIVEN OUT", Align::Right),
-        ("GIVEN BACK", Align::Right),
+        ("ASSIGNED", Align::Right),
+        ("RELEASED", Align::Right),
         ("MOVED", Align::Right),
     ];
     let mut grid = Grid::new(page, detail, &columns);
     let mut row = |name: String, sum: &Sum| {
-        let numbers = [sum.before, sum.after, sum.given_out, sum.given_back, sum.moved];
+        let numbers = [sum.before, sum.after, sum.assigned, sum.released, sum.moved];
         grid.row([name].into_iter().chain(numbers.map(thousands)));
     };
     let sums = &difference.sums;
-    row("the whole".to_owned(), &sums.total);
+    row("everything".to_owned(), &sums.total);
     let named = |kind: &str, of: &NamedSum| match of.name.as_str() {
         "" => format!("no {kind}"),
         name => format!("{kind} {name}"),
@@ -122,7 +122,7 @@ fn sums(difference: &Difference<'_>, detail: Detail, page: Page) -> Grid {
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
     let left_out = if detail == Detail::Full { 0 } else { nodes.len().saturating_sub(NODES_SHOWN) };
     if left_out > 0 {
-        nodes.sort_by_key(|of| std::cmp::Reverse(of.sum.given_out + of.sum.given_back + of.sum.moved));
+        nodes.sort_by_key(|of| std::cmp::Reverse(of.sum.assigned + of.sum.released + of.sum.moved));
         nodes.truncate(NODES_SHOWN);
     }
     nodes.into_iter().for_each(|of| row(named("node", of), &of.sum));

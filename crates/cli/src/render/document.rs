@@ -9,7 +9,7 @@ use super::yaml;
 use crate::args::Format;
 
 /// The version of the schema of YAML and JSON, described in `docs/output.md`.
-const API_VERSION: &str = "calipam/v1";
+const API_VERSION: &str = "calipam/v2";
 
 /// How much of a document people want to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

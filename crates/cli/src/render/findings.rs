@@ -52,7 +52,7 @@ struct ChangesOf<'a> {
     worse: usize,
     stay: usize,
     gone: &'a [EarlierFinding],
-    not_judged: &'a [EarlierFinding],
+    not_checked: &'a [EarlierFinding],
     not_read_now: &'a [Source],
     not_read_then: &'a [Source],
 }
@@ -66,7 +66,7 @@ impl<'a> ChangesOf<'a> {
             worse: counts[&Change::Worse],
             stay: counts[&Change::Stays],
             gone: &changes.gone,
-            not_judged: &changes.not_judged,
+            not_checked: &changes.not_checked,
             not_read_now: &changes.not_read_now,
             not_read_then: &changes.not_read_then,
         }

@@ -64,10 +64,10 @@ pub(crate) struct ShownExecution {
     written: usize,
     already_done: usize,
     /// Steps of which nothing was written, because something had changed.
-    given_up: usize,
+    aborted: usize,
     /// Addresses that stay as they were for that reason, those of steps that were made without them included.
     kept_addresses: usize,
-    not_begun: usize,
+    not_started: usize,
     /// Steps that were written in part.
     partly: usize,
     conflicts: Vec<ShownConflict>,
@@ -109,9 +109,9 @@ impl ShownExecution {
             steps: *steps,
             written: *written,
             already_done: *already,
-            given_up: *aborted,
+            aborted: *aborted,
             kept_addresses: run.execution.kept(),
-            not_begun: *not_begun,
+            not_started: *not_begun,
             partly: *partly,
             conflicts: conflicts.iter().map(conflict).collect(),
             interrupted: *interrupted,
@@ -121,23 +121,22 @@ impl ShownExecution {
         }
     }
 
-    /// `Done: 4 of 5 steps; 1 was given up because something had changed`.
+    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`.
     pub(crate) fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
-        if self.given_up > 0 {
-            let given_up = count(self.given_up, "was", "were");
-            line.push_str(&format!("; {given_up} given up because something had changed"));
+        if self.aborted > 0 {
+            line.push_str(&format!("; {} aborted (conflict)", count(self.aborted, "step", "steps")));
         }
         if self.kept_addresses > 0 {
-            let kept = count(self.kept_addresses, "address stays", "addresses stay");
-            line.push_str(&format!("; {kept} as before"));
+            let kept = count(self.kept_addresses, "address", "addresses");
+            line.push_str(&format!("; {kept} unchanged"));
         }
         if self.partly > 0 {
-            line.push_str(&format!("; {} made in part", count(self.partly, "was", "were")));
+            line.push_str(&format!("; {} partly written", count(self.partly, "step", "steps")));
         }
-        if self.not_begun > 0 {
-            line.push_str(&format!("; {} not begun", count(self.not_begun, "was", "were")));
+        if self.not_started > 0 {
+            line.push_str(&format!("; {} not started", count(self.not_started, "step", "steps")));
         }
         line
     }

@@ -109,7 +109,7 @@ fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io:
         writeln!(out)?;
     }
     if !shown.skipped.is_empty() {
-        let mut grid = Grid::new(page, detail, &[("OBJECT", Align::Left), ("STAYS BECAUSE", Align::Left)]);
+        let mut grid = Grid::new(page, detail, &[("OBJECT", Align::Left), ("REASON", Align::Left)]);
         for skipped in &shown.skipped {
             grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
         }

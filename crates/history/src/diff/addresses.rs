@@ -1,4 +1,4 @@
-//! Addresses that were given out, given back, or have another owner.
+//! Addresses that were assigned, released, or have another owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -20,15 +20,15 @@ use super::sums::{NodeName, Part, Pools, Tally};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressChangeKind {
-    GivenOut,
-    GivenBack,
+    Assigned,
+    Released,
     /// It belongs to another owner.
     Moved,
-    /// Given back, and given out again to the same owner.
+    /// Released, and assigned again to the same owner.
     Renewed,
     /// The same allocation with other attributes of its owner.
     Changed,
-    /// Given out and back in between: it is not in use on either side.
+    /// Assigned and released in between: it is not in use on either side.
     Passed,
     /// It cooled down, and is free now.
     Cooled,
@@ -38,12 +38,12 @@ impl AddressChangeKind {
     /// What people read.
     pub fn words(self) -> &'static str {
         match self {
-            Self::GivenOut => "given out",
-            Self::GivenBack => "given back",
+            Self::Assigned => "assigned",
+            Self::Released => "released",
             Self::Moved => "moved to another owner",
-            Self::Renewed => "given back and out again",
+            Self::Renewed => "released and assigned again",
             Self::Changed => "attributes changed",
-            Self::Passed => "given out and back",
+            Self::Passed => "assigned and released",
             Self::Cooled => "cooled down",
         }
     }
@@ -252,14 +252,14 @@ fn pairs<'s>(before: Vec<Held<'s>>, mut after: Vec<Held<'s>>) -> Vec<(Option<Hel
 
 /// What happened between two records of an address; `None` if nothing did.
 fn kind(before: Option<Held<'_>>, after: Option<Held<'_>>) -> Option<AddressChangeKind> {
-    use AddressChangeKind::{Changed, Cooled, GivenBack, GivenOut, Moved, Passed, Renewed};
+    use AddressChangeKind::{Assigned, Changed, Cooled, Moved, Passed, Released, Renewed};
     let (old, new) = (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated()));
     match (old, new) {
         (Some(old), Some(new)) if !is_same_owner(&old.record(), &new.record()) => Some(Moved),
         (Some(old), Some(new)) if !is_same_allocation(old, new) => Some(Renewed),
         (Some(old), Some(new)) => (!is_same_record(&old.record(), &new.record())).then_some(Changed),
-        (Some(_), None) => Some(GivenBack),
-        (None, Some(_)) => Some(GivenOut),
+        (Some(_), None) => Some(Released),
+        (None, Some(_)) => Some(Assigned),
         (None, None) => match (released_at(before), released_at(after)) {
             (Some(_), None) => Some(Cooled),
             (old, new) => (old != new).then_some(Passed),

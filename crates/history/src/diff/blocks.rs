@@ -30,7 +30,7 @@ impl BlockChangeKind {
             Self::Claimed => "claimed",
             Self::Released => "released",
             Self::Owner => "changed owner",
-            Self::ClaimedAgain => "given up and claimed again",
+            Self::ClaimedAgain => "released and claimed again",
             Self::Size => "changed size",
         }
     }

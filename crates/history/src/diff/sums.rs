@@ -21,8 +21,8 @@ use crate::FastMap;
 pub struct Sum {
     pub before: usize,
     pub after: usize,
-    pub given_out: usize,
-    pub given_back: usize,
+    pub assigned: usize,
+    pub released: usize,
     /// Of another owner now, or given out again to the same. Where pool or node differ it counts in both.
     pub moved: usize,
 }
@@ -148,18 +148,18 @@ fn count<N: Copy + Eq + Hash>(
     after: Option<N>,
     kind: Option<AddressChangeKind>,
 ) {
-    use AddressChangeKind::{GivenBack, GivenOut, Moved, Renewed};
+    use AddressChangeKind::{Assigned, Moved, Released, Renewed};
     let moved = usize::from(matches!(kind, Some(Moved | Renewed)));
     if let Some(name) = before {
         let sum = sums.entry(name).or_default();
         sum.before += 1;
-        sum.given_back += usize::from(kind == Some(GivenBack));
+        sum.released += usize::from(kind == Some(Released));
         sum.moved += moved;
     }
     if let Some(name) = after {
         let sum = sums.entry(name).or_default();
         sum.after += 1;
-        sum.given_out += usize::from(kind == Some(GivenOut));
+        sum.assigned += usize::from(kind == Some(Assigned));
         sum.moved += if before == after { 0 } else { moved };
     }
 }
@@ -167,13 +167,13 @@ fn count<N: Copy + Eq + Hash>(
 fn add(to: &mut Sum, sum: Sum) {
     to.before += sum.before;
     to.after += sum.after;
-    to.given_out += sum.given_out;
-    to.given_back += sum.given_back;
+    to.assigned += sum.assigned;
+    to.released += sum.released;
     to.moved += sum.moved;
 }
 
 fn changed(sums: BTreeMap<String, Sum>) -> Vec<NamedSum> {
-    let differs = |sum: &Sum| sum.given_out + sum.given_back + sum.moved > 0;
+    let differs = |sum: &Sum| sum.assigned + sum.released + sum.moved > 0;
     let differing = sums.into_iter().filter(|(_, sum)| differs(sum));
     differing.map(|(name, sum)| NamedSum { name, sum }).collect()
 }

@@ -91,17 +91,17 @@ fn equal_clusters_are_the_same() {
 
 #[test]
 fn each_change_of_an_address() {
-    use AddressChangeKind::{Changed, Cooled, GivenBack, GivenOut, Moved, Passed, Renewed};
+    use AddressChangeKind::{Assigned, Changed, Cooled, Moved, Passed, Released, Renewed};
     let pod = || record("net.aaaa", "node-1", "a");
     let other = || record("net.bbbb", "node-2", "b");
     let cooling = |at: &str| json!({"releasedAt": at});
     let mut migrated = pod();
     migrated["secondary"]["pod"] = "a-moved".into();
     let cases: [(State, State, Option<AddressChangeKind>); 11] = [
-        (None, Some((pod(), 7)), Some(GivenOut)),
-        (Some((pod(), 7)), None, Some(GivenBack)),
-        (Some((pod(), 7)), Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(GivenBack)),
-        (Some((cooling("2026-05-01T10:00:00Z"), 8)), Some((pod(), 9)), Some(GivenOut)),
+        (None, Some((pod(), 7)), Some(Assigned)),
+        (Some((pod(), 7)), None, Some(Released)),
+        (Some((pod(), 7)), Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Released)),
+        (Some((cooling("2026-05-01T10:00:00Z"), 8)), Some((pod(), 9)), Some(Assigned)),
         (Some((pod(), 7)), Some((other(), 9)), Some(Moved)),
         (Some((pod(), 7)), Some((pod(), 9)), Some(Renewed)),
         (Some((pod(), 7)), Some((migrated, 7)), Some(Changed)),
@@ -129,7 +129,7 @@ fn sums_count_both_nodes_of_an_address_that_moved() {
     let new = cluster(&[(BLOCK, block("host:node-1", &held))]);
     everything(&old, &new, |found| {
         let total = found.sums.total;
-        assert_eq!((total.before, total.after, total.given_out, total.moved), (1, 2, 1, 1));
+        assert_eq!((total.before, total.after, total.assigned, total.moved), (1, 2, 1, 1));
         let nodes: Vec<_> = found
             .sums
             .by_node
@@ -284,7 +284,7 @@ fn a_scope_leaves_the_rest_out() {
     let new = cluster(&[(BLOCK, block("host:node-1", &held)), (&one.0, one.1), (&other.0, other.1)]);
     let shown = |scope: &Scope| {
         compare(&old, &new, scope, |found| {
-            (changes(found).len(), found.handles.len(), found.sums.total.given_out)
+            (changes(found).len(), found.handles.len(), found.sums.total.assigned)
         })
     };
     assert_eq!(shown(&Scope::default()), (2, 2, 2));
@@ -301,7 +301,7 @@ fn overlapping_blocks_are_compared_address_by_address() {
     let outer = || block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]);
     let old = cluster(&[(BLOCK, outer())]);
     let new = cluster(&[(BLOCK, outer()), ("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30", inner)]);
-    let expected = vec![("10.0.0.1".to_owned(), AddressChangeKind::GivenOut)];
+    let expected = vec![("10.0.0.1".to_owned(), AddressChangeKind::Assigned)];
     assert_eq!(everything(&old, &new, changes), expected);
     everything(&old, &new, |found| {
         assert_eq!(found.blocks.len(), 1);

@@ -25,7 +25,7 @@ pub enum What {
     OwnerChanged,
     ClaimedAgain,
     MarkedDeleted,
-    BlockGivenUp,
+    BlockReleased,
     /// The value cannot be decoded: what it changed is not known.
     Undecodable,
     /// An unknown field of the block, or its deletion mark, changed.
@@ -56,7 +56,7 @@ impl What {
             Self::OwnerChanged => "block changed owner",
             Self::ClaimedAgain => "block claimed again",
             Self::MarkedDeleted => "marked deleted",
-            Self::BlockGivenUp => "block given up",
+            Self::BlockReleased => "block released",
             Self::Undecodable => "cannot be decoded",
             Self::FieldChanged => "field changed",
             Self::AffinityChanged => "affinity",

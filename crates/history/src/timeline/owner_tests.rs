@@ -15,7 +15,7 @@ fn a_block_that_is_deleted_takes_its_addresses_along() {
     let by_handle = of(About::Handle("net.a".into()));
     assert_eq!(words(&by_handle), [(21, What::Assigned), (22, What::Released)]);
     assert_eq!(by_handle[1].detail, "its block was deleted");
-    assert_eq!(words(&of(address()))[2..], [(22, What::Released), (22, What::BlockGivenUp)]);
+    assert_eq!(words(&of(address()))[2..], [(22, What::Released), (22, What::BlockReleased)]);
     assert_eq!(words(&of(About::Node("node-1".into()))).len(), 4);
 }
 

@@ -79,7 +79,7 @@ fn the_story_of_an_address() {
         (23, What::Reused),
         (24, What::Cooling),
         (25, What::Released),
-        (26, What::BlockGivenUp),
+        (26, What::BlockReleased),
     ];
     assert_eq!(words(&found), expected);
     assert_eq!(found[1].time.at, Some(time("2026-05-01T10:05:00Z")));
@@ -92,7 +92,7 @@ fn the_story_of_an_address() {
     let elsewhere = About::Address("10.0.0.4".parse().unwrap());
     assert_eq!(
         words(&timeline(&story(), &[], &elsewhere).events),
-        [(20, What::BlockClaimed), (26, What::BlockGivenUp)]
+        [(20, What::BlockClaimed), (26, What::BlockReleased)]
     );
     assert!(timeline(&story(), &[], &About::Address("10.0.1.3".parse().unwrap())).events.is_empty());
 }
@@ -178,12 +178,12 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     // A deletion has no revision: it is known by what it replaced, and outlives that, too.
     let deletion = Written { revision: None, after: None, ..write(25, 22) };
     let found = timeline(&story, std::slice::from_ref(&deletion), &address()).events;
-    assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockGivenUp, Some(&run)));
+    assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
     let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..story.clone() };
     let found = timeline(&later, &[deletion], &address()).events;
     assert_eq!(
         found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(),
-        [(What::BlockGivenUp, None)]
+        [(What::BlockReleased, None)]
     );
 }
 

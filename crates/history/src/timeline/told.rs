@@ -121,7 +121,7 @@ fn of_event(
         BlockEvent::Marked(true) => (What::MarkedDeleted, String::new()),
         BlockEvent::Marked(false) => (What::FieldChanged, "deleted: true → false".to_owned()),
         BlockEvent::Undecodable(reason) => (What::Undecodable, reason.clone()),
-        BlockEvent::GivenUp => (What::BlockGivenUp, String::new()),
+        BlockEvent::GivenUp => (What::BlockReleased, String::new()),
         BlockEvent::Field { name, before, after } => {
             (What::FieldChanged, format!("{name}: {} → {}", text(before), text(after)))
         }

@@ -20,6 +20,7 @@ pub struct When {
     pub before: Option<Timestamp>,
     /// Why the time is doubtful.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "uncertainty")]
     pub doubt: Option<Doubt>,
 }
 

@@ -17,7 +17,7 @@ pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
         Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
         Error::AlreadyAssigned(_) => taken(basis, address),
         Error::Undecodable { key, reason } => {
-            (SkipReason::Unjudged, format!("{key} cannot be decoded: {reason}"))
+            (SkipReason::Unchecked, format!("{key} cannot be decoded: {reason}"))
         }
         Error::Overlap { .. } => (SkipReason::Overlap, error.to_string()),
         Error::ForeignBlock(cidr) => {
@@ -63,16 +63,16 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let mut records =
         blocks.filter_map(|cidr| basis.context.index.block(cidr)?.sound?.allocation_of(address));
     let Some(record) = records.next() else {
-        return (SkipReason::AlreadyAssigned, format!("{address} is to be assigned already"));
+        return (SkipReason::AlreadyAssigned, format!("{address} is already to be assigned"));
     };
 
     match Claim::of(&record.attribute) {
         Claim::Cooling => {
-            let detail = format!("{address} was released a short time ago and cools down");
+            let detail = format!("{address} was released recently and is cooling down");
             return (SkipReason::Cooling, detail);
         }
         Claim::WindowsReserved => {
-            let detail = format!("{address} is reserved by a Windows node and never handed out");
+            let detail = format!("{address} is reserved by a Windows node and never assigned");
             return (SkipReason::WindowsReserved, detail);
         }
         _ => {}

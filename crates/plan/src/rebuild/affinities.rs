@@ -103,7 +103,7 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
             let Some(block) = planner.index().block(key.cidr) else { return false };
             let mut edits = vec![Edit::Block(key.cidr, BlockEdit::Delete(block.revision.clone()))];
             edits.extend(edit(AffinityEdit::Delete(revision)));
-            let why = "its node was about to give it up, and the block is empty";
+            let why = "its node was about to release it, and the block is empty";
             let what = change(Verb::DeleteAffinity, subject, why, &repairs);
             let mut action = action(reason(), edits, Vec::new(), what);
             let block = change(Verb::DeleteBlock, Subject::Block(key.cidr), "its release is finished", &[]);

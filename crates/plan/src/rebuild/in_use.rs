@@ -186,7 +186,7 @@ fn rewrite(
 
     let claim = Claim::of(&allocation.attribute);
     if claim == Claim::WindowsReserved {
-        let detail = "the ordinal is reserved; recreate the one who uses it".into();
+        let detail = "the ordinal is reserved; recreate its user".into();
         return Err((SkipReason::WindowsReserved, detail));
     }
 

@@ -53,8 +53,8 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> C
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
                 // No look at the block as it is now could have seen it.
                 let detail =
-                    format!("{}: its block is mended first; rebuild again after that", finding.message());
-                planner.skip(finding, SkipReason::Unjudged, detail);
+                    format!("{}: its block is repaired first; rebuild again after that", finding.message());
+                planner.skip(finding, SkipReason::Unchecked, detail);
             } else {
                 planner.skip(finding, reason, detail);
             }

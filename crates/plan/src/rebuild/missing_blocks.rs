@@ -165,7 +165,7 @@ fn create(
     match unreadable {
         Some((_, change)) => {
             let detail = format!("its affinity {} cannot be decoded; delete that first", change.subject);
-            Err((SkipReason::Unjudged, detail))
+            Err((SkipReason::Unchecked, detail))
         }
         None => Ok((block, owner, affinities)),
     }

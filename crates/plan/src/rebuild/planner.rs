@@ -76,7 +76,7 @@ impl<'p, 's> Planner<'p, 's> {
     /// Skips what belongs to a node that may be alive although its object is gone.
     pub(super) fn skip_of_living(&mut self, finding: &Finding, node: &str) {
         let detail = format!(
-            "{node} does not exist, but endpoints or pods name it: if it is alive, bring its object back"
+            "{node} does not exist, but endpoints or pods name it: if it is alive, recreate its object"
         );
         let skipped = Skipped::finding(finding, SkipReason::NodeMayLive, detail);
         self.skipped.push(skipped.suggesting(SuggestedAction::NodeIsDead(node.to_owned())));

@@ -122,7 +122,7 @@ fn of_workload(
         return Err(unknown("the ID of its container is not known"));
     };
     if node.is_empty() {
-        return Err((SkipReason::NodeUnknown, "the one who uses it names no node".into()));
+        return Err((SkipReason::NodeUnknown, "its user names no node".into()));
     }
     let Some(network) = networks.of(&container, &node) else {
         return Err(unknown("no other record shows the name of the network"));

@@ -54,7 +54,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
     use SkipReason as Why;
     Some(match finding.code {
         Code::DuplicateAddress => {
-            (Why::DuplicateOwners, "decide whose it is, and recreate the others: calipam cannot know")
+            (Why::DuplicateOwners, "decide who keeps it, and recreate the others: calipam cannot know")
         }
         Code::AddressInSeveralBlocks => {
             (Why::Overlap, "decide which block stays, and recreate what lives in the other")
@@ -73,23 +73,23 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release what is unused of it"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
         Code::UnexpectedBlockOwner => {
-            (Why::NeedsDecision, "find out whose the block should be, and set its owner")
+            (Why::NeedsDecision, "find out which node should own the block, and set its owner")
         }
         Code::UnexpectedAffinityType => (Why::NeedsDecision, "delete it if nothing of yours has written it"),
         Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
         Code::EndpointOfMissingNode => {
-            (Why::NodeUnknown, "bring the node's object back, or delete what names it")
+            (Why::NodeUnknown, "recreate the node object, or delete what refers to it")
         }
         Code::EndpointWithoutPod => (Why::NeedsDecision, "delete the endpoint"),
         Code::PodWithoutEndpoint | Code::PodAddressDisagreement | Code::EndpointNodeMismatch => {
             (Why::NeedsDecision, "recreate the pod")
         }
-        Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller passes over it"),
+        Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller ignores it"),
         Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
-            (Why::NeedsDecision, "change the configuration if it is not meant so")
+            (Why::NeedsDecision, "change the configuration unless it is intended")
         }
         Code::DatastoreLocked => (
             Why::NeedsDecision,
@@ -139,8 +139,8 @@ fn undecodable(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static st
     if defects.any(|defect| matches!(defect.key, Some(Key::Block(_)))) {
         return (
             SkipReason::CorruptBeyondRepair,
-            "mend the value by hand, or delete it and rebuild what its addresses are used for",
+            "repair the value by hand, or delete it and rebuild what its addresses are used for",
         );
     }
-    (SkipReason::NeedsDecision, "mend or delete it by hand")
+    (SkipReason::NeedsDecision, "repair or delete it by hand")
 }

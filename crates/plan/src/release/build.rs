@@ -200,7 +200,7 @@ fn held_by_gone_nodes<'s>(
             held.blocks.insert(block.key, node.to_owned());
         } else {
             let detail = format!("block {} of {node} is corrupt", block.key);
-            let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unjudged, detail);
+            let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unchecked, detail);
             skipped.push(corrupt.suggesting(SuggestedAction::Remedy(Remedy::RebuildBlock(block.key))));
         }
     }

@@ -73,7 +73,7 @@ pub(crate) fn too_early(
 ) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
-            "{}: but there is not one {what} in the whole cluster, so they are lost rather than gone; bring them back first",
+            "{}: but there is not one {what} in the whole cluster, so they are probably lost; restore them first",
             finding.message()
         );
         return Some((SkipReason::EvidenceLost, detail));
@@ -90,7 +90,7 @@ pub(crate) fn too_early(
         return None;
     }
 
-    let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message());
+    let detail = format!("{}: it must be found unused twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn too_early_orphan(
         return None;
     }
 
-    let detail = format!("{}: it has to be seen so twice, {grace:#} apart", finding.message());
+    let detail = format!("{}: it must be found so twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
 
@@ -180,8 +180,8 @@ fn why_kept(
     let index = &basis.context.index;
     let mut named = handles.objects(id).iter().flat_map(|object| object.value.blocks());
     if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unjudged(*cidr)) {
-        let detail = format!("its handle {id} also names {broken}, which cannot be judged");
-        return Some((SkipReason::Unjudged, detail));
+        let detail = format!("its handle {id} also names {broken}, which cannot be checked");
+        return Some((SkipReason::Unchecked, detail));
     }
 
     let is_chosen = |held: &&Allocated| choice.contains_key(&(held.block, held.held.ordinal));
@@ -218,7 +218,7 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let index = &basis.context.index;
     if index.is_unjudged(address.into()) {
         return (
-            SkipReason::Unjudged,
+            SkipReason::Unchecked,
             format!("{address} lies in a block that is corrupt or cannot be decoded"),
         );
     }
@@ -246,10 +246,10 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
     let address = record.address;
     let claim = Claim::of(&record.attribute);
     match claim {
-        Claim::Cooling => (SkipReason::Cooling, format!("{address} was released already and cools down")),
+        Claim::Cooling => (SkipReason::Cooling, format!("{address} was already released and is cooling down")),
         Claim::WindowsReserved => (
             SkipReason::WindowsReserved,
-            format!("{address} is reserved by a Windows node and never handed out"),
+            format!("{address} is reserved by a Windows node and never assigned"),
         ),
         _ if basis.context.is_young(&record.attribute) => {
             let grace = basis.context.grace;
@@ -266,7 +266,7 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
                 (SkipReason::NotRead, format!("{address} is held for one of the {what}, which were not read"))
             }
             None => {
-                (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still live"))
+                (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still exist"))
             }
         },
     }

@@ -197,7 +197,7 @@ impl<'s> Selector<'_, 's> {
             } else if let Some(owner) = owners.owner_of(id) {
                 // A rebuild records its addresses again.
                 let detail =
-                    format!("{id} is the handle of {owner}, which lives but has no recorded address");
+                    format!("{id} is the handle of {owner}, which exists but has no recorded address");
                 let skipped = Skipped::finding(finding, SkipReason::InUse, detail);
                 self.selection.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild)));
             } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.observations) {
@@ -237,7 +237,7 @@ impl<'s> Selector<'_, 's> {
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
             match HandleOwners::new(self.basis).owner_of(id).filter(|_| !self.force) {
                 Some(owner) => {
-                    let detail = format!("{id} is the handle of {owner}, which lives");
+                    let detail = format!("{id} is the handle of {owner}, which exists");
                     self.skip(finding, SkipReason::InUse, detail);
                 }
                 None => drop(self.selection.orphans.insert(id.to_owned(), finding)),
@@ -248,8 +248,8 @@ impl<'s> Selector<'_, 's> {
         let exists = !self.selection.handles.objects(id).is_empty();
         let (reason, detail) = if exists {
             (
-                SkipReason::Unjudged,
-                format!("the blocks that handle {id} names cannot be judged, or it has just changed"),
+                SkipReason::Unchecked,
+                format!("the blocks that handle {id} names cannot be checked, or it has just changed"),
             )
         } else {
             (SkipReason::NotFound, format!("there is no handle {id}, and no address is recorded under it"))
@@ -262,7 +262,7 @@ impl<'s> Selector<'_, 's> {
     fn insist(&mut self, address: IpAddr) {
         let refusal = why_not(self.basis, address);
         let never = [
-            SkipReason::Unjudged,
+            SkipReason::Unchecked,
             SkipReason::NotAllocated,
             SkipReason::Cooling,
             SkipReason::WindowsReserved,

@@ -25,7 +25,7 @@ pub enum JournalError {
     #[error("the journal {} has format {found}, which is later than this program", path.display())]
     Newer { path: PathBuf, found: u32 },
     /// The run that writes it has not ended.
-    #[error("the run that writes the journal {} still lives", path.display())]
+    #[error("the run that writes the journal {} is still running", path.display())]
     Alive { path: PathBuf },
     /// The number of the line, from 1.
     #[error("line {line} of the journal {}: {reason}", path.display())]

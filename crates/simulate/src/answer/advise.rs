@@ -60,18 +60,18 @@ fn sizes_for(scenario: &Scenario, is_v4: bool, sizes: &[u8]) -> Vec<u8> {
 fn candidates(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Vec<Candidate>, ScenarioError> {
     let rows = block_sizes(scenario, sizes, threads)?.rows;
     let quickest = rows.iter().map(|row| row.run.adds.time.mean).min().unwrap_or_default();
-    let candidate = |row: BlockSizeRow| Candidate { against: against(scenario, &row, quickest), row };
+    let candidate = |row: BlockSizeRow| Candidate { drawbacks: drawbacks(scenario, &row, quickest), row };
     Ok(rows.into_iter().map(candidate).collect())
 }
 
 /// The size with nothing against it that wastes the fewest addresses and routes; of equals the largest block.
 fn best(candidates: &[Candidate]) -> Option<u8> {
     let cost = |row: &BlockSizeRow| row.run.blocks.wasted + row.run.blocks.routes * ROUTE;
-    let sound = candidates.iter().filter(|candidate| candidate.against.is_empty());
+    let sound = candidates.iter().filter(|candidate| candidate.drawbacks.is_empty());
     sound.min_by_key(|candidate| cost(&candidate.row)).map(|candidate| candidate.row.block_size)
 }
 
-fn against(scenario: &Scenario, row: &BlockSizeRow, quickest: Micros) -> Vec<Objection> {
+fn drawbacks(scenario: &Scenario, row: &BlockSizeRow, quickest: Micros) -> Vec<Objection> {
     let (run, limit) = (&row.run, scenario.max_blocks_per_host);
     let limit = if limit == 0 { DEFAULT_MAX_BLOCKS_PER_HOST } else { limit };
     let time = &run.adds.time;

@@ -37,7 +37,7 @@ fn course(scenario: &Scenario) -> Result<Seen, ScenarioError> {
     let course = Course {
         addresses_free_after: since(&points, |point| point.held == 0),
         blocks_free_after: since(&points, |point| point.blocks == 0),
-        most_waiting: points.iter().map(|point| point.waiting).max().unwrap_or(0),
+        max_pending: points.iter().map(|point| point.waiting).max().unwrap_or(0),
         all_running_after: since(&points, |point| point.waiting == 0),
         points,
     };

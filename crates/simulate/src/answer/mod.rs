@@ -164,7 +164,7 @@ pub struct Course {
     /// When the failed nodes had no block any more.
     pub blocks_free_after: Option<Micros>,
     /// Most pods at a time that should run and did not.
-    pub most_waiting: u64,
+    pub max_pending: u64,
     /// When all pods ran again for good; `None` if that did not come.
     pub all_running_after: Option<Micros>,
 }

@@ -90,7 +90,7 @@ impl World {
             }
         }
         shown.routes += of_node.values().sum::<u64>();
-        shown.most_blocks_of_node = of_node.values().copied().max().unwrap_or(0);
+        shown.max_blocks_of_node = of_node.values().copied().max().unwrap_or(0);
         drop(of_node);
         drop(data);
         shown.wasted_percent = percent(shown.wasted, shown.addresses);

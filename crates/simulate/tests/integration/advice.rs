@@ -15,7 +15,7 @@ fn advice(scenario: &Scenario) -> Advice {
 
 fn against(advice: &Advice, size: u8) -> &[Objection] {
     let found = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
-    &found.unwrap_or_else(|| panic!("no /{size}")).against
+    &found.unwrap_or_else(|| panic!("no /{size}")).drawbacks
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn where_there_is_room_the_block_holds_the_pods_of_a_node() {
     // Six blocks of 32, and a fourth to spare: 240 addresses.
     assert_eq!((found.pool_addresses.unwrap().0, found.pool_prefix), (240, Some(24)));
     assert_eq!(found.pools_suffice, Some(true));
-    assert!(found.candidates.iter().all(|candidate| candidate.against.is_empty()), "{found:?}");
+    assert!(found.candidates.iter().all(|candidate| candidate.drawbacks.is_empty()), "{found:?}");
 }
 
 #[test]
@@ -61,7 +61,10 @@ fn in_a_small_pool_each_node_still_has_a_block() {
 fn where_no_size_fits_the_pool_a_larger_pool_is_named() {
     // 20 nodes: 16 blocks of 16 are too few, and 32 of 8, of which each node needs two.
     let found = advice(&full(20, 12, vec![pool("10.0.0.0/24", 26)]));
-    assert!(found.candidates.iter().all(|candidate| candidate.against == [Objection::Borrows]), "{found:?}");
+    assert!(
+        found.candidates.iter().all(|candidate| candidate.drawbacks == [Objection::Borrows]),
+        "{found:?}"
+    );
     assert_eq!((found.block_size, found.pools_suffice), (Some(28), Some(false)), "{found:?}");
     // 20 blocks of 16, and a fourth to spare: 400.
     assert_eq!((found.pool_addresses.unwrap().0, found.pool_prefix), (400, Some(23)));

@@ -128,7 +128,7 @@ fn answer(method: &Method, path: &str, served: &Served, current: Duration) -> Re
 }
 
 /// What is known before the first check has ended.
-const NOT_YET: &str = "# HELP calipam_up 1 where the last check could read and judge the cluster, else 0.\n\
+const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
 /// A text of the last good check, with its age.

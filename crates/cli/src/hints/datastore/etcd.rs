@@ -28,7 +28,7 @@ pub(super) fn etcd(failure: &Failure) -> Option<String> {
             "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`"
         }
         Failure::NoQuorum(_) => {
-            return Some(format!("look at `etcdctl endpoint status --cluster`; or {}", read_snapshot()));
+            return Some(format!("see `etcdctl endpoint status --cluster`; or {}", read_snapshot()));
         }
         Failure::NoSpace => {
             "`etcdctl compact REVISION`, `etcdctl defrag` for each member, then `etcdctl alarm disarm`; or raise its \
@@ -58,7 +58,7 @@ fn etcd_connection(cause: &Cause) -> Option<String> {
         Cause::NameNotResolved => {
             return Some(format!("check the host names in ETCD_ENDPOINTS or {}", connected(&ENDPOINTS, &[])));
         }
-        Cause::Broken(_) => "run it again; if it stays, look at the log of etcd",
+        Cause::Broken(_) => "retry; if it happens again, see the log of etcd",
         Cause::ServerWantsTls => {
             return Some(format!(
                 "write the endpoint as https://…, and give the CA certificate by ETCD_CA_CERT_FILE (field \

@@ -41,7 +41,7 @@ pub(super) fn file(error: &FileError) -> Option<String> {
             "wait until it has ended; what a killed run leaves does not hinder the next one"
         }
         FileError::Archived(_) | FileError::NoTime(_) => {
-            "move the file out of the archive: what it told is then a gap, and the answers say so"
+            "move the file out of the archive: what it contained is then a gap, which the output names"
         }
         FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
             "is the path right, and does its folder exist?"

@@ -26,7 +26,7 @@ pub(super) fn kubernetes(failure: &Failure) -> Option<String> {
 const LOG_IN_AGAIN: &str =
     "does `kubectl get nodes` work with this kubeconfig? Tokens and certificates expire: log in again";
 const LOOK_AT_LOG: &str =
-    "run it again; if it stays, look at the log of the API server and of a proxy before it";
+    "retry; if it happens again, see the log of the API server and of any proxy in front of it";
 
 fn kubernetes_connection(cause: &Cause) -> Option<String> {
     let text = match cause {

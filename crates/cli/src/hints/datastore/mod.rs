@@ -75,13 +75,13 @@ pub(super) fn hint(error: &Error) -> Option<String> {
         Error::NoCalico { .. } => return file(&FileError::NoCalico),
         Error::NoCalicoKinds { .. } => {
             return Some(format!(
-                "is this the right cluster? Name another: {}. Where Calico keeps its data in etcd: {}",
+                "is this the right cluster? To use another one: {}. If Calico keeps its data in etcd: {}",
                 connected(&CONTEXT, &[]),
                 connected(&ENDPOINTS, &["datastore", "kubeconfig", "context"])
             ));
         }
         Error::HostLocal => {
-            "there is nothing to check then: each node gives out the addresses of its own pod CIDR. If that is \
+            "there is nothing to check then: each node assigns addresses from its own pod CIDR. If that is \
              not so, unset USE_POD_CIDR (field usePodCIDR)"
         }
         Error::OtherCluster { .. } => {

@@ -33,7 +33,7 @@ pub(super) fn settings(error: &SettingsError) -> Option<String> {
                 connected(&ENDPOINTS, &[])
             ));
         }
-        SettingsError::BadEndpoint { .. } => "an endpoint looks like https://10.0.0.5:2379",
+        SettingsError::BadEndpoint { .. } => "expected an endpoint such as https://10.0.0.5:2379",
         SettingsError::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
         SettingsError::SrvUnsupported(domain) => {
             return Some(format!(

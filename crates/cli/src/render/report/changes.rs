@@ -23,12 +23,12 @@ pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
     if !changes.gone.is_empty() {
         lines.push(format!("Gone: {}", by_code(&changes.gone)));
     }
-    if !changes.not_judged.is_empty() {
+    if !changes.not_checked.is_empty() {
         let because = match sources(&changes.not_read_now) {
             Some(unread) => format!("{unread} were not read this time"),
             None => "their objects were changing, or this version has no such rule".to_owned(),
         };
-        lines.push(format!("Neither found nor gone: {} ({because})", by_code(&changes.not_judged)));
+        lines.push(format!("Not checked: {} ({because})", by_code(&changes.not_checked)));
     }
     if let Some(unread) = sources(&changes.not_read_then) {
         lines.push(format!("{unread} were not read for the earlier report: what is new may be older"));

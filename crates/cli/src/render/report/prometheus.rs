@@ -162,7 +162,7 @@ impl Metrics {
         let help = "When the cluster was read for the report that this one was compared with.";
         self.set("compared_report_timestamp_seconds", help, &[], seconds(changes.since));
         let counts = changes.counts(report).into_iter().map(|(change, number)| (change.to_string(), number));
-        let others = [("gone", changes.gone.len()), ("not_judged", changes.not_judged.len())];
+        let others = [("gone", changes.gone.len()), ("not_checked", changes.not_checked.len())];
         let others = others.map(|(change, number)| (change.to_owned(), number));
         for (change, number) in counts.chain(others) {
             let help = "Findings by change since the report that this one was compared with.";

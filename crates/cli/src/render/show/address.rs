@@ -71,7 +71,7 @@ fn address_lines(view: &AddressView) -> Lines {
         lines.add("Used by", words_of_owner(owner));
     }
     if view.owners.is_empty() {
-        let how = if view.partial { "nothing; only the recorded owner was looked for" } else { "nothing" };
+        let how = if view.partial { "nothing; only the recorded owner was checked" } else { "nothing" };
         lines.add("Used by", how);
     }
     finding_lines(&view.findings, &mut lines);

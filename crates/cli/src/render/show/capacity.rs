@@ -141,7 +141,7 @@ impl View for BlockList {
             ("BLOCK OWNER", Left),
             ("TOTAL", Right),
             ("IN USE", Right),
-            ("LENT", Right),
+            ("BORROWED BY OTHERS", Right),
             ("COOLING", Right),
             ("RESERVED", Right),
             ("FREE", Right),
@@ -158,7 +158,7 @@ impl View for BlockList {
             columns.push(("PROBLEMS", Left));
         }
         let mut grid = Grid::new(page, detail, &columns);
-        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "LENT", "POOL"]);
+        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "BORROWED BY OTHERS", "POOL"]);
         for block in &self.blocks {
             let mut row = block_row(block, windows, wide.then_some(page));
             if corrupt {

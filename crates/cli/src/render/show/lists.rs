@@ -23,15 +23,15 @@ impl View for NodeList {
             ("BLOCKS", Right),
             ("ADDRESSES", Right),
             ("BORROWED", Right),
-            ("LENT", Right),
+            ("BORROWED BY OTHERS", Right),
             ("FREE", Right),
-            ("MAY STILL CLAIM", Left),
+            ("CLAIMABLE", Left),
         ];
         if wide {
             columns.push(("TUNNELS", Left));
         }
         let mut grid = Grid::new(page, detail, &columns);
-        grid.can_do_without(&["LENT", "BORROWED", "FREE"]);
+        grid.can_do_without(&["BORROWED BY OTHERS", "BORROWED", "FREE"]);
         for node in &self.nodes {
             grid.row(node_row(node, wide));
         }
@@ -46,7 +46,7 @@ fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
         thousands(node.blocks),
         thousands(node.addresses),
         thousands(node.borrowed),
-        thousands(node.lent),
+        thousands(node.borrowed_by_others),
         thousands(node.free),
         or_dash(&headroom).to_owned(),
     ];
@@ -108,8 +108,8 @@ impl View for BorrowedList {
         }
         let mut notes = vec![count(self.addresses.len(), "borrowed address", "borrowed addresses")];
         if self.unknown > 0 {
-            let unknown = count(self.unknown, "allocation records", "allocations record");
-            notes.push(format!("{unknown} no node, so that it cannot be told"));
+            let unknown = count(self.unknown, "allocation has", "allocations have");
+            notes.push(format!("{unknown} no recorded node: unknown whether borrowed"));
         }
         table(grid, &notes, page, out)
     }
@@ -122,7 +122,7 @@ impl View for ConfigurationView {
         let differs = self.settings.iter().any(|setting| setting.resource.is_some());
         let mut columns = vec![("SETTING", Left), ("VALUE", Left), ("FROM", Left)];
         if differs {
-            columns.push(("THE RESOURCE SAYS", Left));
+            columns.push(("IN IPAMConfiguration", Left));
         }
         let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["FROM"]);

@@ -17,7 +17,7 @@ pub(super) fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn W
     }
     writeln!(out)?;
     let rows = advice.candidates.iter().map(|candidate| {
-        let against: Vec<&str> = candidate.against.iter().map(|objection| words(*objection)).collect();
+        let against: Vec<&str> = candidate.drawbacks.iter().map(|objection| words(*objection)).collect();
         (&candidate.row, against.join("; "))
     });
     runs::size_table(rows, true, detail, page, out)
@@ -29,7 +29,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
         return vec!["None of the block sizes fits; what speaks against each stands below.".to_owned()];
     };
     let chosen = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
-    let fits = chosen.is_some_and(|candidate| candidate.against.is_empty());
+    let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
     let mut lines = vec![match fits {
         true => format!(
             "Block size: /{size}, the one that wastes the fewest addresses and routes of those with nothing against them."

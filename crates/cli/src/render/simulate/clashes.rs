@@ -30,8 +30,7 @@ pub(super) fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn
     for row in clashes.causes.iter().filter(|row| row.cause != Cause::None) {
         findings(row, detail, page, out)?;
     }
-    let note =
-        format!("A check looked every {}, and what it found twice in a row counts.", clashes.check_interval);
+    let note = format!("A check ran every {}; what it found twice in a row counts.", clashes.check_interval);
     writeln!(out, "\n{}", on_page(&note, 0, page))
 }
 

@@ -21,8 +21,8 @@ pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn
         ("COLLECTOR", Left),
         ("ADDRESSES FREE AFTER", Right),
         ("BLOCKS FREE AFTER", Right),
-        ("PODS RUN AGAIN AFTER", Right),
-        ("MOST NOT RUNNING", Right),
+        ("RECOVERY", Right),
+        ("MAX PENDING", Right),
     ];
     let mut grid = Grid::new(page, detail, &columns);
     for (name, course) in courses(failure) {
@@ -31,7 +31,7 @@ pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn
             or_never(course.addresses_free_after),
             or_never(course.blocks_free_after),
             or_never(course.all_running_after),
-            thousands(course.most_waiting),
+            thousands(course.max_pending),
         ]);
     }
     writeln!(out)?;
@@ -54,9 +54,10 @@ fn headline(failure: &Failure) -> String {
         [one] => format!("{one} fails"),
         several => format!("{} fail", count(several.len(), "node", "nodes")),
     };
+    let are = if failure.nodes.len() == 1 { "is" } else { "are" };
     let removed = match failure.removed_after {
-        Some(after) => format!("removed from the cluster after {after}"),
-        None => "never removed from the cluster".to_owned(),
+        Some(after) => format!("{are} removed from the cluster after {after}"),
+        None => format!("{are} never removed from the cluster"),
     };
     format!("{nodes} with {}, and {removed}.", count(failure.held as usize, "address", "addresses"))
 }

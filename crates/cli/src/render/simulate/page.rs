@@ -83,7 +83,7 @@ fn one(run: &Run) -> Markup {
         ("Conflicts", thousands(run.adds.conflicts)),
     ];
     html! {
-        h2 { "What came of it" }
+        h2 { "Result" }
         (table(&["", ""], facts.into_iter().map(|(name, value)| vec![name.to_owned(), value])))
     }
 }
@@ -112,7 +112,7 @@ fn of_scale(scale: &Scale) -> Markup {
         })
         .collect();
     html! {
-        h2 { "An ADD against the size of the cluster" }
+        h2 { "ADD latency by cluster size" }
         (table(&heads, rows))
         (svg::bars("Time of an ADD, by nodes", &THREE, &times))
         (svg::bars("Requests of an ADD, by nodes", &["in own block", "with a new block"], &requests))
@@ -174,7 +174,7 @@ fn of_failure(failure: &Failure) -> Markup {
             never(course.addresses_free_after),
             never(course.blocks_free_after),
             never(course.all_running_after),
-            thousands(course.most_waiting),
+            thousands(course.max_pending),
         ]
     });
     let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
@@ -189,7 +189,7 @@ fn of_failure(failure: &Failure) -> Markup {
     html! {
         h2 { "Addresses of nodes that fail" }
         p { (failure.nodes.join(", ")) ": " (thousands(failure.held)) " addresses held when they failed." }
-        (table(&["", "Addresses free after", "Blocks free after", "Pods run again after", "Most not running"], rows))
+        (table(&["", "Addresses free after", "Blocks free after", "Recovery", "Max pending"], rows))
         (svg::lines("Addresses that failed nodes hold, from the failure on", &end.to_string(), &held))
         (svg::lines("Pods that should run and do not", &end.to_string(), &waiting))
     }
@@ -228,10 +228,10 @@ fn of_clashes(found: &Clashes) -> Markup {
 }
 
 fn of_advice(found: &Advice) -> Markup {
-    let heads: Vec<&str> = SIZE_HEADS.iter().copied().chain(["Against it"]).collect();
+    let heads: Vec<&str> = SIZE_HEADS.iter().copied().chain(["Drawbacks"]).collect();
     let rows = found.candidates.iter().map(|candidate| {
         let against: Vec<&str> =
-            candidate.against.iter().map(|objection| advice::words(*objection)).collect();
+            candidate.drawbacks.iter().map(|objection| advice::words(*objection)).collect();
         (&candidate.row, Some(against.join("; ")))
     });
     html! {

@@ -15,7 +15,7 @@ use Align::{Left, Right};
 /// One run, fact by fact.
 pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let (adds, blocks) = (&run.adds, &run.blocks);
-    heading("What came of it", page, out)?;
+    heading("Result", page, out)?;
     let mut facts = vec![
         format!("{} pods run, {} do not", thousands(run.pods), thousands(run.waiting_pods)),
         format!(
@@ -26,19 +26,19 @@ pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> 
             thousands(adds.failed + adds.too_long)
         ),
         format!(
-            "Requests of an ADD: {} in a block of the node, {} where another block is looked for; {} conflicts in all",
+            "Requests of an ADD: {} in a block of the node, {} if another block is needed; {} conflicts in all",
             adds.requests_in_own_block.median,
             adds.requests_with_list.median,
             thousands(adds.conflicts)
         ),
         format!(
-            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; most blocks of a node: {}",
+            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks of a node: {}",
             thousands(blocks.blocks),
             thousands(blocks.addresses),
             share(blocks.wasted_percent),
             thousands(blocks.routes),
             thousands(blocks.borrowed),
-            blocks.most_blocks_of_node
+            blocks.max_blocks_of_node
         ),
     ];
     if blocks.stranded_nodes > 0 {
@@ -55,9 +55,9 @@ pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> 
     facts.iter().try_for_each(|fact| writeln!(out, "{}", on_page(fact, 2, page)))
 }
 
-/// An ADD against the number of nodes.
+/// Latency of an ADD by the number of nodes.
 pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("An ADD against the size of the cluster", page, out)?;
+    heading("ADD latency by cluster size", page, out)?;
     let columns = [
         ("NODES", Right),
         ("PODS", Right),
@@ -137,7 +137,7 @@ pub(super) fn size_table<'a>(
         ("NOT RUNNING", Right),
     ];
     if judged {
-        columns.push(("AGAINST IT", Left));
+        columns.push(("DRAWBACKS", Left));
     }
     let mut grid = Grid::new(page, detail, &columns);
     grid.can_do_without(&["WORST", "CONFLICTS", "REQUESTS", "BLOCKS", "WASTED %"]);

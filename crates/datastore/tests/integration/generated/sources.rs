@@ -17,7 +17,7 @@ fn comparable(report: &calipam_check::Report) -> Value {
     for field in ["location", "revision", "takenAt"] {
         value["cluster"][field].take();
     }
-    value["settled"].take();
+    value["rechecked"].take();
     value["coverage"].take();
     value["findings"] = serde_json::to_value(&report.findings).unwrap();
     value

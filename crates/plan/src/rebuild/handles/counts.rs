@@ -214,7 +214,7 @@ impl HandlePlan<'_, '_> {
             return;
         }
         if counted.is_none() {
-            change.detail = "it is right as soon as the block is".to_owned();
+            change.detail = "it is correct as soon as the block is".to_owned();
         }
         if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
             countings.entry(block).or_default().changes.push(change);

@@ -43,8 +43,8 @@ impl UncountableHandles {
     /// Why the handle, by its clean ID, must not be counted up or down.
     pub(super) fn why(&self, id: &str) -> Option<Refusal> {
         if self.undecodable.contains(id) {
-            let detail = format!("its handle {id} cannot be decoded; mend or delete that object first");
-            return Some((SkipReason::Unjudged, detail));
+            let detail = format!("its handle {id} cannot be decoded; repair or delete that object first");
+            return Some((SkipReason::Unchecked, detail));
         }
         if !is_storable_id(id, self.datastore) {
             let detail = format!(

@@ -122,7 +122,7 @@ fn what_leaked_under_a_corrupt_block_waits_for_the_next_rebuild() {
         let skipped = rebuilt.plan.skipped.iter().find(|skipped| skipped.subject == subject);
         skipped.map(|skipped| skipped.reason)
     };
-    assert_eq!(reason(&first), Some(SkipReason::Unjudged));
+    assert_eq!(reason(&first), Some(SkipReason::Unchecked));
     let second = rebuild("mended", first.after, &Request::default());
     assert_eq!((reason(&second), second.later.findings), (None, Vec::new()));
 }

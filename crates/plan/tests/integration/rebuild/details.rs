@@ -132,7 +132,7 @@ fn a_handle_that_does_not_decode_is_never_counted() {
     cluster.put_raw(key::handle(&pod.handle), "[]");
     let rebuilt = done("undecodable handle", &cluster);
     assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
-    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::Unjudged));
+    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::Unchecked));
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
         section #changes {
             h2 { "Changes" }
             @for line in changes::lines(changes, report) { p { (line) } }
-            @for (title, findings) in [("Gone", &changes.gone), ("Neither found nor gone", &changes.not_judged)] {
+            @for (title, findings) in [("Gone", &changes.gone), ("Not checked", &changes.not_checked)] {
                 @if !findings.is_empty() { (absent(title, findings)) }
             }
         }

@@ -105,10 +105,10 @@ fn summary(report: &Report) -> Markup {
                 li class=(class) { strong { (thousands(number)) } (severity) }
             }
         }
-        @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { p.notice { "Judged without everything: " (escape(&unread)) "." } }
+        @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { p.notice { "Not everything was read: " (escape(&unread)) "." } }
         @for note in &report.notes { p.notice { (escape(note)) } }
-        @if !report.settled && !report.findings.is_empty() {
-            p.dim { "A single look: a change that Calico was just making can be among the findings." }
+        @if !report.rechecked && !report.findings.is_empty() {
+            p.dim { "A single read: changes in progress can be among the findings." }
         }
     }
 }
