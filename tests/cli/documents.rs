@@ -76,7 +76,8 @@ fn columns() -> BTreeSet<String> {
     let code = at("render").replace(&at("render/table_tests.rs"), "") + &at("commands");
     let name = |part: &str| {
         let (name, rest) = part.split_once("\", ")?;
-        let is_name = name.chars().all(|c| c.is_ascii_uppercase() || " %".contains(c));
+        let is_name =
+            name.replace("IPAMConfiguration", "").chars().all(|c| c.is_ascii_uppercase() || " %".contains(c));
         let stands = ["Left)", "Right)", "Align::Left)", "Align::Right)", "differing)"];
         (is_name && stands.iter().any(|how| rest.starts_with(how))).then(|| name.to_owned())
     };

@@ -129,7 +129,11 @@ fn who_had_the_address() {
     let block = site.run(&["history", "--block", CIDR, "-o", "json"]).json();
     assert_eq!(events(&block), ["block-claimed", "assigned", "released", "reused"]);
     let nothing = site.run(&["history", "--ip", "192.0.2.1"]);
-    assert_eq!((nothing.code, nothing.stdout.contains("Nothing is known of it")), (1, true), "{nothing:?}");
+    assert_eq!(
+        (nothing.code, nothing.stdout.contains("Nothing is known about it")),
+        (1, true),
+        "{nothing:?}"
+    );
     assert!(nothing.stderr.contains("no revision of this etcd names it"), "{nothing:?}");
 
     for nothing in ["--handle", "--node"] {
@@ -211,7 +215,7 @@ fn what_a_restore_loses() {
     let mut lines = before.stdout.lines();
     assert!(
         before.code == 1
-            && lines.any(|line| line.starts_with("address  given out  ") && line.contains(ADDRESS)),
+            && lines.any(|line| line.starts_with("address  assigned  ") && line.contains(ADDRESS)),
         "{before:?}"
     );
     let warning = "hint: after a restore of OLD, 1 address that is allocated now would be free again";
@@ -223,7 +227,7 @@ fn what_a_restore_loses() {
         document["addresses"].as_array().unwrap().iter().map(change).collect::<Vec<_>>()
     };
     let renewed = || "renewed 10.244.99.9".to_owned();
-    assert_eq!(changed(&site, &yesterday), [format!("given-out {ADDRESS}"), renewed()]);
+    assert_eq!(changed(&site, &yesterday), [format!("assigned {ADDRESS}"), renewed()]);
 
     // The restore: an etcd that knows nothing of what came after the backup.
     assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
@@ -232,7 +236,7 @@ fn what_a_restore_loses() {
         Site { etcd: Etcd::start().unwrap(), home: tempfile::tempdir().unwrap(), block: at_backup };
     Cluster::example().write_to_etcd(&restored.etcd.endpoint()).unwrap();
     restored.put();
-    assert_eq!(changed(&restored, &now), [format!("given-back {ADDRESS}"), renewed()]);
+    assert_eq!(changed(&restored, &now), [format!("released {ADDRESS}"), renewed()]);
     // The archive goes on, and says that its data went back.
     assert_eq!(restored.run(&["export", "--archive", archive]).code, 0);
     let told = restored.run(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);

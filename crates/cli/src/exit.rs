@@ -162,7 +162,7 @@ fn what_clap_says(text: &str) -> (String, Option<String>) {
     (message.strip_prefix("error: ").unwrap_or(&message).to_owned(), hint)
 }
 
-const REPORT_IT: &str = "this is a mistake in calipam; please report it with the command and this line";
+const REPORT_IT: &str = "this is a bug in calipam; please report it with the command and this line";
 
 /// What the first panic said.
 static PANIC: OnceLock<String> = OnceLock::new();

@@ -15,6 +15,7 @@ mod ignore;
 mod operator;
 mod output;
 mod output_file;
+mod preview;
 mod progress;
 mod render;
 

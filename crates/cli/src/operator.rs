@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::output::Console;
 use crate::render::text::{count, quoted};
-use crate::{hints, progress, render};
+use crate::{hints, preview, progress, render};
 
 /// The person at the terminal, who may have agreed in advance.
 pub(crate) struct Person<'a> {
@@ -133,9 +133,9 @@ impl Operator for Person<'_> {
     fn show(&self, proposal: Proposal<'_>) -> io::Result<()> {
         let asked = !self.agrees && io::stdin().is_terminal();
         if asked {
-            self.whole.replace(render::whole(proposal, self.console)?);
+            self.whole.replace(preview::whole(proposal, self.console)?);
         }
-        render::preview(proposal, asked, self.console)
+        preview::preview(proposal, asked, self.console)
     }
 
     fn can_agree(&self) -> Result<(), NoConsent> {

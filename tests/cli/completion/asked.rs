@@ -18,7 +18,10 @@ fn commands_options_and_fixed_values() {
     assert_eq!(suggested(&["explain", "leak"]), ["leaked-address"]);
     assert_eq!(suggested(&["-o", "y"]), ["yaml"]);
     assert_eq!(suggested(&["-oy"]), ["-oyaml"]);
-    assert_eq!(kubectl_gets(&["check", "--fail-on", "warn"]), (vec!["warning\tDrift".to_owned()], ONLY));
+    assert_eq!(
+        kubectl_gets(&["check", "--fail-on", "warn"]),
+        (vec!["warning\tInconsistent data".to_owned()], ONLY)
+    );
 }
 
 #[test]

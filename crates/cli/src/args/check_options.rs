@@ -84,7 +84,7 @@ pub(crate) enum FailOn {
     Critical,
     /// Capacity is lost, or Calico may fail on the data
     Error,
-    /// Data is inconsistent, without harm so far
+    /// Inconsistent data
     #[default]
     Warning,
     /// Informational

@@ -9,10 +9,11 @@ use jiff::SignedDuration;
 
 use super::repair;
 use crate::args::{AssignArgs, Global};
+use crate::connect;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
-use crate::{connect, render};
+use crate::render::assign::Explanation;
 
 pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let plans_only = args.dry_run || args.explain;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
         if args.explain {
             let person = Person::watching(console);
             let explained = calipam_workflow::explain_assignment(&datastore, &request, &person).await?;
-            render::assign::print(&explained, &args.node, console)?;
+            console.print(&Explanation { explained: &explained, node: &args.node })?;
             return Ok(if explained.skipped.is_empty() { Outcome::Clean } else { Outcome::Refused });
         }
         let person = Person::new(console, args.writing.yes);

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::mem::discriminant;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
-use calipam_check::{Changes, EarlierReport, Filter, Options, parse_document};
+use calipam_check::{Changes, EarlierReport, Filter, Finding, Options, Remedy, Report, parse_document};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
 use calipam_workflow::{Error, Judging, Look, have_in_common, look_and_confirm, nodes, note_last_use, pool};
@@ -17,15 +18,15 @@ use crate::ignore::Ignored;
 use crate::operator::Person;
 use crate::output::Console;
 use crate::output_file::{self, OutputFile};
-use crate::render::document;
+use crate::render::document::{self, Detail};
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::render::table::Page;
-use crate::{connect, render};
+use crate::{connect, hints, render};
 
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let begin = Instant::now();
     if args.list_rules {
-        render::codes::list(console)?;
+        console.print(&render::codes::Rules::all())?;
         return Ok(Outcome::Clean);
     }
     let Judged { look: Look { report, snapshot, .. }, changes, calicoctl } =
@@ -172,7 +173,7 @@ fn print(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<(
         console.print(checked)?;
     }
     if let Some(detail) = console.format.detail() {
-        render::check::hints(checked.report, detail, console);
+        hints(checked.report, detail, console);
     }
     files
 }
@@ -205,4 +206,47 @@ fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Filter, Failure
         namespace: options.namespace.clone(),
         pools,
     })
+}
+
+/// Next steps that are suggested, at most.
+const STEPS: usize = 3;
+
+/// Says what to do next, the most severe first.
+fn hints(report: &Report, detail: Detail, console: &Console) {
+    let Some(worst) = report.findings.first() else { return };
+    let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
+    let mut steps = vec![match detail {
+        Detail::Short => {
+            let every = hints::again(&["-o", "wide"], &["output"]);
+            format!("what it means: {explain}; every finding: {every}")
+        }
+        Detail::Full => format!("what it means and what to do: {explain}"),
+    }];
+    steps.extend(remedies(report).iter().map(hints::remedy::hint));
+    steps.iter().take(STEPS).for_each(|step| console.hint(step));
+    if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
+        console.note("this is a single read: changes in progress can be among the findings");
+    }
+}
+
+/// What repairs the findings, each once, the most severe first. Where several blocks are to be rebuilt, that is a
+/// rebuild of all; of several nodes or addresses the first stands for the others.
+fn remedies(report: &Report) -> Vec<Remedy> {
+    let mut shown: Vec<Remedy> = Vec::new();
+    for remedy in report.findings.iter().filter_map(Finding::remedy) {
+        match shown.iter_mut().find(|other| same_command(other, &remedy)) {
+            Some(other) if *other != remedy && is_rebuild(&remedy) => *other = Remedy::Rebuild,
+            Some(_) => {}
+            None => shown.push(remedy),
+        }
+    }
+    shown
+}
+
+fn same_command(a: &Remedy, b: &Remedy) -> bool {
+    discriminant(a) == discriminant(b) || (is_rebuild(a) && is_rebuild(b))
+}
+
+fn is_rebuild(remedy: &Remedy) -> bool {
+    matches!(remedy, Remedy::RebuildBlock(_) | Remedy::Rebuild)
 }

@@ -65,7 +65,7 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failu
     if let Some(named) = &global.datastore {
         return Err(Failure::Usage {
             message: format!(
-                "`diff` names what it reads as OLD and NEW; --datastore {named} means nothing here"
+                "`diff` names what it reads as OLD and NEW; --datastore {named} has no effect here"
             ),
             hint: Some(format!("such as {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))),
         });

@@ -29,11 +29,6 @@ use crate::args::{Cli, Command, Format, Global, IpamCommand};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
-/// What the documentation says about a code, as Markdown.
-pub(crate) fn explanation(code: calipam_check::Code) -> &'static str {
-    explain::section(code).unwrap_or(code.summary())
-}
-
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;

@@ -1,14 +1,17 @@
 //! How the commands that write end.
 
+use calipam_plan::{PlanKind, PlanSummary};
 use calipam_repair::journal::list;
 use calipam_workflow::{Executed, Repaired};
 use jiff::SignedDuration;
 
 use crate::args::journals_folder;
 use crate::exit::{Failure, Outcome};
+use crate::hints;
 use crate::output::Console;
+use crate::render::document::Detail;
+use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
-use crate::{hints, render};
 
 /// After so many days the removal of a journal is offered, as by `undo --keep`.
 const KEEP_DAYS: i64 = 90;
@@ -22,16 +25,43 @@ pub(crate) fn finish(
 ) -> Result<Outcome, Failure> {
     let nothing = repaired.plan.changes.is_empty() && repaired.plan.skipped.is_empty();
     if !nothing || console.prints_nothing_new() {
-        render::plan::print(&repaired, console)?;
+        print(&repaired, console)?;
     }
     if repaired.run.is_none() {
-        render::plan::why_not_written(&repaired.plan, planned_only, is_live, console);
+        why_not_written(&repaired.plan, planned_only, is_live, console);
     }
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
     }
     let is_partial = repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty();
     outcome(repaired.run, is_partial, console)
+}
+
+fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
+    let Repaired { plan, run, .. } = repaired;
+    if run.is_none() && console.format.detail().is_some() {
+        plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
+    }
+    console.print(&PlanDocument { plan, run: run.as_ref() })
+}
+
+/// Says why a plan was only printed, and what to do next.
+fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
+    if !fits(plan) && console.format.detail() == Some(Detail::Short) {
+        console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
+    }
+    if plan.changes.is_empty() {
+        return;
+    }
+    if !is_live {
+        console.warn(
+            "a file is never written: this is what would be done to the cluster that it was taken from",
+        );
+    } else if asked_for {
+        console.tell("dry run: nothing was changed");
+        let more: &[&str] = if plan.kind == PlanKind::Rebuild { &["--apply"] } else { &[] };
+        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
+    }
 }
 
 /// Says of a plan that was only printed that it would be refused.
@@ -50,7 +80,7 @@ pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(
-            "{} is the journal of a run that was killed, and was passed over: {reason}",
+            "{} is the journal of a run that was killed, and was skipped: {reason}",
             quoted(journal)
         ));
     }

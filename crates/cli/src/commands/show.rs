@@ -15,7 +15,7 @@ use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
 use crate::render::document::Detail;
-use crate::render::show as render;
+use crate::render::show::{self as render, Shown, View};
 use crate::{connect, hints};
 
 /// Reads what the subject needs, and prints it.
@@ -39,19 +39,23 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         pools: args.in_pools.iter().map(|name| pool(&snapshot, name)).collect::<Result<_, _>>()?,
     };
     match &subject {
-        Subject::Pools => render::print(&views::pools(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Blocks => render::print(&views::blocks(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Nodes => render::print(&views::nodes(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Borrowed => render::print(&views::borrowed(&snapshot, &scope), &snapshot, console)?,
+        Subject::Pools => print(&views::pools(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Blocks => print(&views::blocks(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Nodes => print(&views::nodes(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Borrowed => print(&views::borrowed(&snapshot, &scope), &snapshot, console)?,
         Subject::Addresses(pod) => return addresses(pod.as_ref(), &scope, &snapshot, console),
-        Subject::Configuration => render::print(&views::configuration(&snapshot), &snapshot, console)?,
-        Subject::Map => render::print(&map(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Configuration => print(&views::configuration(&snapshot), &snapshot, console)?,
+        Subject::Map => print(&map(&snapshot).within(&scope), &snapshot, console)?,
         Subject::Compare => return compare(&scope, &snapshot, console),
         Subject::Address { address, .. } => return story(*address, &snapshot, &events, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
     std::mem::forget(snapshot);
     Ok(Outcome::Clean)
+}
+
+fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+    console.print(&Shown::new(view, snapshot))
 }
 
 /// Reads the few keys around one address or handle, what the view is made of, or everything. Of a handle, the whole ID
@@ -120,7 +124,7 @@ fn story(
     console: &Console,
 ) -> Result<Outcome, Failure> {
     let view = views::address(snapshot, address);
-    render::print(&render::AddressStory { view: &view, events }, snapshot, console)?;
+    print(&render::AddressStory { view: &view, events }, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
         console.hint(&format!(
             "it is in none of the pools and blocks; {} lists the pools",
@@ -152,7 +156,7 @@ fn addresses(
                 .then(|| format!("pods were not read: {}", name_kubeconfig())),
         });
     }
-    render::print(&list, snapshot, console)?;
+    print(&list, snapshot, console)?;
     Ok(Outcome::Clean)
 }
 
@@ -169,7 +173,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
             hint: Some(name_kubeconfig()),
         });
     };
-    render::print(&comparison, snapshot, console)?;
+    print(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
     if !agree && console.format.detail() == Some(Detail::Short) {
         console
@@ -188,6 +192,6 @@ fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, F
             )),
         });
     };
-    render::print(&view, snapshot, console)?;
+    print(&view, snapshot, console)?;
     Ok(Outcome::Clean)
 }

@@ -7,8 +7,8 @@ use super::{Reader, command_in_document};
 /// What a remedy does, and its command line.
 pub(crate) fn hint(remedy: &Remedy) -> String {
     let purpose = match remedy {
-        Remedy::ReleaseLeaked => "release what leaked",
-        Remedy::ReleaseNode(_) => "release what a deleted node holds",
+        Remedy::ReleaseLeaked => "release leaked addresses",
+        Remedy::ReleaseNode(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
         Remedy::RebuildBlock(_) | Remedy::Rebuild => "see what a rebuild would change",

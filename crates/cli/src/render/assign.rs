@@ -15,18 +15,12 @@ use super::plan::ShownSkipped;
 use super::table::{Align, Grid, Page};
 use super::text::escape;
 use super::wrap::on_page;
-use crate::exit::Failure;
 use crate::hints::{self, Reader};
-use crate::output::Console;
 
-/// Prints how the allocator decides.
-pub(crate) fn print(explained: &Explained, node: &str, console: &Console) -> Result<(), Failure> {
-    console.print(&Explanation { explained, node })
-}
-
-struct Explanation<'a> {
-    explained: &'a Explained,
-    node: &'a str,
+/// How the allocator decides.
+pub(crate) struct Explanation<'a> {
+    pub explained: &'a Explained,
+    pub node: &'a str,
 }
 
 impl Explanation<'_> {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::mem::discriminant;
 
-use calipam_check::{Changes, Code, EarlierFinding, Finding, Remedy, Report, Severity, views};
+use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, views};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
 use clap::builder::styling::AnsiColor;
 
@@ -15,8 +14,6 @@ use super::show::pools_with_bars;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
 use super::wrap::on_page;
-use crate::hints;
-use crate::output::Console;
 
 /// What people read of a report.
 pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
@@ -166,47 +163,4 @@ pub(crate) fn words(source: Source) -> String {
             words
         }
     }
-}
-
-/// Next steps that are suggested, at most.
-const STEPS: usize = 3;
-
-/// Says what to do next, the most severe first.
-pub(crate) fn hints(report: &Report, detail: Detail, console: &Console) {
-    let Some(worst) = report.findings.first() else { return };
-    let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
-    let mut steps = vec![match detail {
-        Detail::Short => {
-            let every = hints::again(&["-o", "wide"], &["output"]);
-            format!("what it means: {explain}; every finding: {every}")
-        }
-        Detail::Full => format!("what it means and what to do: {explain}"),
-    }];
-    steps.extend(remedies(report).iter().map(hints::remedy::hint));
-    steps.iter().take(STEPS).for_each(|step| console.hint(step));
-    if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.note("this is a single read: changes in progress can be among the findings");
-    }
-}
-
-/// What repairs the findings, each once, the most severe first. Where several blocks are to be rebuilt, that is a
-/// rebuild of all; of several nodes or addresses the first stands for the others.
-fn remedies(report: &Report) -> Vec<Remedy> {
-    let mut shown: Vec<Remedy> = Vec::new();
-    for remedy in report.findings.iter().filter_map(Finding::remedy) {
-        match shown.iter_mut().find(|other| same_command(other, &remedy)) {
-            Some(other) if *other != remedy && is_rebuild(&remedy) => *other = Remedy::Rebuild,
-            Some(_) => {}
-            None => shown.push(remedy),
-        }
-    }
-    shown
-}
-
-fn same_command(a: &Remedy, b: &Remedy) -> bool {
-    discriminant(a) == discriminant(b) || (is_rebuild(a) && is_rebuild(b))
-}
-
-fn is_rebuild(remedy: &Remedy) -> bool {
-    matches!(remedy, Remedy::RebuildBlock(_) | Remedy::Rebuild)
 }

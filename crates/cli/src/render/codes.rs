@@ -7,8 +7,6 @@ use serde::Serialize;
 
 use super::document::{Detail, Document};
 use super::table::{Align, Grid, Page};
-use crate::exit::Failure;
-use crate::output::Console;
 
 /// A rule, by the code of its findings.
 #[derive(Debug, Serialize)]
@@ -19,8 +17,15 @@ struct Rule {
 }
 
 #[derive(Debug, Serialize)]
-struct Rules {
+pub(crate) struct Rules {
     rules: Vec<Rule>,
+}
+
+impl Rules {
+    pub(crate) fn all() -> Self {
+        let rule = |code: &Code| Rule { code: *code, severity: code.severity(), summary: code.summary() };
+        Self { rules: Code::ALL.iter().map(rule).collect() }
+    }
 }
 
 impl Document for Rules {
@@ -40,11 +45,4 @@ impl Document for Rules {
     fn schema(&self) -> impl Serialize {
         self
     }
-}
-
-/// Prints all rules.
-pub(crate) fn list(console: &Console) -> Result<(), Failure> {
-    let rules =
-        Code::ALL.iter().map(|code| Rule { code: *code, severity: code.severity(), summary: code.summary() });
-    console.print(&Rules { rules: rules.collect() })
 }

@@ -144,7 +144,7 @@ impl Document for HistoryDocument<'_> {
         writeln!(out, "{}", on_page(&escape(&line), 0, page))?;
         writeln!(out, "{}\n", on_page(&self.reach.line(), 0, page))?;
         if self.events.is_empty() {
-            return writeln!(out, "Nothing is known of it");
+            return writeln!(out, "Nothing is known about it");
         }
         table(self.events, detail, page).write(out)
     }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_check::{ClusterIdentity, Code, Subject};
-use calipam_plan::PlanSummary;
-use calipam_plan::{Change, PlanKind, SkipReason, Skipped, Totals, Verb};
+use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals, Verb};
 use calipam_repair::Execution;
-use calipam_workflow::{Executed, Repaired};
+use calipam_workflow::Executed;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
@@ -15,9 +14,7 @@ use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, thousands};
 use super::wrap::on_page;
-use crate::exit::Failure;
 use crate::hints::{self, Reader};
-use crate::output::Console;
 
 /// So many rows are shown one by one; more are shown as one row for each kind.
 const FEW: usize = 25;
@@ -212,15 +209,6 @@ impl Document for PlanDocument<'_> {
     }
 }
 
-/// Prints what a release or rebuild came to.
-pub(crate) fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
-    let Repaired { plan, run, .. } = repaired;
-    if run.is_none() && console.format.detail().is_some() {
-        plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
-    }
-    console.print(&PlanDocument { plan, run: run.as_ref() })
-}
-
 fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || plan.changes.len() <= FEW {
         let columns = [("ACTION", Align::Left), ("SUBJECT", Align::Left), ("WHY", Align::Left)];
@@ -269,23 +257,4 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
 /// True where the short form shows everything.
 pub(crate) fn fits(plan: &PlanSummary) -> bool {
     plan.changes.len().max(plan.skipped.len()) <= FEW
-}
-
-/// Says why a plan was only printed, and what to do next.
-pub(crate) fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
-    if !fits(plan) && console.format.detail() == Some(Detail::Short) {
-        console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
-    }
-    if plan.changes.is_empty() {
-        return;
-    }
-    if !is_live {
-        console.warn(
-            "a file is never written: this is what would be done to the cluster that it was taken from",
-        );
-    } else if asked_for {
-        console.tell("dry run: nothing was changed");
-        let more: &[&str] = if plan.kind == PlanKind::Rebuild { &["--apply"] } else { &[] };
-        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
-    }
 }

@@ -246,7 +246,9 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
     let address = record.address;
     let claim = Claim::of(&record.attribute);
     match claim {
-        Claim::Cooling => (SkipReason::Cooling, format!("{address} was already released and is cooling down")),
+        Claim::Cooling => {
+            (SkipReason::Cooling, format!("{address} was already released and is cooling down"))
+        }
         Claim::WindowsReserved => (
             SkipReason::WindowsReserved,
             format!("{address} is reserved by a Windows node and never assigned"),

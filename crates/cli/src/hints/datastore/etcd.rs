@@ -73,7 +73,7 @@ fn etcd_connection(cause: &Cause) -> Option<String> {
                 connected(&CA, &[])
             ));
         }
-        Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
+        Cause::CertificateExpired => "renew the server's certificate, or correct this machine's clock",
         Cause::CertificateWrongName => "write the endpoint with a name or address that the certificate lists",
         Cause::ClientCertificateRequired => {
             return Some(format!(

@@ -43,7 +43,7 @@ fn kubernetes_connection(cause: &Cause) -> Option<String> {
         Cause::CertificateNotTrusted => {
             "give the CA certificate that signed it: `certificate-authority` in the kubeconfig, or K8S_CA_FILE"
         }
-        Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
+        Cause::CertificateExpired => "renew the server's certificate, or correct this machine's clock",
         Cause::CertificateWrongName => {
             "write the server with a name or address that the certificate lists, or set `tls-server-name`"
         }

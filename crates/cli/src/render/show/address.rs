@@ -171,7 +171,7 @@ fn words_of_state(state: AddressState) -> &'static str {
 fn words_of_status(status: OwnerStatus) -> &'static str {
     match status {
         OwnerStatus::UsesIt => ", which uses it",
-        OwnerStatus::NamesOthers => ", which lives but does not name this address",
+        OwnerStatus::NamesOthers => ", which exists but does not name this address",
         OwnerStatus::Gone => ", which does not exist",
         OwnerStatus::Unknown => ", of which nothing is known",
     }

@@ -19,8 +19,6 @@ use super::header;
 use super::table::{Grid, Page};
 use super::text::escape;
 use super::wrap::on_page;
-use crate::exit::Failure;
-use crate::output::Console;
 
 pub(crate) use self::address::AddressStory;
 pub(crate) use self::capacity::pools_with_bars;
@@ -40,10 +38,16 @@ pub(crate) trait View: Serialize {
 }
 
 /// A view with the cluster that it is of, and what was read for it.
-struct Shown<'a, V> {
+pub(crate) struct Shown<'a, V> {
     cluster: ClusterIdentity,
     coverage: &'a BTreeMap<Source, Coverage>,
     view: &'a V,
+}
+
+impl<'a, V: View> Shown<'a, V> {
+    pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
+        Self { cluster: ClusterIdentity::of(snapshot), coverage: &snapshot.coverage, view }
+    }
 }
 
 #[derive(Serialize)]
@@ -72,10 +76,6 @@ impl<V: View> Document for Shown<'_, V> {
     fn schema(&self) -> impl Serialize {
         OfCluster { cluster: &self.cluster, coverage: self.coverage, view: self.view.schema() }
     }
-}
-
-pub(crate) fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    console.print(&Shown { cluster: ClusterIdentity::of(snapshot), coverage: &snapshot.coverage, view })
 }
 
 /// Writes a table, and the lines below it.

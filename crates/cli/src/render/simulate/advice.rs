@@ -26,16 +26,16 @@ pub(super) fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn W
 /// The advice in words.
 pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
-        return vec!["None of the block sizes fits; what speaks against each stands below.".to_owned()];
+        return vec!["No block size fits; the drawbacks of each are listed below.".to_owned()];
     };
     let chosen = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
     let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
     let mut lines = vec![match fits {
         true => format!(
-            "Block size: /{size}, the one that wastes the fewest addresses and routes of those with nothing against them."
+            "Block size: /{size}, the one that wastes the fewest addresses and routes of those without drawbacks."
         ),
         false => format!(
-            "Block size: /{size}, in a pool that is large enough: what speaks against each in the pools that there are stands below."
+            "Block size: /{size}, in a pool that is large enough; the drawbacks in the existing pools are listed below."
         ),
     }];
     if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {
@@ -45,7 +45,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
             None => "",
         };
         lines.push(format!(
-            "Pool: /{prefix} or larger, for {} nodes with {} pods each when they are full, and a fourth to spare: {} addresses{suffices}.",
+            "Pool: /{prefix} or larger, for {} nodes with {} pods each when they are full, with a quarter to spare: {} addresses{suffices}.",
             thousands(advice.nodes),
             thousands(advice.max_pods_per_node),
             thousands(addresses)

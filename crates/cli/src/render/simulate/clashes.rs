@@ -13,7 +13,7 @@ use crate::render::wrap::on_page;
 use Align::{Left, Right};
 
 pub(super) fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("What gives an address two owners", page, out)?;
+    heading("Causes of duplicate addresses", page, out)?;
     let columns =
         [("CAUSE", Left), ("RUNS", Right), ("WITH CLASH", Right), ("CLASHES", Right), ("FIRST AFTER", Right)];
     let mut grid = Grid::new(page, detail, &columns);

@@ -63,7 +63,7 @@ fn headline(failure: &Failure) -> String {
 }
 
 fn or_never(time: Option<Micros>) -> String {
-    time.map_or_else(|| "not in this time".to_owned(), |time| time.to_string())
+    time.map_or_else(|| "not within this time".to_owned(), |time| time.to_string())
 }
 
 fn curve(

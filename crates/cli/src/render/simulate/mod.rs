@@ -64,7 +64,7 @@ impl Answers {
         let begin =
             if running > 0 { format!(", {} running", count(running, "pod", "pods")) } else { String::new() };
         format!(
-            "Simulated: {} on {}, {} pods to arrive at {}{begin}; {} {}; seed {}",
+            "Simulated: {} on {}, {} pods created at {}{begin}; {} {}; seed {}",
             count(nodes, "node", "nodes"),
             scenario.datastore,
             thousands(scenario.pod_count()),

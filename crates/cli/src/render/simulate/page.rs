@@ -166,8 +166,9 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
 
 fn of_failure(failure: &Failure) -> Markup {
     let courses = [("collector on", &failure.with_collector), ("collector off", &failure.without_collector)];
-    let never =
-        |time: Option<Micros>| time.map_or_else(|| "not in this time".to_owned(), |time| time.to_string());
+    let never = |time: Option<Micros>| {
+        time.map_or_else(|| "not within this time".to_owned(), |time| time.to_string())
+    };
     let rows = courses.iter().map(|(name, course)| {
         vec![
             (*name).to_owned(),
@@ -215,7 +216,7 @@ fn of_clashes(found: &Clashes) -> Markup {
         .map(|row| (row.cause.name().to_owned(), vec![number(row.runs_with_clash)]))
         .collect();
     html! {
-        h2 { "What gives an address two owners" }
+        h2 { "Causes of duplicate addresses" }
         (table(&["Cause", "Runs", "With clash", "Addresses", "First after"], rows))
         (svg::bars("Runs in which an address had two owners", &[""], &bars))
         @for row in found.causes.iter().filter(|row| !row.findings.is_empty()) {

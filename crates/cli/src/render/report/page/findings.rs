@@ -7,8 +7,8 @@ use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::compact;
-use crate::commands::explanation;
 use crate::hints::{self, remedy};
+use crate::render::explanation;
 use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
 use crate::render::yaml;
@@ -31,7 +31,7 @@ pub(super) fn section(report: &Report, changes: Option<&Changes>) -> Markup {
         *numbers.entry(finding.code).or_default() += 1;
     }
     if numbers.is_empty() {
-        return html! { section #findings { h2 { "Findings" } p { "There is nothing to complain about." } } };
+        return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
     }
     let (rows, detailed) =
         (share(numbers.values().copied(), ROWS), share(numbers.values().copied(), DETAILED));
@@ -196,7 +196,7 @@ fn meaning(code: Code) -> Markup {
     html! {
         details #{ "code-" (code) } {
             summary { strong { (code) } ": " (code.summary()) }
-            (markdown(explanation(code)))
+            (markdown(explanation::text(code)))
         }
     }
 }

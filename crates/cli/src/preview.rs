@@ -1,0 +1,50 @@
+//! Plans on their way to the operator, before anything is written.
+
+use std::io;
+
+use calipam_workflow::Proposal;
+
+use crate::hints;
+use crate::output::Console;
+use crate::render::document::{Detail, Document};
+use crate::render::plan::{self, PlanDocument};
+use crate::render::table::Page;
+use crate::render::undo::UndoDocument;
+
+/// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: where the operator is
+/// `asked`, the plan is a table on stderr until then.
+pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
+    match proposal {
+        Proposal::Plan(plan) => {
+            if asked || console.format.detail().is_some() {
+                plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
+            }
+            preview_document(&PlanDocument { plan, run: None }, asked, console)
+        }
+        Proposal::Undo(header, plan) => {
+            preview_document(&UndoDocument { header, plan, run: None }, asked, console)
+        }
+    }
+}
+
+/// The whole of a plan, where [`preview`] shows only a part of it.
+pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
+    let Proposal::Plan(plan) = proposal else { return Ok(None) };
+    if console.format.detail() == Some(Detail::Full) || plan::fits(plan) {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    PlanDocument { plan, run: None }.text(Detail::Full, console.page, &mut text)?;
+    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn preview_document(document: &impl Document, asked: bool, console: &Console) -> io::Result<()> {
+    if let Some(detail) = console.format.detail() {
+        return console.write_data(|out| document.text(detail, console.page, out));
+    }
+    if asked {
+        let page = Page { color: false, ..console.page };
+        document.text(Detail::Short, page, &mut io::stderr().lock())?;
+    }
+    Ok(())
+}
