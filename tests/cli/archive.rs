@@ -84,7 +84,7 @@ fn kubernetes_has_an_archive() {
     // The two exports around a time, and one against what is live.
     let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
     assert_eq!(diff.code, 1, "{diff:?}");
-    assert_eq!(diff.json()["addresses"][0]["change"], "given-back");
+    assert_eq!(diff.json()["addresses"][0]["change"], "released");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
     let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);

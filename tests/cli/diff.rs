@@ -78,7 +78,7 @@ fn what_a_live_etcd_has_become() {
         let run = diff(&[old, "etcd", "-o", "json"]);
         assert_eq!(run.code, 1, "{run:?}");
         let document = run.json();
-        assert_eq!(addresses(&document), [format!("given-back {ADDRESS}")]);
+        assert_eq!(addresses(&document), [format!("released {ADDRESS}")]);
         let before = &document["addresses"][0]["before"];
         assert_eq!(
             (&before["allocatedTo"], &before["node"]),
@@ -89,12 +89,12 @@ fn what_a_live_etcd_has_become() {
             gone.iter().any(|f| f["code"] == "leaked-address" && f["subject"]["name"] == ADDRESS),
             "{gone:?}"
         );
-        assert_eq!(document["sums"]["total"]["givenBack"], 1);
+        assert_eq!(document["sums"]["total"]["released"], 1);
     }
     // A past revision says which it is, and what it is about.
     let text = diff(&[&past, "etcd", "--ip", ADDRESS, "-o", "wide"]);
     assert!(text.stdout.contains(&format!("· revision {revision} ·")), "{text:?}");
-    let line = format!("address  given back  {ADDRESS}");
+    let line = format!("address  released    {ADDRESS}");
     assert!(
         text.stdout.lines().any(|l| l.starts_with(&line) && l.contains("pod default/queue-49 on node-10"))
     );
@@ -146,7 +146,7 @@ fn two_clusters_are_compared_only_by_force() {
     assert!(forced.stdout.contains("clusterGUID"), "{forced:?}");
     let unknown = edited(folder.path(), "unknown.jsonl", "0f0e1d2c3b4a59687786951423324150", "");
     let run = calipam(&["diff", EXAMPLE, &unknown]);
-    assert!(run.code == 1 && run.stderr.contains("does not say of which cluster it is"), "{run:?}");
+    assert!(run.code == 1 && run.stderr.contains("does not name its cluster"), "{run:?}");
 }
 
 #[test]

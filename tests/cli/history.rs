@@ -215,7 +215,7 @@ fn what_a_restore_loses() {
     let mut lines = before.stdout.lines();
     assert!(
         before.code == 1
-            && lines.any(|line| line.starts_with("address  assigned  ") && line.contains(ADDRESS)),
+            && lines.any(|line| line.starts_with("address  assigned    ") && line.contains(ADDRESS)),
         "{before:?}"
     );
     let warning = "hint: after a restore of OLD, 1 address that is allocated now would be free again";

@@ -90,7 +90,7 @@ pub struct BlockUse {
     pub borrowed: u64,
     /// Of the allocated addresses, in percent.
     pub borrowed_percent: f64,
-    pub most_blocks_of_node: u64,
+    pub max_blocks_of_node: u64,
     /// Nodes that cannot get one more address although their pools have free ones.
     pub stranded_nodes: u64,
 }
@@ -258,7 +258,7 @@ pub struct Candidate {
     #[serde(flatten)]
     pub row: BlockSizeRow,
     /// Why it is out of the question; empty where it is not.
-    pub against: Vec<Objection>,
+    pub drawbacks: Vec<Objection>,
 }
 
 /// What speaks against a block size.

@@ -69,8 +69,9 @@ impl Metrics {
     }
 
     fn set(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<String> =
+        let mut labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape(value))).collect();
+        labels.sort();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let (_, values) = self.0.entry(name).or_insert_with(|| (help, BTreeMap::new()));
         values.insert(labels, value);
