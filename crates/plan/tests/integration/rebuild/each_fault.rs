@@ -25,7 +25,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use SkipReason as Why;
     match code {
         Code::LeakedAddress => {
-            (Sometimes, &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce, Why::Unjudged])
+            (Sometimes, &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce, Why::Unchecked])
         }
         Code::UnallocatedInUse => (
             Sometimes,
