@@ -97,10 +97,11 @@ fn an_interrupted_run_is_a_document() {
     Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
     let mut check = command(env!("CARGO_BIN_EXE_calipam"));
     check.args(["check", "--settle", "1h", "-o", "json", "--etcd-endpoints", &etcd.endpoint()]);
-    let shown = Terminal::new(200).converse(check.env("TERM", "xterm"), "waiting to recheck", |_, program| {
-        let program = rustix::process::Pid::from_child(program);
-        rustix::process::kill_process(program, rustix::process::Signal::INT).unwrap();
-    });
+    let shown =
+        Terminal::new(200).converse(check.env("TERM", "xterm"), "waiting to recheck", |_, program| {
+            let program = rustix::process::Pid::from_child(program);
+            rustix::process::kill_process(program, rustix::process::Signal::INT).unwrap();
+        });
     assert_eq!(shown.code, Some(130), "{shown:?}");
     let fields: BTreeSet<&str> =
         shown.text.lines().map(|line| line.trim_end_matches([',', '\r'])).map(str::trim).collect();
