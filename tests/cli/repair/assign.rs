@@ -226,12 +226,12 @@ fn an_explanation_names_each_pool_and_what_decided() {
     let pool = "/calico/resources/v3/projectcalico.org/ippools/";
     for expected in [
         format!("request 100 IPv4 wanted /calico/resources/v3/projectcalico.org/nodes/{node}"),
-        format!("pool closed: passed over, since it is disabled {pool}closed"),
-        format!("pool elsewhere: passed over, since its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"),
-        format!("pool manual: passed over, since its assignmentMode is Manual: it has to be asked for {pool}manual"),
-        format!("pool services: passed over, since its allowedUses do not have Workload {pool}services"),
+        format!("pool closed: skipped, it is disabled {pool}closed"),
+        format!("pool elsewhere: skipped, its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"),
+        format!("pool manual: skipped, its assignmentMode is Manual: it has to be asked for {pool}manual"),
+        format!("pool services: skipped, its allowedUses do not have Workload {pool}services"),
         format!(
-            "pool team: passed over, since its namespaceSelector does not select the namespace: team == 'a' {pool}team"
+            "pool team: skipped, its namespaceSelector does not select the namespace: team == 'a' {pool}team"
         ),
         "limit holds 1 blocks in these pools and may hold 1: it gets no more, and nothing is borrowed /calico/ipam/v2/config"
             .to_owned(),

@@ -160,7 +160,7 @@ fn a_short_grace_period_is_warned_of() {
     for (grace, is_short) in [("0", true), ("9s", true), ("10s", false)] {
         for command in [&["release", "--leaked", "--dry-run"][..], &["rebuild"]] {
             let run = site.run(&[command, &["--grace", grace, "--settle", "0"]].concat());
-            let warned = run.stderr.contains("shorter than an operation of a CNI plugin");
+            let warned = run.stderr.contains("shorter than a CNI operation");
             assert!(run.code < 2 && warned == is_short, "{grace}: {run:?}");
         }
     }
