@@ -94,7 +94,7 @@ fn a_full_disk_stops_it() {
         assert!(run.stderr.contains("File too large"), "{run:?}");
         assert_eq!(site.dump(), before, "{blocks}");
         if blocks == 1 {
-            assert!(run.stderr.contains(" not begun"), "{run:?}");
+            assert!(run.stderr.contains(" not started"), "{run:?}");
             let recorded = Recorded::read(&site.journals().pop().unwrap()).unwrap();
             assert!(recorded.intents.is_empty() && !recorded.ended);
         }
@@ -116,7 +116,7 @@ fn a_full_disk_stops_it() {
             parts += u32::from(run.stderr.contains(" not started"));
             let undone = site.undo(&journal_of(&run));
             assert_eq!(undone.code, 1, "{undone:?}");
-            assert!(undone.stderr.contains("was killed or broke off"), "{undone:?}");
+            assert!(undone.stderr.contains("was killed or interrupted"), "{undone:?}");
         }
         assert_eq!(values(&site.dump()), values(&before), "{eighths}");
     }

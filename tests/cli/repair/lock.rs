@@ -196,7 +196,10 @@ fn a_server_that_restarts_is_unlocked() {
     assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);
     let undone = site.undo(&journal_of(&run));
     assert_eq!(undone.code, 1, "{}", undone.stderr);
-    assert!(undone.stderr.contains("warning: the run of this journal was killed or broke off"), "{undone:?}");
+    assert!(
+        undone.stderr.contains("warning: the run of this journal was killed or interrupted"),
+        "{undone:?}"
+    );
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -218,7 +221,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let told = "`release --orphan-handles` of 20";
     let named = |text: &str| {
         text.contains(told)
-            && text.contains("has left the datastore locked")
+            && text.contains("left the datastore locked")
             && text.contains(killed.to_str().unwrap())
     };
     assert!(asked.code == 2 && named(&asked.stderr) && is_locked(), "{}", asked.stderr);
@@ -251,7 +254,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
         let undone = site.undo(&journal);
         assert_eq!(undone.code, code, "{}", undone.stderr);
-        assert_eq!(undone.stderr.contains("was killed or broke off"), code == 1, "{}", undone.stderr);
+        assert_eq!(undone.stderr.contains("was killed or interrupted"), code == 1, "{}", undone.stderr);
     }
     assert_eq!(values(&site.dump()), values(&before));
 }
@@ -275,7 +278,7 @@ fn a_stale_mark_unlocks_nothing() {
         std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
     });
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.text.replace("\r\n", " ").contains("may be that of others"), "{run:?}");
+    assert!(run.text.replace("\r\n", " ").contains("another program may hold the lock"), "{run:?}");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
     // Unlocked, nothing is left of it.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));

@@ -76,7 +76,7 @@ fn what_a_node_still_uses_is_kept() {
     let after = site.dump();
     assert_eq!(recorded(&after), recorded(&before), "{run:?}");
     let warnings = run.json()["warnings"].to_string();
-    assert!(warnings.contains("endpoints or pods still name it; what they use is kept"), "{run:?}");
+    assert!(warnings.contains("endpoints or pods still refer to it; what they use is kept"), "{run:?}");
     let affinities: Vec<_> =
         of_node(&cluster, &after, &node).into_iter().filter(|key| key.contains("/host/")).collect();
     assert_eq!(affinities, Vec::<String>::new());
