@@ -11,7 +11,7 @@ pub(crate) const TASK: Task = Task {
     arguments: "--base-url URL [options]",
     summary: "Make the archive, .deb, .rpm, sums and the manifest for krew",
     details: "\
-Builds calipam for release (--target TRIPLE: for another machine than this one),
+Builds calipam by the profile dist (--target TRIPLE: for another machine than this one),
 unless --binary FILE names a program that is built, and writes into dist/
 (--output DIR):
 
@@ -57,15 +57,25 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     step::run("Packaging", &mut package)
 }
 
-/// Builds the program for release.
+/// Builds the program by the profile of packages.
 fn build(target: &str) -> Result<PathBuf, Failure> {
     let mut build = workspace::cargo();
-    build.args(["build", "--release", "--package", "calipam", "--bin", "calipam", "--target", target]);
+    build.args([
+        "build",
+        "--profile",
+        "dist",
+        "--package",
+        "calipam",
+        "--bin",
+        "calipam",
+        "--target",
+        target,
+    ]);
     build.envs(protoc::variables()?);
-    step::run("Building calipam for release", &mut build)?;
+    step::run("Building calipam for packages", &mut build)?;
     let name = if target.contains("windows") { "calipam.exe" } else { "calipam" };
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    Ok(folder.join(target).join("release").join(name))
+    Ok(folder.join(target).join("dist").join(name))
 }
 
 /// The machine that this runs on, as rustc names it.

@@ -6,7 +6,7 @@ use crate::{protoc, servers, step};
 
 pub(crate) const TASK: Task = Task {
     name: "env",
-    arguments: "",
+    arguments: "[build]",
     summary: "Print the variables that plain cargo commands need here",
     details: "\
 Brings the servers that are missing, as `cargo xtask test` does, and prints the
@@ -15,13 +15,23 @@ no protoc, and the paths of the servers for tests. To run plain cargo commands:
 
     eval \"$(cargo xtask env)\"
     cargo test -p calipam-testkit
+
+With `build` only the variables of a build, and nothing is brought:
+
+    eval \"$(cargo xtask env build)\"
+    cargo install --locked --path crates/cli
 ",
     run,
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    task::no_arguments(TASK.name, arguments)?;
-    let brought = servers::prepare()?.build()?;
+    let brought = match arguments {
+        [only] if only == "build" => Vec::new(),
+        _ => {
+            task::no_arguments(TASK.name, arguments)?;
+            servers::prepare()?.build()?
+        }
+    };
     for (name, path) in protoc::variables()?.into_iter().chain(brought) {
         println!("export {name}={}", step::quoted(&path.to_string_lossy()));
     }
