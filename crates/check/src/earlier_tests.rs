@@ -102,7 +102,7 @@ fn what_is_no_report_is_refused_and_what_an_older_one_lacks_is_not_held_against_
     let decode = |value: &Value| EarlierReport::decode(value.as_object().unwrap());
     for (field, value) in [
         ("kind", json!("PoolList")),
-        ("apiVersion", json!("calipam/v2")),
+        ("apiVersion", json!("calipam/v3")),
         ("cluster", json!({"guid": "g"})),
         ("findings", json!(null)),
         ("findings", json!([7])),

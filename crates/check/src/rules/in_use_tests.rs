@@ -336,7 +336,7 @@ fn the_comparison_says_for_whom_an_address_is_recorded() {
     assert!(node.not_recorded.is_empty() && node.not_used.is_empty());
     let others: Vec<String> =
         node.recorded_for_others.iter().map(|(a, whose)| format!("{a} {whose}")).collect();
-    assert_eq!(others, ["10.244.1.4 nobody", "10.244.1.5 virtual machine", "10.244.1.6 unknown"]);
+    assert_eq!(others, ["10.244.1.4 no owner", "10.244.1.5 virtual machine", "10.244.1.6 unknown"]);
 }
 
 #[test]
