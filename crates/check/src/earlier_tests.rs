@@ -113,6 +113,11 @@ fn what_is_no_report_is_refused_and_what_an_older_one_lacks_is_not_held_against_
         bad[field] = value.clone();
         assert!(decode(&bad).is_err(), "{field}: {value}");
     }
+    for version in ["calipam/v1", "calipam/v2"] {
+        let mut good = whole.clone();
+        good["apiVersion"] = version.into();
+        assert!(decode(&good).is_ok(), "{version}");
+    }
     let mut older = whole;
     older.as_object_mut().unwrap().remove("coverage");
     let changes = Changes::since(decode(&older).unwrap(), &report(&[(Code::OrphanHandle, "a")]), &[]);
