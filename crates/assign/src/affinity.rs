@@ -24,6 +24,9 @@ pub(crate) struct ReleaseAffinity {
     pub sequence: Option<u64>,
 }
 
+/// What is stored of an affinity and of its block.
+pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
+
 impl<S: Store> Allocator<S> {
     /// The affinity of a holder for a block, in the state pending unless it is confirmed already.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
@@ -137,10 +140,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// An affinity and its block, in one round trip.
-    pub(crate) async fn affinity_and_block(
-        &self,
-        key: &AffinityKey,
-    ) -> Result<(Option<Versioned<Affinity>>, Option<Versioned<Block>>)> {
+    pub(crate) async fn affinity_and_block(&self, key: &AffinityKey) -> Result<AffinityAndBlock> {
         let queries = [Query::Get(Key::Affinity(key.clone())), Query::Get(Key::Block(key.cidr))];
         let [affinity, block] = self.read(queries).await?;
         Ok((allocator::affinity(affinity)?, allocator::block(block)?))

@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field; `Some(None)` at the end, `None` where the message is malformed.
-    pub fn next(&mut self) -> Option<Option<(u32, Value<'a>)>> {
+    pub fn next_field(&mut self) -> Option<Option<(u32, Value<'a>)>> {
         if self.rest.is_empty() {
             return Some(None);
         }
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
 pub fn read_key_value(message: &[u8]) -> Option<RawEntry<'_>> {
     let mut entry = RawEntry::default();
     let mut fields = Fields::new(message);
-    while let Some((field, value)) = fields.next()? {
+    while let Some((field, value)) = fields.next_field()? {
         match field {
             1 => entry.key = value.bytes(),
             2 => entry.create_revision = value.number() as i64,

@@ -7,6 +7,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use super::Search;
+use crate::affinity::AffinityAndBlock;
 use crate::allocator::{self, RETRIES};
 use crate::error::{Error, Result};
 use crate::event::{Event, OwnBlock};
@@ -65,11 +66,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// One attempt, with what was just read.
-    async fn try_own_block(
-        &self,
-        key: &AffinityKey,
-        current: Result<(Option<Versioned<Affinity>>, Option<Versioned<Block>>)>,
-    ) -> Result<Attempt> {
+    async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
         let loaded = match current {
             Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,
             Ok((None, _)) => return Ok(Attempt::Done(OwnBlock::Gone)),

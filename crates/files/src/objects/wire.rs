@@ -11,7 +11,7 @@ pub(crate) fn each<'a>(
     mut take: impl FnMut(u32, Value<'a>) -> Result<(), ObjectError>,
 ) -> Result<(), ObjectError> {
     let mut fields = Fields::new(message);
-    while let Some((field, value)) = fields.next().ok_or(ObjectError::Message)? {
+    while let Some((field, value)) = fields.next_field().ok_or(ObjectError::Message)? {
         take(field, value)?;
     }
     Ok(())

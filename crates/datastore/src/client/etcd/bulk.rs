@@ -53,7 +53,7 @@ impl Reply {
     fn decode(message: Bytes) -> Option<Self> {
         let mut reply = Self::default();
         let mut fields = Fields::new(&message);
-        while let Some((field, value)) = fields.next()? {
+        while let Some((field, value)) = fields.next_field()? {
             match field {
                 2 => reply.len += 1,
                 3 => reply.more = value.number() != 0,
@@ -72,7 +72,7 @@ impl Reply {
     /// Gives each entry to `take`; `None` where one is malformed.
     pub(crate) fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) -> Option<()> {
         let mut fields = Fields::new(&self.message);
-        while let Some((field, value)) = fields.next()? {
+        while let Some((field, value)) = fields.next_field()? {
             if field == 2 {
                 take(read_key_value(value.bytes())?);
             }

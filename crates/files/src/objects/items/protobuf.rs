@@ -118,7 +118,7 @@ impl ProtobufList {
 pub fn object(body: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::new(body.strip_prefix(MAGIC)?);
     let mut raw = None;
-    while let Some((field, value)) = fields.next()? {
+    while let Some((field, value)) = fields.next_field()? {
         if let (2, Value::Bytes(bytes)) = (field, value) {
             raw = Some(bytes);
         }
@@ -160,7 +160,7 @@ fn list_meta(message: &[u8]) -> Option<ListMeta> {
     let text = |value: Value<'_>| String::from_utf8(value.bytes().to_vec()).ok();
     let mut meta = ListMeta::default();
     let mut fields = Fields::new(message);
-    while let Some((field, value)) = fields.next()? {
+    while let Some((field, value)) = fields.next_field()? {
         match field {
             2 => meta.resource_version = text(value)?,
             3 => meta.next = text(value)?,

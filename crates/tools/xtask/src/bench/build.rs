@@ -10,8 +10,11 @@ use crate::failure::Failure;
 use crate::{protoc, step, workspace};
 
 /// The rows, by the names that choose them. `change` builds on what `release` left.
-const ROWS: [(&str, fn(&Path) -> Result<Vec<Row>, Failure>); 4] =
+const ROWS: [(&str, Measure); 4] =
     [("demo", demo), ("release", release), ("change", change), ("graph", graph)];
+
+/// Measures in a folder of its own.
+type Measure = fn(&Path) -> Result<Vec<Row>, Failure>;
 
 const PROGRAMS: [&str; 2] = ["calipam", "calico-ipam"];
 
@@ -88,7 +91,7 @@ fn build_release(folder: &Path) -> Result<Cost, Failure> {
 /// The packages that the program is made of on this platform.
 fn graph(_: &Path) -> Result<Vec<Row>, Failure> {
     let mut tree = workspace::cargo();
-    tree.args(["tree", "--locked", "--package", "calipam", "--edges", "normal", "--prefix", "none"]);
+    tree.args(["tree", "--locked", "--package", "calipam", "--edges", "normal,build", "--prefix", "none"]);
     let output = tree.output().map_err(|error| Failure::new(format!("cannot run `cargo tree`: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let packages: BTreeSet<_> = text.lines().map(|line| line.split(" (").next()).collect();
