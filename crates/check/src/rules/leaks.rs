@@ -1,4 +1,5 @@
-//! Addresses that are allocated although nothing uses them.
+//! Addresses that are allocated although nothing uses them: from which age on, and where everything was read that could use them.
+//! Whether the recorded owner is gone, elsewhere or finished says [`owner`].
 
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;

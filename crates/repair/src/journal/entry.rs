@@ -1,4 +1,4 @@
-//! The lines of a journal.
+//! What the lines of a journal say. `lines.rs` adds the sum of each, `frames.rs` compresses them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
