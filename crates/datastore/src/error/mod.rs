@@ -92,7 +92,7 @@ pub enum Error {
     )]
     NoCalicoKinds { endpoint: String },
     /// Addresses come from the nodes' pod CIDRs.
-    #[error("the settings say usePodCIDR: addresses are given out by host-local IPAM, not by Calico's")]
+    #[error("the settings say usePodCIDR: addresses are assigned by host-local IPAM, not by Calico's")]
     HostLocal,
     /// etcd and Kubernetes are not of one cluster.
     #[error(

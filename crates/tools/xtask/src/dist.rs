@@ -11,9 +11,9 @@ pub(crate) const TASK: Task = Task {
     arguments: "--base-url URL [options]",
     summary: "Make the archive, .deb, .rpm, sums and the manifest for krew",
     details: "\
-Builds calipam by the profile dist (--target TRIPLE: for another machine than this one),
-unless --binary FILE names a program that is built, and writes into dist/
-(--output DIR):
+Builds calipam by the profile dist (--target TRIPLE: for another machine than
+this one), unless --binary FILE names a program that is built, and writes into
+dist/ (--output DIR):
 
   calipam-VERSION-TRIPLE.tar.gz   binary, completions, man pages, licence
   calipam_VERSION_ARCH.deb        for Linux

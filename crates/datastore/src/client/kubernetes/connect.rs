@@ -24,6 +24,13 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
     flags::apply(&settings.kubectl, &mut config)?;
+    // kube asks for one of its features, of which no operator knows.
+    if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
+        let reason = "it logs in by the auth-provider gcp, which Google has ended: \
+            `gcloud container clusters get-credentials` writes a new one";
+        return Err(Error::Kubeconfig { what: "the kubeconfig".into(), reason: reason.into() });
+    }
+
     if settings.unattended
         && let Some(plugin) = &mut config.auth_info.exec
     {
@@ -338,6 +345,10 @@ mod tests {
         assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is not the YAML of a kubeconfig"));
         let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
         assert!(error.ends_with("there is no such file"), "{error}");
+        let ended =
+            write(&folder, "c", &kubeconfig("https://a:6443", "auth-provider: {name: gcp, config: {}}"));
+        let error = read(&of(&ended)).await.unwrap_err();
+        assert!(error.contains("get-credentials"), "{error}");
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
         let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
