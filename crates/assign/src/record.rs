@@ -9,8 +9,8 @@ use calipam_model::config::IpamConfig;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
-use calipam_model::object::Object;
 use calipam_model::pool::{Pool, Reservation};
+use calipam_model::writable::Object;
 
 /// A record under its key. Blocks, affinities, handles and the configuration are written; the others are read only.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,7 +18,7 @@ pub mod record;
 mod remedy;
 mod report;
 mod rules;
-mod settle;
+mod suspects;
 #[cfg(test)]
 mod test_cluster;
 pub mod views;
@@ -35,7 +35,7 @@ pub use self::finding::*;
 pub use self::message::names_of_owners;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
-pub use self::settle::{revisions, settle, suspects};
+pub use self::suspects::{drop_changed, revisions, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
 /// those would cost no more than time.

@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
 use crate::extent::skip;
-use crate::objects::items::json::JsonList;
 use crate::objects::kinds::{KnownKind, by_name, by_plural};
+use crate::objects::list_splitter::json::JsonList;
 use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
 

@@ -21,7 +21,6 @@ mod json;
 pub mod key;
 pub mod names;
 pub mod node;
-pub mod object;
 mod owner_map;
 mod packing;
 pub mod parallel;
@@ -33,6 +32,7 @@ pub mod service;
 pub mod snapshot;
 pub mod text;
 pub mod time;
+pub mod writable;
 
 pub use error::DecodeError;
 pub use ipnet::IpNet;

@@ -4,8 +4,8 @@ use calipam_datastore::Datastore;
 use calipam_model::DecodeError;
 use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::writable::Object;
 use calipam_plan::configure::{self, ConfigureRefusal};
 use jiff::Timestamp;
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
-use calipam_check::{Code, Context, Finding, Options, Report, Subject, check, settle, suspects};
+use calipam_check::{Code, Context, Finding, Options, Report, Subject, check};
 use calipam_datastore::Datastore;
 use calipam_history::diff::{Difference, Scope, align, compare};
 use calipam_model::IpNet;
@@ -12,8 +12,9 @@ use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
-use crate::look::{read_at, read_two, wait};
-use crate::operator::{Activity, Note, Operator, Pending};
+use crate::look::{read_at, read_two};
+use crate::operator::{Note, Operator, Pending};
+use crate::recheck::recheck;
 use crate::scope::{nodes, pool};
 
 /// Where one of two states is read.
@@ -77,8 +78,8 @@ pub async fn diff<'p>(
         (joined(unjudged), of_old, of_new)
     });
 
-    settle_side(new, after, &mut of_new, &of_old, pause, operator).await?;
-    settle_side(old, before, &mut of_old, &of_new, pause, operator).await?;
+    recheck_side(new, after, &mut of_new, &of_old, pause, operator).await?;
+    recheck_side(old, before, &mut of_old, &of_new, pause, operator).await?;
     Ok(unjudged.judged(of_old, of_new, wanted))
 }
 
@@ -141,7 +142,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
 }
 
 /// Reads again what explains findings that the other side has not.
-async fn settle_side(
+async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,
     report: &mut Report,
@@ -149,23 +150,12 @@ async fn settle_side(
     pause: SignedDuration,
     operator: &dyn Operator,
 ) -> Result<(), Error> {
-    if !side.is_live() || !pause.is_positive() {
-        return Ok(());
-    }
-
     let known = subjects(other);
-    let mut own = report.findings.iter().filter(|finding| !finding.depends_on.is_empty());
-    if own.all(|finding| known.contains(&(finding.code, &finding.subject))) {
-        return Ok(());
+    let is_known = |finding: &Finding| known.contains(&(finding.code, &finding.subject));
+    let mut new = report.findings.iter().filter(|finding| !is_known(finding));
+    if side.is_live() && new.any(|finding| !finding.depends_on.is_empty()) {
+        recheck(&side.datastore, snapshot, report, pause, operator).await?;
     }
-
-    let keys = suspects(report);
-    operator.note(Note::Rereading { objects: keys.len(), after: pause });
-    wait(pause, Activity::Settling, operator).await;
-    if let Some(later) = side.datastore.reread(&keys).await? {
-        settle(report, snapshot, &later);
-    }
-
     Ok(())
 }
 

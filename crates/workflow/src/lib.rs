@@ -14,6 +14,7 @@ mod operator;
 mod planning;
 mod preflight;
 mod rebuild;
+mod recheck;
 mod release;
 mod reports;
 mod run;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use calipam_check::views::handle_ids;
-use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
+use calipam_check::{ClusterIdentity, Finding, Options, Report};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::CachedRead;
 use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::operator::{Activity, Meter, Note, Operator, Pending};
+use crate::recheck;
 
 /// How to judge what is read.
 #[derive(Clone, Debug)]
@@ -51,36 +52,8 @@ pub fn look<'a>(
 ) -> Pending<'a, Result<Look, Error>> {
     Box::pin(async move {
         let snapshot = read(datastore, operator).await?;
-        judge(datastore, snapshot, judging, operator).await
+        recheck::check_twice(datastore, snapshot, judging, operator).await
     })
-}
-
-/// Judges what was read.
-async fn judge(
-    datastore: &Datastore,
-    mut snapshot: Snapshot,
-    judging: &Judging,
-    operator: &dyn Operator,
-) -> Result<Look, Error> {
-    snapshot.settled = false;
-    let report = check(&snapshot, &judging.options);
-    let mut look = Look { snapshot, report, dropped: Vec::new() };
-    if !datastore.is_live() || !judging.settle.is_positive() {
-        return Ok(look);
-    }
-
-    let keys = suspects(&look.report);
-    if keys.is_empty() {
-        look.report.rechecked = true;
-        return Ok(look);
-    }
-
-    operator.note(Note::Rereading { objects: keys.len(), after: judging.settle });
-    wait(judging.settle, Activity::Settling, operator).await;
-    if let Some(later) = datastore.reread(&keys).await? {
-        look.dropped = settle(&mut look.report, &look.snapshot, &later);
-    }
-    Ok(look)
 }
 
 /// A look or, with `confirm`, two of them, so far apart: then only what both found stays. With the folder `cache`, where the
@@ -98,7 +71,7 @@ pub fn look_and_confirm<'a>(
                 Some(folder) => read_with_cache(datastore, folder, operator).await?,
                 None => read(datastore, operator).await?,
             };
-            judge(datastore, snapshot, judging, operator).await
+            recheck::check_twice(datastore, snapshot, judging, operator).await
         };
         let first = look().await?;
         let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };

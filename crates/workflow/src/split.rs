@@ -3,9 +3,9 @@
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::writable::Object;
 use calipam_plan::split::{self, Split};
 
 use crate::error::Error;

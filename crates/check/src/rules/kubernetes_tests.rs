@@ -7,7 +7,7 @@ use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Ve
 use serde_json::{Value, json};
 
 use crate::test_cluster::{Cluster, pod};
-use crate::{Options, check, settle, suspects};
+use crate::{Options, check, drop_changed, suspects};
 
 fn versioned<T>(value: T) -> Versioned<T> {
     let version = ObjectVersion { resource_version: "1".into(), ..ObjectVersion::default() };
@@ -295,7 +295,7 @@ fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
     assert!(!report.findings.is_empty(), "nothing to settle");
     assert!(report.findings.iter().all(|finding| !finding.depends_on.is_empty()), "{:?}", suspects(&report));
-    settle(&mut report, &first.0, &later.0);
+    drop_changed(&mut report, &first.0, &later.0);
     report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }
 

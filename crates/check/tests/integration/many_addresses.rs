@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_check::{AddressEvidence, Code, Evidence, Options, Report, check, settle, suspects};
+use calipam_check::{AddressEvidence, Code, Evidence, Options, Report, check, drop_changed, suspects};
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
@@ -114,13 +114,13 @@ fn findings_of_one_pod_settle_together() {
     let unchanged = {
         let mut report = check(&first, &Options::default());
         assert!(suspects(&report).len() > 10);
-        settle(&mut report, &first, &first);
+        drop_changed(&mut report, &first, &first);
         report
     };
     assert_eq!(of_addresses(&unchanged, Code::UnallocatedInUse).len(), 1000);
 
     let mut report = unchanged;
-    settle(&mut report, &first, &pod_with(999));
+    drop_changed(&mut report, &first, &pod_with(999));
     assert_eq!(of_addresses(&report, Code::UnallocatedInUse).len(), 0, "the pod has changed");
     let named: Vec<IpAddr> = first.pods[0].value.addresses().collect();
     assert_eq!((named[0].to_string(), named.len()), (at(0), 1000));

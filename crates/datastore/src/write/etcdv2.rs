@@ -9,8 +9,8 @@ use calipam_model::block::BlockContent;
 use calipam_model::calico2;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::{HANDLE_PREFIX, Key};
-use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use calipam_model::writable::Object;
 use tokio::task::JoinError;
 
 use super::kubernetes::change::is_version;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use calipam_model::edit::{Found, User};
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use calipam_model::writable::Object;
 
 /// An object as it is stored now.
 #[derive(Clone, Debug)]

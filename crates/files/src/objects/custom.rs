@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::ObjectError;
-use super::items::Encoding;
+use super::list_splitter::Encoding;
 use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
 use super::{note_fields, note_value, path, to_json};

@@ -3,7 +3,7 @@
 use calipam_model::snapshot::Source;
 
 use super::ObjectError;
-use super::items::{Accept, Encoding};
+use super::list_splitter::Encoding;
 use super::meta::identify;
 use super::{AddObject, ExportObject, custom, machine, node, path, pod, service};
 use crate::raw::RawKv;
@@ -39,6 +39,33 @@ impl Flavour {
         match self {
             Self::Classic => "v1",
             Self::Native => "v3",
+        }
+    }
+}
+
+/// How an answer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    Json,
+    /// Protobuf, or JSON from a server that has none.
+    Protobuf,
+    /// `metadata` of the objects alone, in protobuf or JSON.
+    Metadata,
+    /// `metadata` of the objects alone, in JSON.
+    Names,
+}
+
+impl Accept {
+    /// The header of the request.
+    pub fn header(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json;q=0.5",
+            Self::Metadata => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
+            }
+            Self::Names => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         }
     }
 }

@@ -5,7 +5,7 @@ use calipam_model::snapshot::{Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
 use super::ObjectError;
-use super::items::Encoding;
+use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
 use super::{note_value, path, to_json};

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::ObjectError;
-use super::items::Encoding;
+use super::list_splitter::Encoding;
 use super::wire::{each, entry, text};
 
 /// `metadata` of an object. Absent fields are empty.

@@ -3,8 +3,8 @@
 
 mod containers;
 mod custom;
-pub(crate) mod items;
 pub mod kinds;
+pub(crate) mod list_splitter;
 mod machine;
 pub mod meta;
 pub mod names;
@@ -19,8 +19,9 @@ use calipam_model::snapshot::{Defect, DefectKind, FieldDefect, Snapshot};
 
 use serde::Serialize;
 
-pub use self::items::{Accept, Encoding, ItemReader, ListError, ListMeta, protobuf};
+pub use self::kinds::Accept;
 pub use self::kinds::{Flavour, KUBEVIRT_GROUP, KnownKind};
+pub use self::list_splitter::{Encoding, ItemReader, ListError, ListMeta, protobuf};
 
 /// Why an object cannot be decoded.
 #[derive(Debug, thiserror::Error)]

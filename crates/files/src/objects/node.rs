@@ -10,7 +10,7 @@ use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
 use super::ObjectError;
-use super::items::Encoding;
+use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
 use super::{export, note_fields, note_value, path};

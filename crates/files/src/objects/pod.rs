@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectError;
 use super::containers::{self, Container, all_ended_at};
-use super::items::Encoding;
+use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
 use super::{export, note_fields, note_value, path};

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::{AffinityEdit, Edit, block, document, handle};
 use crate::affinity::Affinity;
 use crate::key::Key;
-use crate::object::Object;
 use crate::snapshot::Revision;
+use crate::writable::Object;
 
 /// An object as it is now.
 #[derive(Clone, Debug)]

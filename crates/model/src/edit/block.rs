@@ -9,7 +9,7 @@ use super::{BlockEdit, Edit, Held};
 use crate::block::{Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
-use crate::object::Object;
+use crate::writable::Object;
 
 /// What the edits make of the block; `None` if it is deleted.
 pub(super) fn changed<'e>(

@@ -4,7 +4,7 @@ use super::apply::{Changed, Current, is_absent, is_version, last};
 use super::{ConfigEdit, Edit, PoolEdit};
 use crate::document::Document;
 use crate::key::Key;
-use crate::object::Object;
+use crate::writable::Object;
 
 /// What the edits make of the object.
 pub(super) fn changed(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, String> {

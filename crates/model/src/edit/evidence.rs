@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::block::{BlockContent, BlockOwner};
 use crate::node::Node;
-use crate::object::Object;
 use crate::pod::Pod;
 use crate::service::Service;
 use crate::snapshot::Revision;
+use crate::writable::Object;
 
 /// What has to be true of a key for a write to take place.
 #[derive(Clone, Debug, PartialEq, Eq)]

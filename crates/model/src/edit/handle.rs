@@ -4,7 +4,7 @@ use super::apply::{Current, is_absent, is_version};
 use super::{Edit, HandleEdit};
 use crate::handle::Handle;
 use crate::key::Key;
-use crate::object::Object;
+use crate::writable::Object;
 
 /// What the edits make of the handle: `Some(None)` where it is deleted, `None` where it stays as it is.
 pub(super) fn changed(

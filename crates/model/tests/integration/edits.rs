@@ -8,8 +8,8 @@ use calipam_model::block::{Block, BlockContent};
 use calipam_model::edit::{BlockEdit, Current, Edit, HandleEdit, Held, apply};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use calipam_model::writable::Object;
 
 /// Why an address that was held by `record` is not released once the block is as given.
 fn refusal(record: &Attribute, sequence: u64, block: Block) -> String {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use calipam_model::edit::{Current, Edit, apply};
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::writable::Object;
 use jiff::Timestamp;
 
 use super::revert::{Replaced, Revert, indices};

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::checksum::{LENGTH as SUM, Lines};
 use super::entry::{Entry, Header, LockMark};
 use super::frames::{FrameWriter, is_framed, last_frame};
-use super::lines::{LENGTH as SUM, Lines};
 use super::open::{append_to_own, is_alive, open_own};
 use super::read::JournalError;
 

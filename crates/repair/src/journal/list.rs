@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::append::journals;
+use super::checksum::Lines;
 use super::entry::{Entry, Header, LockMark};
-use super::lines::Lines;
 use super::open::{is_alive, open_own};
 use super::read::{JournalError, header};
 

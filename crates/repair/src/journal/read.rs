@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
+use super::checksum::Lines;
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
-use super::lines::Lines;
 use super::open::{is_alive, open_named, open_own};
 
 /// Why a journal cannot be used. The reasons are what the system says.

@@ -8,8 +8,8 @@ use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
 use calipam_model::edit::{BlockEdit, Current, Edit, Found, Part, Precondition, Step, Unit, apply};
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use calipam_model::writable::Object;
 use jiff::Timestamp;
 
 use super::PartOf;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use calipam_datastore::write::Stored;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::key::Key;
-use calipam_model::object::Object;
+use calipam_model::writable::Object;
 
 use crate::journal::{goes_by_value, same_value};
 

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_check::{Code, Options as Judgement, check, settle, suspects};
+use calipam_check::{Code, Options as Judgement, check, drop_changed, suspects};
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Batch, Change, Swap};
 use calipam_model::IpNet;
 use calipam_model::block::BlockContent;
 use calipam_model::cidr::ordinal_of;
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::{Snapshot, StoredBlock, Versioned};
+use calipam_model::writable::Object;
 use calipam_plan::{Basis, Plan, rebuild, release};
 use calipam_repair::journal::Recorded;
 use calipam_repair::{Options, UndoPlan, execute, undo};
@@ -176,7 +176,7 @@ async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan
     tokio::time::sleep(SETTLE).await;
     activity.ended(read).await;
     let later = store.reread(&keys).await.unwrap().unwrap();
-    settle(&mut report, &snapshot, &later);
+    drop_changed(&mut report, &snapshot, &later);
     let basis = Basis::new(&snapshot, &report, &judgement);
     match repair {
         Repair::Release => {

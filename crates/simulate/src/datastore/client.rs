@@ -87,7 +87,7 @@ impl Client {
     pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
         self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
-        self.server.engine.sleep(self.server.decoding(listing)).await;
+        self.server.engine.sleep(self.server.costs.decoding(listing)).await;
     }
 
     fn wait(&self) -> Micros {
@@ -146,7 +146,7 @@ impl Client {
             answers.extend(answer.await);
         }
         if total.bytes > 0 {
-            self.server.engine.sleep(self.server.decoding(total)).await;
+            self.server.engine.sleep(self.server.costs.decoding(total)).await;
         }
         answers
     }
@@ -216,7 +216,7 @@ impl Store for Client {
         let listing = self.measure(&query);
         let wait = self.wait();
         let listed = self.server.send(self.work(&query), wait, listing, move |data| data.list(family)).await;
-        self.server.engine.sleep(self.server.decoding(listing)).await;
+        self.server.engine.sleep(self.server.costs.decoding(listing)).await;
         Ok(listed)
     }
 

@@ -3,6 +3,8 @@
 use calipam_model::snapshot::DatastoreKind;
 use serde::{Deserialize, Serialize};
 
+use super::data::Listing;
+use super::server::Work;
 use crate::time::Micros;
 
 /// What requests to a datastore cost. Times are those of a request that finds the server idle.
@@ -81,6 +83,32 @@ impl Costs {
                 ..Self::assumed(DatastoreKind::Etcd)
             },
         }
+    }
+
+    /// How long a client waits for an answer where nothing keeps the server busy.
+    pub(super) fn latency(&self, work: Work) -> Micros {
+        if work.is_write() { self.write } else { self.read }
+    }
+
+    /// How long any request keeps a thread of the server busy, in nanoseconds.
+    pub(super) fn busy_nanos(&self, work: Work) -> u64 {
+        let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
+        (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
+    }
+
+    /// What a list adds to that.
+    pub(super) fn listing_nanos(&self, listing: Listing) -> u64 {
+        listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024
+    }
+
+    /// How long a client takes to decode a list.
+    pub(super) fn decoding(&self, listing: Listing) -> Micros {
+        Micros(listing.bytes * self.decode_nanos / 1_024 / 1_000)
+    }
+
+    /// Threads of the server that read, and as many that write.
+    pub(super) fn threads(&self) -> u64 {
+        self.threads.clamp(1, 256)
     }
 
     /// Sets costs from a text such as `read=2ms,write=5ms,writes-per-second=2000`.

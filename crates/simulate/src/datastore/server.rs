@@ -13,9 +13,6 @@ use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
 
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
-const MOST_THREADS: u64 = 256;
-
 /// What a request does, and with it, what queue it waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
@@ -27,7 +24,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    fn is_write(self) -> bool {
+    pub(super) fn is_write(self) -> bool {
         matches!(self, Self::Write(_))
     }
 }
@@ -65,7 +62,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
-        let threads = || RefCell::new(Threads { idle: threads(&costs), waiting: VecDeque::new() });
+        let threads = || RefCell::new(Threads { idle: costs.threads(), waiting: VecDeque::new() });
         Rc::new(Self {
             kind,
             threads: [threads(), threads()],
@@ -101,9 +98,9 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let latency = self.varied(if work.is_write() { self.costs.write } else { self.costs.read });
+        let latency = self.varied(self.costs.latency(work));
         // What the server does for any request is a part of the latency; what a list costs comes on top.
-        let busy = self.busy(work);
+        let busy = self.costs.busy_nanos(work);
         let travel = latency - Micros(busy / 1_000);
         let there = Micros(travel.0 / 2);
         let back = travel - there;
@@ -111,7 +108,7 @@ impl Server {
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());
         let job = Job {
-            busy: Micros((busy + self.listing_nanos(listing)).div_ceil(1_000)),
+            busy: Micros((busy + self.costs.listing_nanos(listing)).div_ceil(1_000)),
             finish: Box::new(move || {
                 let answer = action(&mut server.data.borrow_mut());
                 if let Work::Write(kind) = work {
@@ -160,22 +157,6 @@ impl Server {
     fn threads(&self, work: Work) -> &RefCell<Threads> {
         &self.threads[usize::from(work.is_write())]
     }
-
-    /// How long any request keeps a thread busy, in nanoseconds.
-    fn busy(&self, work: Work) -> u64 {
-        let per_second =
-            if work.is_write() { self.costs.writes_per_second } else { self.costs.reads_per_second };
-        (NANOS_PER_SECOND * threads(&self.costs)).checked_div(per_second).unwrap_or(0)
-    }
-
-    fn listing_nanos(&self, listing: Listing) -> u64 {
-        listing.objects * self.costs.object_nanos + listing.bytes * self.costs.kib_nanos / 1_024
-    }
-
-    /// How long a client takes to decode a list.
-    pub(crate) fn decoding(&self, listing: Listing) -> Micros {
-        Micros(listing.bytes * self.costs.decode_nanos / 1_024 / 1_000)
-    }
 }
 
 impl Threads {
@@ -189,11 +170,6 @@ impl Threads {
     }
 }
 
-/// Threads of a kind.
-fn threads(costs: &Costs) -> u64 {
-    costs.threads.clamp(1, MOST_THREADS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +178,7 @@ mod tests {
     /// A server with one thread of each kind, to which a list of one object is a second.
     fn server(engine: &Engine) -> Rc<Server> {
         let costs = Costs {
-            object_nanos: NANOS_PER_SECOND,
+            object_nanos: 1_000_000_000,
             threads: 1,
             jitter_permille: 0,
             ..Costs::assumed(DatastoreKind::Etcd)

@@ -9,8 +9,8 @@ use calipam_files::raw::{RawEntry, RawKv, is_read};
 use calipam_model::snapshot::Snapshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::State;
 use super::entries::{Entry, add, push_deletion, push_key, take_change};
+use super::{State, stale};
 use crate::cache::WhyWhole;
 use crate::cache::newest::{Newest, sum};
 use crate::client::etcd::{Answer, Told, ToldChange};
@@ -188,10 +188,7 @@ impl Decoded {
     }
 
     fn finish(self) -> Result<New, WhyWhole> {
-        if !self.before.newest.is_among(&self.again) {
-            let reason = format!("at revision {} something else was written", self.before.newest.last);
-            return Err(WhyWhole::AnotherHistory(reason));
-        }
+        stale::require_same_last_write(&self.before.newest, &self.again)?;
         let (mut changes, mut places) = (Changes::new(), Vec::with_capacity(self.changes.len()));
         for (key, (_, stored, place)) in self.changes {
             changes.insert(key, stored);

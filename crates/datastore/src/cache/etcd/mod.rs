@@ -26,7 +26,7 @@ use super::file::{self, Identity};
 use super::newest::Newest;
 use super::{CacheUse, CachedRead, WhyWhole, part_of_name};
 use crate::client::etcd::{Answers, Due, EtcdClient, Range};
-use crate::error::{Error, Failure, Result};
+use crate::error::Result;
 use crate::read::whole;
 use crate::secret::redact_url;
 use crate::store::blocking;
@@ -127,12 +127,8 @@ async fn changed(
         let (ranges, due) = (ranges(), Due::new());
         let decoding = || Decoding::begin(&state);
         let watched = client.tell_changes(&ranges, span, &due, "what has changed", decoding);
-        match tokio::time::timeout(PATIENCE, watched).await {
-            Ok(Ok(decoding)) => decoding.finish().await,
-            Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
-            Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
-            Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
-        }
+        let told = tokio::time::timeout(PATIENCE, watched).await;
+        stale::require_all(told)?.finish().await
     };
     // Unpacking takes as long as etcd needs to tell the changes.
     let (told, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));

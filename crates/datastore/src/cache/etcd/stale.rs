@@ -1,12 +1,21 @@
-//! When the cache of an etcd is stale before anything is asked for. That the history is another one shows also by what etcd tells
-//! of the last write that the cache knows (`changes.rs`).
+//! When the cache of an etcd is stale, and everything is read: before anything is asked for ([`check`]), where etcd does not tell
+//! all changes ([`require_all`]), and where the last write that the cache knows is another one in etcd
+//! ([`require_same_last_write`]).
+
+use tokio::time::error::Elapsed;
 
 use super::{Begun, State};
+use crate::cache::newest::Newest;
 use crate::cache::{WhyWhole, has_much_changed};
 use crate::client::etcd::EtcdClient;
+use crate::error::{Error, Failure, Result};
 
 /// Fails where everything has to be read.
-pub(super) async fn check(client: &EtcdClient, state: &State, begun: &Begun) -> Result<(), WhyWhole> {
+pub(super) async fn check(
+    client: &EtcdClient,
+    state: &State,
+    begun: &Begun,
+) -> std::result::Result<(), WhyWhole> {
     require_same_history(state, begun)?;
     if has_much_changed(state.changes, state.objects) {
         return Err(WhyWhole::ManyChanges);
@@ -15,7 +24,7 @@ pub(super) async fn check(client: &EtcdClient, state: &State, begun: &Begun) -> 
 }
 
 /// etcd cannot have gone back since the cache was made.
-fn require_same_history(state: &State, begun: &Begun) -> Result<(), WhyWhole> {
+fn require_same_history(state: &State, begun: &Begun) -> std::result::Result<(), WhyWhole> {
     let reason = if begun.revision < state.revision {
         format!("its revision was {}, and is {}", state.revision, begun.revision)
     } else if begun.raft_term < state.raft_term {
@@ -27,7 +36,7 @@ fn require_same_history(state: &State, begun: &Begun) -> Result<(), WhyWhole> {
 }
 
 /// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).
-async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
+async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
     let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
@@ -41,4 +50,28 @@ async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     }
     let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
     Err(WhyWhole::CannotWatch(reason))
+}
+
+/// Fails where etcd did not tell all changes within the time it has.
+pub(super) fn require_all<T>(
+    told: std::result::Result<Result<T>, Elapsed>,
+) -> std::result::Result<T, WhyWhole> {
+    match told {
+        Ok(Ok(changes)) => Ok(changes),
+        Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
+        Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
+        Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
+    }
+}
+
+/// Fails where what etcd tells again of the revision of the last known write, by sums, is not that write: its data was restored
+/// from a backup since.
+pub(super) fn require_same_last_write(
+    known: &Newest,
+    told_again: &[u32],
+) -> std::result::Result<(), WhyWhole> {
+    if known.is_among(told_again) {
+        return Ok(());
+    }
+    Err(WhyWhole::AnotherHistory(format!("at revision {} something else was written", known.last)))
 }

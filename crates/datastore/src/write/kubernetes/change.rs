@@ -9,8 +9,8 @@ use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::User;
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
+use calipam_model::writable::Object;
 use serde_json::{Value, json};
 
 use super::document;

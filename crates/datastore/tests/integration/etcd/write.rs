@@ -4,8 +4,8 @@ use calipam_datastore::write::{Batch, Change, Precondition, Swap, Writer};
 use calipam_datastore::{Datastore, Error, Failure, Server};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use calipam_model::writable::Object;
 use calipam_testkit::servers::{Etcd, EtcdOptions};
 use etcd_client::Client;
 

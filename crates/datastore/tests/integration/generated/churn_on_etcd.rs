@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use calipam_check::{settle, suspects};
+use calipam_check::{drop_changed, suspects};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -88,7 +88,7 @@ async fn every_report_is_of_one_revision_and_without_false_findings() {
         tokio::time::sleep(SETTLE).await;
         activity.ended(read).await;
         let later = datastore.reread(&keys).await.unwrap().unwrap();
-        settle(&mut report, &snapshot, &later);
+        drop_changed(&mut report, &snapshot, &later);
         assert_eq!(lines(&report.findings), truth, "a half-done operation is called a fault");
         if begin.elapsed() > WORK && revisions.len() >= MIN_REVISIONS && half_done > 0 {
             activity.stop();

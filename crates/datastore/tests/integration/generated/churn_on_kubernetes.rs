@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use calipam_check::{settle, suspects};
+use calipam_check::{drop_changed, suspects};
 use calipam_datastore::Datastore;
 use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
@@ -116,7 +116,7 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
         tokio::time::sleep(SETTLE).await;
         course.activity.ended(read).await;
         let later = datastore.reread(&keys).await.unwrap().unwrap();
-        settle(&mut report, &snapshot, &later);
+        drop_changed(&mut report, &snapshot, &later);
         seen.settled.extend(lines(&report.findings));
 
         seen.readings += 1;

@@ -9,8 +9,8 @@ use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
-use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
+use calipam_model::writable::Object;
 use calipam_testkit::kube::{Flavour, create};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::{Value, json};

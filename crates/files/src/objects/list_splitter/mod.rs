@@ -15,33 +15,6 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// How an answer is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accept {
-    Json,
-    /// Protobuf, or JSON from a server that has none.
-    Protobuf,
-    /// `metadata` of the objects alone, in protobuf or JSON.
-    Metadata,
-    /// `metadata` of the objects alone, in JSON.
-    Names,
-}
-
-impl Accept {
-    /// The header of the request.
-    pub fn header(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json;q=0.5",
-            Self::Metadata => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
-            }
-            Self::Names => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        }
-    }
-}
-
 /// What a list says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMeta {

@@ -1,5 +1,5 @@
-//! Telling a settled state from a half-done Calico operation (facts 3.14): what a report suspects is
-//! read again later, and only what has not changed stands.
+//! The second read: what a half-done operation of Calico could explain (facts 3.14) is read again some seconds later, and
+//! only findings whose objects have not changed stand. `workflow/src/recheck.rs` waits and reads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub fn suspects(report: &Report) -> BTreeSet<Key> {
 
 /// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
 /// as they were some seconds after `first`. Gives what was dropped.
-pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
+pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let before = Objects::new(first, &wanted);
     let after = Objects::new(later, &wanted);
@@ -173,7 +173,7 @@ mod tests {
     /// What stands of the leaks of `first` where `later` was read afterwards.
     fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
         let mut report = check(&first.0, &Options::default());
-        settle(&mut report, &first.0, &later.0);
+        drop_changed(&mut report, &first.0, &later.0);
         assert!(report.rechecked);
         let leaks = report.findings.iter().filter(|f| f.code == Code::LeakedAddress);
         leaks.map(|f| f.subject.to_string()).collect()

@@ -1,0 +1,51 @@
+//! The second read of a look: what a half-done operation of Calico could explain is read again after `--settle`, and a finding
+//! whose objects have changed is dropped.
+
+use calipam_check::{Finding, Report, check, drop_changed, suspects};
+use calipam_datastore::Datastore;
+use calipam_model::snapshot::Snapshot;
+use jiff::SignedDuration;
+
+use crate::error::Error;
+use crate::look::{Judging, Look, wait};
+use crate::operator::{Activity, Note, Operator};
+
+/// Checks what was read, and what is suspicious in it once more.
+pub(crate) async fn check_twice(
+    datastore: &Datastore,
+    mut snapshot: Snapshot,
+    judging: &Judging,
+    operator: &dyn Operator,
+) -> Result<Look, Error> {
+    snapshot.settled = false;
+    let mut report = check(&snapshot, &judging.options);
+    let dropped = recheck(datastore, &snapshot, &mut report, judging.settle, operator).await?;
+    Ok(Look { snapshot, report, dropped })
+}
+
+/// Reads again after `pause` what the findings of a report rest on, drops those whose objects have changed, and gives them.
+/// A file is not read again, and with a pause of zero nothing is.
+pub(crate) async fn recheck(
+    datastore: &Datastore,
+    snapshot: &Snapshot,
+    report: &mut Report,
+    pause: SignedDuration,
+    operator: &dyn Operator,
+) -> Result<Vec<Finding>, Error> {
+    if !datastore.is_live() || !pause.is_positive() {
+        return Ok(Vec::new());
+    }
+
+    let keys = suspects(report);
+    if keys.is_empty() {
+        report.rechecked = true;
+        return Ok(Vec::new());
+    }
+
+    operator.note(Note::Rereading { objects: keys.len(), after: pause });
+    wait(pause, Activity::Settling, operator).await;
+    Ok(match datastore.reread(&keys).await? {
+        Some(later) => drop_changed(report, snapshot, &later),
+        None => Vec::new(),
+    })
+}
