@@ -192,6 +192,26 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     names.map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned())).collect()
 }
 
+/// What begins the names of pods that run machines.
+const LAUNCHER: &str = "virt-launcher-";
+/// Characters that Kubernetes keeps of a name to which it appends random ones, and how many it appends.
+const GENERATED: (usize, usize) = (58, 5);
+
+/// True for the name of a pod that runs a machine.
+pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
+    pod.starts_with(LAUNCHER)
+}
+
+/// True if KubeVirt names the pods of the machine so: `virt-launcher-`, its name up to a dot, and random characters.
+/// Machines that differ only after a dot, or after 43 characters, have pods of the same form.
+pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
+    let mut start = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());
+    let (kept, random) = GENERATED;
+    start.truncate(start.floor_char_boundary(kept));
+    let is_random = |end: &str| end.len() == random && end.bytes().all(|b| b.is_ascii_alphanumeric());
+    pod.strip_prefix(&start).is_some_and(is_random)
+}
+
 /// What may follow the network in the handle of a machine.
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])

@@ -15,7 +15,7 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot};
+use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::time::CLOCK_SKEW;
 use calipam_model::{IpNet, cidr};
@@ -23,6 +23,7 @@ use jiff::Timestamp;
 
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
+use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
 
 /// A block that is stored and not marked deleted.
@@ -33,10 +34,19 @@ pub struct IndexedBlock<'s> {
     pub owner: Option<&'s BlockOwner>,
     /// The block, where it is sound. A corrupt one is judged by its key alone.
     pub sound: Option<&'s Block>,
+    /// The sound block without the addresses whose cooldown has passed, where it holds such.
+    cooled: Option<Box<Block>>,
     /// What is broken; empty for a sound block.
     pub problems: Vec<BlockProblem>,
     /// Its version.
     pub revision: &'s Revision,
+}
+
+impl IndexedBlock<'_> {
+    /// A sound block as an allocator reads it: what has cooled down is free.
+    pub(crate) fn current(&self) -> Option<&Block> {
+        self.cooled.as_deref().or(self.sound)
+    }
 }
 
 /// Who uses an address.
@@ -62,18 +72,16 @@ pub struct Workload<'s> {
     pub container_id: TextRef<'s>,
     /// The workload of orchestrators other than Kubernetes.
     pub workload: TextRef<'s>,
-    /// The virtual machine whose pod it is.
-    pub machine: TextRef<'s>,
+    /// The virtual machine whose pod it is, empty for other pods, by the pod's owner reference. `None` where that was
+    /// not read.
+    pub machine: Option<TextRef<'s>>,
 }
 
-/// Who an owner is: an endpoint and its pod, all pods of one virtual machine, and all tunnels of one node
-/// are one.
+/// Who an owner is: an endpoint and its pod, and all tunnels of one node are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity<'s> {
     /// A pod, by namespace and name.
     Pod(TextRef<'s>, TextRef<'s>),
-    /// A virtual machine, by namespace and name.
-    Machine(TextRef<'s>, TextRef<'s>),
     /// The endpoint, by its position, of an orchestrator other than Kubernetes.
     Endpoint(u32),
     /// A node, by its position.
@@ -259,26 +267,17 @@ impl<'s> Index<'s> {
         match owner {
             Owner::Tunnel(position, _) => Identity::Node(position),
             Owner::Service(position) => Identity::Service(position),
-            Owner::Pod(position) => self.identity_of_pod(position),
+            Owner::Pod(position) => {
+                let pod = &self.snapshot.pods[position as usize].value;
+                Identity::Pod(pod.namespace(), pod.name())
+            }
             Owner::Endpoint(position) => {
                 let endpoint = self.endpoint(position);
                 if endpoint.pod().is_empty() {
                     return Identity::Endpoint(position);
                 }
-                let pod = self.pod(endpoint.namespace(), endpoint.pod());
-                pod.map_or(Identity::Pod(endpoint.namespace(), endpoint.pod()), |position| {
-                    self.identity_of_pod(position)
-                })
+                Identity::Pod(endpoint.namespace(), endpoint.pod())
             }
-        }
-    }
-
-    fn identity_of_pod(&self, position: u32) -> Identity<'s> {
-        let pod = &self.snapshot.pods[position as usize].value;
-        if pod.machine().is_empty() {
-            Identity::Pod(pod.namespace(), pod.name())
-        } else {
-            Identity::Machine(pod.namespace(), pod.machine())
         }
     }
 
@@ -288,7 +287,13 @@ impl<'s> Index<'s> {
             Owner::Endpoint(position) => {
                 let EndpointTexts { namespace, node, pod, container_id, workload } =
                     self.endpoint(position).texts();
-                Some(Workload { namespace, pod, node, container_id, workload, machine: TextRef::EMPTY })
+                let pod_of = |position: u32| self.snapshot.pods[position as usize].value.machine();
+                let machine = if is_launcher(pod) {
+                    self.pod(namespace, pod).map(pod_of)
+                } else {
+                    Some(TextRef::EMPTY)
+                };
+                Some(Workload { namespace, pod, node, container_id, workload, machine })
             }
             Owner::Pod(position) => {
                 let pod = &self.snapshot.pods[position as usize].value;
@@ -298,7 +303,7 @@ impl<'s> Index<'s> {
                     node: pod.node(),
                     container_id: pod.container_id(),
                     workload: TextRef::EMPTY,
-                    machine: pod.machine(),
+                    machine: Some(pod.machine()),
                 })
             }
             Owner::Tunnel(..) | Owner::Service(_) => None,
@@ -339,6 +344,8 @@ impl<'s> Index<'s> {
 
 fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
     let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
+    let cooldown = config.map(|config| config.cooldown());
     let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
     let mut blocks: Vec<_> = stored
         .map(|stored| {
@@ -352,10 +359,15 @@ fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
                 problems.push(BlockProblem::KeyMismatch { key, cidr });
             }
             let sound = content.sound().filter(|_| problems.is_empty());
+            let cooled = sound.zip(cooldown).and_then(|(block, cooldown)| {
+                let cooled = block.without_cooled(now, cooldown);
+                (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
+            });
             IndexedBlock {
                 key: stored.value.key,
                 owner: content.owner(),
                 sound,
+                cooled,
                 problems,
                 revision: &stored.revision,
             }

@@ -4,7 +4,7 @@ use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::Allocation;
 use calipam_model::text::TextRef;
 
-use crate::claim::{Claim, machines_of, names_service, tails};
+use crate::claim::{Claim, is_launcher, machines_of, may_be_launcher_of, names_service, tails};
 use crate::finding::RecordEvidence;
 use crate::index::{Index, IndexedBlock, Owner, Workload};
 
@@ -28,11 +28,14 @@ impl Record<'_, '_> {
 }
 
 /// True if the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
-/// handle of no known form, names everybody; a record of something that was not read is no evidence against any owner.
+/// handle of no known form, names everybody; a record of something that was not read is no evidence against any owner,
+/// but for that of a machine against the pods of others.
 pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
-        return true;
+        let is_of_other =
+            |w: Workload<'_>| claim == Claim::Machine && is_launcher(w.pod) && !is_on_machine(record, &w);
+        return !index.workload(owner).is_some_and(is_of_other);
     }
     match (&claim, owner) {
         (Claim::Cooling | Claim::WindowsReserved, _) => false,
@@ -75,28 +78,33 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
 /// True if the workload is a pod of the virtual machine that the record names: by its attributes, those
 /// of the other side of a live migration, or its owner.
 pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
+    if Claim::of(record) != Claim::Machine {
+        return false;
+    }
     let is_side = |side: OwnerMap<'_>| {
         side.get("namespace") == Some(workload.namespace) && side.get("pod") == Some(workload.pod)
     };
-    let by_machine = |(namespace, machine): (String, String)| {
-        let by_name = || workload.pod.starts_with(&format!("virt-launcher-{machine}-"));
-        workload.namespace == *namespace.as_str() && (workload.machine == *machine.as_str() || by_name())
+    if is_side(record.owner()) || record.alternate().is_some_and(is_side) {
+        return true;
+    }
+    let machines = machines_of(record);
+    if machines.is_empty() {
+        // The hash in a handle may be that of any machine.
+        return workload.machine.map_or_else(|| is_launcher(workload.pod), |machine| !machine.is_empty());
+    }
+    let is_of = |name: &str| match workload.machine {
+        Some(machine) => machine == *name,
+        None => may_be_launcher_of(&workload.pod.to_string(), name),
     };
-    // The hash in a handle may be that of any machine.
-    let is_of_any = || !workload.machine.is_empty() || workload.pod.starts_with("virt-launcher-");
-    let machines = || match machines_of(record) {
-        none if none.is_empty() => is_of_any(),
-        machines => machines.into_iter().any(by_machine),
-    };
-    Claim::of(record) == Claim::Machine
-        && (is_side(record.owner()) || record.alternate().is_some_and(is_side) || machines())
+    machines.iter().any(|(namespace, name)| workload.namespace == *namespace.as_str() && is_of(name))
 }
 
 /// True if pod and container are those of the record, on any node.
 fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
-    let in_handle = |handle: TextRef<'_>| handle.to_string().ends_with(&workload.container_id.to_string());
+    let in_handle =
+        |handle: TextRef<'_>| tails(&handle.to_string()).any(|tail| workload.container_id == *tail);
     !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
 }
 

@@ -47,6 +47,9 @@ pub enum FileError {
     /// A file of Kubernetes objects that breaks off or is not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
+    /// A list of Kubernetes objects of which only the first page is there.
+    #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} objects more follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
+    ObjectsMissing { kind: String, remaining: u64 },
     #[error("holds no Calico data: there is no key under /calico/")]
     NoCalico,
     /// Files of Kubernetes objects without any of Calico.

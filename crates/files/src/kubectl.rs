@@ -233,12 +233,16 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             self.object(&object, None);
             return Ok(None);
         }
-        list.finish().map(drop).map_err(damaged)?;
+        let meta = list.finish().map_err(damaged)?;
         let Ok(envelope) = envelope else { return Ok(None) };
         // A list of one kind, as the API server prints it, says also that there is no object of it.
         let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
         if let Some(kind) = kind {
             self.seen.add(kind, &envelope.api_version);
+        }
+        // What is on the next page would count as gone. A list without kind may hold any.
+        if !meta.is_last() && (kind.is_some() || ["", "List"].contains(&envelope.kind.as_str())) {
+            return Err(FileError::ObjectsMissing { kind: envelope.kind, remaining: meta.remaining });
         }
         Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }

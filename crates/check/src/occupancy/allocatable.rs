@@ -149,7 +149,7 @@ impl Occupancy<'_, '_> {
             if is_present_size && !self.reserved.covers(stored.key) {
                 existing += 1;
             }
-            let Some(block) = stored.block.and_then(|b| b.sound) else { continue };
+            let Some(block) = stored.block.and_then(|b| b.current()) else { continue };
 
             let open = self.open(block);
             if block.owner().is_some_and(&is_own) {

@@ -33,7 +33,7 @@ impl HeldBlock<'_, '_> {
     }
 
     fn has_room(&self) -> bool {
-        self.block.and_then(|block| block.sound).is_some_and(|block| !block.free().is_empty())
+        self.block.and_then(|block| block.current()).is_some_and(|block| !block.free().is_empty())
     }
 }
 

@@ -159,7 +159,7 @@ impl<'c, 's> Occupancy<'c, 's> {
 
     /// Adds what a run of overlapping blocks holds of a region.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
-        let sound = run.iter().filter_map(|s| s.block?.sound);
+        let sound = run.iter().filter_map(|s| s.block?.current());
         if let [only] = run
             && region.contains(&only.key)
             && self.reserved.within(only.key).next().is_none()

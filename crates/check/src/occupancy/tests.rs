@@ -8,7 +8,7 @@ use crate::{Context, Options};
 use calipam_model::snapshot::Source;
 
 fn cooling() -> Value {
-    json!({"releasedAt": "2026-05-01T11:59:50Z"})
+    json!({"releasedAt": "2026-05-01T12:00:00Z"})
 }
 
 fn windows() -> Value {
@@ -54,6 +54,26 @@ fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
     let context = Context::new(&cluster.0, &Options::default());
     let found = Occupancy::new(&context).allocatable(&Claimants::new(&context), &cluster.0.pools[0].value);
     (found.addresses, found.limits)
+}
+
+#[test]
+fn what_has_cooled_down_is_free() {
+    let released = |at: &str| {
+        let mut cluster = small();
+        config(&mut cluster, json!({"auto_allocate_blocks": true, "ipCooldownSeconds": 30}));
+        let cooling = || json!({"releasedAt": at});
+        let own = [pod("node-1", "a"), cooling(), cooling(), cooling()];
+        cluster.block("10.244.1.4/30", Some("host:node-1"), own);
+        cluster.0.blocks.remove(0);
+        cluster
+    };
+    let passed = released("2026-05-01T11:59:29Z");
+    assert_eq!(parts(&passed), [1, 0, 0, 0, 0, 15]);
+    let cools = released("2026-05-01T11:59:31Z");
+    assert_eq!(parts(&cools), [1, 3, 0, 0, 0, 12]);
+    let mut unread = passed;
+    unread.0.coverage.remove(&Source::IpamConfig);
+    assert_eq!(parts(&unread), [1, 3, 0, 0, 0, 12], "how long it lasts is not known");
 }
 
 #[test]

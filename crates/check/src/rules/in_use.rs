@@ -1,12 +1,12 @@
 //! Addresses in use that are not allocated, or more than once.
 
+use calipam_model::attributes::AttributeRef;
 use calipam_model::cidr::block_around;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Source};
 
 use super::addresses::Address;
 use crate::Context;
-use crate::claim::machines_of;
 use crate::code::Code;
 use crate::finding::{Detail, Finding};
 use crate::index::{Index, Owner, Use};
@@ -101,13 +101,22 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
     !others.iter().all(is_first)
 }
 
-/// True if all are pods of the virtual machine that a record names: source and target of a live
-/// migration share the address (facts 2.14), also where pods were not read.
+/// True if all are pods of one virtual machine: source and target of a live migration share the address that is
+/// recorded for the machine (facts 2.14), also where pods were not read. What is recorded for a container is its alone.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
-    address.holding().any(|record| {
-        let attribute = record.allocation.attribute;
-        let workload = |used: Use| index.workload(used.owner);
-        !machines_of(&attribute).is_empty()
-            && uses.into_iter().all(|used| workload(used).is_some_and(|w| is_on_machine(&attribute, &w)))
-    })
+    let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else { return false };
+    let are_of_one = match (one.machine, other.machine) {
+        (Some(machine), Some(same)) => {
+            !machine.is_empty() && machine == same && one.namespace == other.namespace
+        }
+        _ => true,
+    };
+    let mut records = address.holding().map(|record| record.allocation.attribute).peekable();
+    let is_recorded_for_both =
+        |record: AttributeRef<'_>| is_on_machine(&record, &one) && is_on_machine(&record, &other);
+    match records.peek() {
+        Some(_) => are_of_one && records.any(is_recorded_for_both),
+        // The record was lost, perhaps in the middle of a migration.
+        None => one.machine.is_some_and(|machine| !machine.is_empty()) && are_of_one,
+    }
 }

@@ -81,3 +81,66 @@ fn a_machine_stays_in_the_block_of_its_first_node() {
     cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
 }
+
+/// Two machines whose names begin alike.
+#[test]
+fn pods_of_machines_whose_names_begin_alike() {
+    let mut record = pod("node-1", "virt-launcher-db-abcde");
+    record["handle_id"] = "k8s-pod-network.vmi.default.db".into();
+    record["secondary"]["vmi-name"] = "db".into();
+    let handle = json!({"handle_id": "k8s-pod-network.vmi.default.db"});
+    let own = ["virt-launcher-db-abcde", "virt-launcher-db-fghij"];
+    let other = "virt-launcher-db-0-abcde";
+
+    for record in [record, handle] {
+        let on_etcd = |pods: &[&str]| {
+            let mut cluster = etcd(one(record.clone()));
+            for name in pods {
+                cluster.endpoint("node-1", name, &["10.244.1.4/32"]);
+            }
+            verdict(&cluster)
+        };
+        let on_kubernetes = |pods: &[&str]| {
+            let parts = pods.iter().map(|name| PodParts {
+                machine: Some(if *name == other { "db-0" } else { "db" }),
+                ..running(name, "10.244.1.4")
+            });
+            let mut cluster = kubernetes(one(record.clone()), &parts.collect::<Vec<_>>());
+            cluster.0.machines.extend([machine("db", false), machine("db-0", false)]);
+            verdict(&cluster)
+        };
+        for verdict in [&on_etcd as &dyn Fn(&[&str]) -> Vec<String>, &on_kubernetes] {
+            assert_eq!(verdict(&own), NOTHING, "source and target of a live migration");
+            assert_eq!(verdict(&[own[0], other]), ["critical duplicate-address 10.244.1.4"]);
+            assert_eq!(verdict(&[other]), ["error owner-mismatch 10.244.1.4"]);
+        }
+    }
+}
+
+#[test]
+fn names_of_pods_that_are_cut() {
+    let long = "v".repeat(50);
+    let cut = |record: &str, pod: &str| {
+        let mut cluster = etcd(one(json!({"handle_id": format!("k8s-pod-network.vmi.default.{record}")})));
+        cluster.endpoint("node-1", pod, &["10.244.1.4/32"]);
+        verdict(&cluster)
+    };
+    let launcher = format!("virt-launcher-{}abcde", &long[..44]);
+    assert_eq!(cut(&long, &launcher), NOTHING);
+    assert_eq!(cut("db.prod", "virt-launcher-db-abcde"), NOTHING, "KubeVirt keeps the name up to the dot");
+    assert_eq!(cut("v", &launcher), ["error owner-mismatch 10.244.1.4"]);
+}
+
+#[test]
+fn two_pods_of_one_machine_share_no_address_of_a_container() {
+    let names = ["virt-launcher-db-abcde", "virt-launcher-db-fghij"];
+    let parts = names.map(|name| PodParts { machine: Some("db"), ..running(name, "10.244.1.4") });
+    let clash = ["critical duplicate-address 10.244.1.4"];
+    assert_eq!(verdict(&kubernetes(one(pod("node-1", names[0])), &parts)), clash);
+    assert_eq!(verdict(&kubernetes(one(pod("node-1", names[0])), &parts[..1])), NOTHING);
+    let mut on_etcd = etcd(one(pod("node-1", names[0])));
+    for name in names {
+        on_etcd.endpoint("node-1", name, &["10.244.1.4/32"]);
+    }
+    assert_eq!(verdict(&on_etcd), clash);
+}

@@ -118,7 +118,7 @@ impl Stranded<'_, '_, '_> {
         let is_usable = |block: IpNet| pools.iter().any(|p| p.pool.cidr.contains(&block.network()));
         for held in self.held.iter().filter(|held| is_usable(held.cidr)) {
             // Calico creates a block that only an affinity names. What a corrupt one holds is unknown.
-            let Some(block) = held.block.and_then(|block| block.sound) else { return Verdict::Served };
+            let Some(block) = held.block.and_then(|block| block.current()) else { return Verdict::Served };
             if self.occupancy.open(block) > 0 {
                 return Verdict::Served;
             }

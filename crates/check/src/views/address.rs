@@ -169,7 +169,7 @@ fn state<'c, 's: 'c>(
     undecodable: bool,
     address: IpAddr,
 ) -> AddressState {
-    let records = blocks.clone().filter_map(|b| b.sound?.allocation_of(address));
+    let records = blocks.clone().filter_map(|b| b.current()?.allocation_of(address));
     let state = |a: Allocation<'_>| match a.attribute {
         attribute if attribute.is_cooling() => AddressState::Cooling,
         attribute if attribute.is_windows_reserved() => AddressState::WindowsReserved,

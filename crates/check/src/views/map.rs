@@ -206,7 +206,7 @@ impl Grid {
     }
 
     fn block(&self, stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
-        let sound = stored.block.and_then(|block| block.sound);
+        let sound = stored.block.and_then(|block| block.current());
         MappedBlock {
             cidr: stored.key,
             cells: self.touched(stored.key),

@@ -119,7 +119,7 @@ struct Row {
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.owner.and_then(|o| o.host());
     let mut own = NodeView { blocks: 1, ..NodeView::default() };
-    if let Some(sound) = block.sound {
+    if let Some(sound) = block.current() {
         own.free = sound.free().len() as u32;
         let taken = sound.allocations().map(|a| a.attribute);
         for record in taken.filter(|r| !r.is_cooling() && !r.is_windows_reserved()) {

@@ -9,7 +9,7 @@ fn small() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();
     cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
-    let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
+    let cooling = json!({"releasedAt": "2026-05-01T12:00:00Z"});
     cluster.block(
         "10.244.1.0/30",
         Some("host:node-1"),

@@ -145,6 +145,29 @@ fn an_empty_list_of_a_kind_says_that_there_is_none() {
 }
 
 #[test]
+fn the_first_page_of_a_list_is_not_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = |kind: &str, metadata: Value| {
+        let list =
+            json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": kind, "metadata": metadata});
+        let files =
+            [write(&folder, "a.json", &pool().to_string()), write(&folder, "pods.json", &list.to_string())];
+        read(folder.path(), &files).map(|snapshot| snapshot.pods.len()).map_err(|error| error.to_string())
+    };
+    for kind in ["PodList", "List"] {
+        let error = page(kind, json!({"continue": "abc", "remainingItemCount": 17})).unwrap_err();
+        assert!(
+            error.contains("pods.json") && error.contains(kind) && error.contains("17 objects"),
+            "{error}"
+        );
+        assert!(page(kind, json!({"continue": "abc"})).is_err());
+        assert!(page(kind, json!({"remainingItemCount": 1})).is_err());
+        assert_eq!(page(kind, json!({"continue": "", "remainingItemCount": 0})), Ok(1));
+    }
+    assert_eq!(page("SecretList", json!({"continue": "abc"})), Ok(1), "not what a check reads");
+}
+
+#[test]
 fn what_is_cut_or_not_of_calico_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let whole = json!({"apiVersion": "v1", "items": [pool(), pool()], "kind": "List"}).to_string();

@@ -104,7 +104,8 @@ fn of_workload(
     };
 
     let pod = first.pod.to_string();
-    if workloads.iter().any(|w| !w.machine.is_empty()) || pod.starts_with("virt-launcher-") {
+    if workloads.iter().any(|w| w.machine.is_some_and(|m| !m.is_empty())) || pod.starts_with("virt-launcher-")
+    {
         let detail = "a virtual machine uses it, whose record needs UIDs that calipam does not read; \
                       migrate or restart the machine, so that Calico records an address for it";
         return Err((SkipReason::NeedsDecision, detail.into()));

@@ -23,6 +23,9 @@ pub(super) fn file(error: &FileError) -> Option<String> {
              with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
              DATASTORE_TYPE=etcdv2"
         }
+        FileError::ObjectsMissing { .. } => {
+            "write it again with all pages: `kubectl get … -o json` follows them, `kubectl get --raw` with a limit does not"
+        }
         FileError::Objects(_) | FileError::NoObjects => {
             "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
              ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"

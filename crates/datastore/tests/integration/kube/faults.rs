@@ -192,6 +192,16 @@ async fn a_server_that_stops_to_answer_is_given_up_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_stays_incomplete_is_an_error() {
+    let cut = failure(move |path| match path.starts_with(PODS) {
+        true => ok(r#"{"items":[],"metadata":{"resourceVersion":"7","remainingItemCount":3}}"#),
+        false => healthy(path),
+    });
+    let Failure::Incomplete(why) = cut.await else { panic!("not incomplete") };
+    assert!(why.contains("3 items more"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_whose_revision_is_compacted_begins_again() {
     let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
     let refusals = AtomicUsize::new(0);

@@ -26,6 +26,13 @@ pub struct ListMeta {
     pub remaining: u64,
 }
 
+impl ListMeta {
+    /// True if nothing follows.
+    pub fn is_last(&self) -> bool {
+        self.next.is_empty() && self.remaining == 0
+    }
+}
+
 /// Why a body is no list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {

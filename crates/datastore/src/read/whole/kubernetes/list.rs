@@ -170,8 +170,12 @@ impl<T: Take> Run<'_, T> {
             let mut ahead = JoinSet::new();
             let meta = self.page(answer, &mut ahead).await?;
             self.listed.resource_version.clone_from(&meta.resource_version);
-            if meta.next.is_empty() {
+            if meta.is_last() {
                 return Ok(());
+            }
+            if meta.next.is_empty() {
+                let missing = format!("{} items more, and no way to the next page", meta.remaining);
+                return Err(Failure::Incomplete(missing));
             }
             answer = match ahead.join_next().await {
                 Some(joined) => joined.map_err(|lost| Failure::Other(lost.to_string()))??,
