@@ -92,6 +92,48 @@ impl Site {
     }
 }
 
+/// Two pods have one address, of which the block records one: since when is in the history of both endpoints.
+#[test]
+fn every_user_of_the_address_is_shown() {
+    let mut site = Site::begin(Etcd::start().unwrap());
+    site.assign("web-0");
+    for (pod, address) in [("web-0", ADDRESS), ("other-0", ADDRESS), ("third-0", "10.244.99.8")] {
+        let name = format!("node--1-k8s-{}-eth0", pod.replace('-', "--"));
+        let key = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/shop/{name}");
+        let value = serde_json::json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"orchestrator": "k8s", "node": "node-1", "pod": pod, "endpoint": "eth0",
+                "ipNetworks": [format!("{address}/32")]},
+        });
+        site.etcd
+            .with_client(async |mut client| client.put(key, value.to_string(), None).await.map(drop))
+            .unwrap();
+    }
+
+    let users = |told: &Value| {
+        let events = told["events"].as_array().unwrap().iter();
+        let of_endpoints = events.filter(|event| event["what"] == "endpoint-created");
+        of_endpoints.map(|event| event["subject"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let both = ["shop/node--1-k8s-web--0-eth0", "shop/node--1-k8s-other--0-eth0"];
+    assert_eq!(users(&site.history()), both);
+
+    let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
+    assert_eq!(shown["owners"].as_array().unwrap().len(), 2, "{shown}");
+    assert_eq!(shown["findings"][0]["code"], "duplicate-address", "{shown}");
+    let not_whole = ["blocks", "nodes", "endpoints"];
+    assert_eq!(
+        (&shown["partial"], &shown["partlyRead"]),
+        (&true.into(), &not_whole.as_slice().into()),
+        "{shown}"
+    );
+    let text = site.run(&["show", "--ip", "10.244.99.9"]).stdout;
+    let after_heading = text.lines().skip_while(|line| !line.starts_with("10.244.99.9")).nth(1).unwrap();
+    assert!(after_heading.starts_with("Partial    not all of blocks, nodes, endpoints were read"), "{text}");
+    assert!(text.contains("\nFinding    not judged") && !text.contains("Finding    none"), "{text}");
+}
+
 #[test]
 fn who_had_the_address() {
     is_told("calipam history --ip 10.244.99.7");

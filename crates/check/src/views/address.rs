@@ -8,10 +8,11 @@ use calipam_model::block::{Allocation, BlockOwner};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
 use super::handle::broken;
+use super::partly_read;
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject, shared};
@@ -34,15 +35,15 @@ pub struct AddressView {
     pub reserved: bool,
     /// Blocks that it lies in, corrupt ones included; several where blocks overlap.
     pub blocks: Vec<BlockOfAddress>,
-    /// Who is known to use it. Where `partial` is set, only the recorded owner was looked for.
+    /// Who is known to use it. Where `partly_read` names sources, others may as well.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
     /// What is wrong with it, as far as the objects that were read decide that.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Only the objects around it were read, not the cluster.
-    #[serde(skip)]
-    pub partial: bool,
+    /// Of which sources only objects around it were read, not the cluster: what rests on all of them is not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partly_read: Vec<Source>,
 }
 
 /// What is recorded about an address.
@@ -159,7 +160,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
         blocks: around().map(|block| view_of_block(&context, block, address)).collect(),
         owners,
         findings: findings(&context, address),
-        partial: snapshot.coverage.get(&Source::Endpoints) == Some(&Coverage::Partial),
+        partly_read: partly_read(snapshot),
     }
 }
 
@@ -227,9 +228,17 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
 fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     let report = check(context.snapshot, &Options::default());
     let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
+    // A block may lie under another name than its own, which only a read of all blocks shows.
+    let is_recorded = |code: Code| {
+        code != Code::UnallocatedInUse
+            || context.snapshot.has_read(Source::Blocks)
+            || context.index.blocks.iter().any(|block| block.key.contains(&address))
+    };
     let about = |f: &Finding| match &f.subject {
         // The recorded owner may use the address as well where a narrow read cannot find it.
-        Subject::Address(subject) => *subject == address && !(unsure && f.code == Code::OwnerMismatch),
+        Subject::Address(subject) => {
+            *subject == address && is_recorded(f.code) && !(unsure && f.code == Code::OwnerMismatch)
+        }
         Subject::Block(cidr) | Subject::Pool(cidr) | Subject::Affinity { cidr, .. } => {
             cidr.contains(&address)
         }

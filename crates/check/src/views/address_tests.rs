@@ -38,7 +38,7 @@ fn what_the_record_spells_out_is_known() {
     assert_eq!(status(&cluster, "10.244.1.2"), Some(OwnerStatus::Gone));
     assert_eq!(status(&cluster, "10.244.1.3"), Some(OwnerStatus::Gone));
     let gone = story(&cluster, "10.244.1.2");
-    assert_eq!((gone.blocks[0].node_exists, gone.partial), (Some(false), true));
+    assert_eq!((gone.blocks[0].node_exists, !gone.partly_read.is_empty()), (Some(false), true));
     assert_eq!(codes(&gone), [""; 0], "others may use it: that takes the whole cluster");
     cluster.0.endpoints.clear();
     cluster.endpoint("node-1", "a", &["10.244.1.9/32"]);

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::text::Text;
 use serde::Serialize;
 
+use super::partly_read;
 use crate::finding::{Finding, Subject};
 use crate::{Context, Options, check};
 
@@ -28,9 +29,9 @@ pub struct HandleView {
     /// What is wrong with it, as far as the objects that were read decide that.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Only the blocks that the handle names were read: others may record addresses under it as well.
-    #[serde(skip)]
-    pub partial: bool,
+    /// Of which sources only what the handle names was read: other blocks may record addresses under it as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partly_read: Vec<Source>,
 }
 
 /// What a handle and a block say about each other.
@@ -83,7 +84,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
         revision: object.map(|h| h.revision.to_string()),
         blocks: blocks.into_values().collect(),
         findings: findings(snapshot, &wanted.to_string(), broken),
-        partial: snapshot.coverage.get(&Source::Blocks) == Some(&Coverage::Partial),
+        partly_read: partly_read(snapshot),
     })
 }
 

@@ -21,6 +21,7 @@ mod tests;
 
 use std::fmt;
 
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::{Serialize, Serializer};
 
 pub use self::address::{
@@ -67,4 +68,12 @@ impl From<u32> for Count {
     fn from(number: u32) -> Self {
         Self(number.into())
     }
+}
+
+/// Of what uses addresses or records them, the sources of which only some objects were read. Where there are any, a view has
+/// no findings that rest on all of them.
+fn partly_read(snapshot: &Snapshot) -> Vec<Source> {
+    let sources = [Source::Blocks, Source::Nodes, Source::Endpoints, Source::Pods, Source::Services];
+    let is_partial = |source: &Source| snapshot.coverage.get(source) == Some(&Coverage::Partial);
+    sources.into_iter().filter(is_partial).collect()
 }

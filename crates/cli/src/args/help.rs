@@ -78,9 +78,10 @@ Examples:
   calipam show --configuration                the allocator's settings
   calipam show --compare                      pods against endpoints and blocks, node by node
 
---ip and --handle read only the keys that they need.
+--ip and --handle read only what belongs to the address or handle. The line Partial
+names what was not read whole; findings that rest on it are not judged.
 
-Exit codes: 0 shown; 1 the address or handle does not exist; 2 usage; 3 datastore; 4 internal.";
+Exit codes: 0 shown, whatever the findings; 1 the address or handle does not exist; 2 usage; 3 datastore; 4 internal.";
 
 /// After `calipam diff --help`.
 pub(super) const DIFF: &str = "\

@@ -12,7 +12,7 @@ const FILTER: &str = "Filters";
 
 /// Options of `show`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("subject"))]
+#[command(group = ArgGroup::new("subject"), group = ArgGroup::new("object"))]
 pub(crate) struct ShowArgs {
     /// Every block, pool by pool
     #[arg(long, alias = "show-blocks", group = "subject", help_heading = SUBJECT)]
@@ -21,10 +21,10 @@ pub(crate) struct ShowArgs {
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub nodes: bool,
     /// Everything about one address
-    #[arg(long, value_name = "ADDRESS", value_parser = address, group = "subject", help_heading = SUBJECT)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, groups = ["subject", "object"], help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
     /// One handle and its addresses, by ID or ID prefix
-    #[arg(long, value_name = "ID", group = "subject", help_heading = SUBJECT)]
+    #[arg(long, value_name = "ID", groups = ["subject", "object"], help_heading = SUBJECT)]
     pub handle: Option<String>,
     /// Addresses used on a node that does not own the block
     #[arg(long, alias = "show-borrowed", group = "subject", help_heading = SUBJECT)]
@@ -41,8 +41,8 @@ pub(crate) struct ShowArgs {
     /// A map of every pool, with findings; one cell per block, or per several blocks in large pools
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub map: bool,
-    /// With --ip: read everything, to find every owner of the address
-    #[arg(long, requires = "ip", help_heading = SUBJECT)]
+    /// With --ip or --handle: read everything, to find every owner and finding
+    #[arg(long, requires = "object", help_heading = SUBJECT)]
     pub all_owners: bool,
 
     /// Only this node; can be repeated; `*` and `?` are wildcards. Alone: the addresses of the node
@@ -85,11 +85,7 @@ pub(crate) enum Subject {
     Configuration,
     Compare,
     Map,
-    /// Everything is read where `all_owners` is set.
-    Address {
-        address: IpAddr,
-        all_owners: bool,
-    },
+    Address(IpAddr),
     Handle(String),
     /// The addresses of nodes, or of a pod.
     Addresses(Option<PodName>),
@@ -99,9 +95,7 @@ impl ShowArgs {
     /// What is to be shown.
     pub(crate) fn subject(&self) -> Subject {
         match self {
-            Self { ip: Some(address), all_owners, .. } => {
-                Subject::Address { address: *address, all_owners: *all_owners }
-            }
+            Self { ip: Some(address), .. } => Subject::Address(*address),
             Self { handle: Some(id), .. } => Subject::Handle(id.clone()),
             Self { blocks: true, .. } => Subject::Blocks,
             Self { nodes: true, .. } => Subject::Nodes,

@@ -27,7 +27,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         let datastore = connect::open(global, console).await?;
         let (snapshot, subject) = read(&datastore, args, console).await?;
         let events = match &subject {
-            Subject::Address { address, .. } => {
+            Subject::Address(address) => {
                 calipam_workflow::last_events(&datastore, &snapshot, *address, LAST_EVENTS).await
             }
             _ => Vec::new(),
@@ -47,7 +47,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         Subject::Configuration => print(&views::configuration(&snapshot), &snapshot, console)?,
         Subject::Map => print(&map(&snapshot).within(&scope), &snapshot, console)?,
         Subject::Compare => return compare(&scope, &snapshot, console),
-        Subject::Address { address, .. } => return story(*address, &snapshot, &events, console),
+        Subject::Address(address) => return story(*address, &snapshot, &events, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
     std::mem::forget(snapshot);
@@ -72,13 +72,17 @@ async fn read(
         return Ok((snapshot, subject));
     }
     let snapshot = match &subject {
-        Subject::Address { address, all_owners: false } => {
+        Subject::Address(address) if !args.all_owners => {
             calipam_workflow::read_around(datastore, &Lookup::Address(*address), &person).await?
         }
         Subject::Handle(begin) => {
             // Tables show the beginning of an ID with this after it.
             let begin = begin.trim_end_matches('…');
             let (snapshot, id) = calipam_workflow::read_around_handle(datastore, begin, &person).await?;
+            let snapshot = match args.all_owners {
+                true => calipam_workflow::read(datastore, &person).await?,
+                false => snapshot,
+            };
             return Ok((snapshot, Subject::Handle(id)));
         }
         _ => calipam_workflow::read(datastore, &person).await?,
@@ -97,7 +101,7 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
         Subject::Configuration => &views::sources::CONFIGURATION,
         Subject::Compare
         | Subject::Map
-        | Subject::Address { .. }
+        | Subject::Address(_)
         | Subject::Handle(_)
         | Subject::Addresses(_) => return None,
     };
@@ -132,11 +136,16 @@ fn story(
         ));
         return Ok(Outcome::Refused);
     }
-    if view.partial {
-        let all = hints::command(&["show", "--ip", &address.to_string(), "--all-owners"]);
-        console.hint(&format!("only the recorded owner was checked; {all} finds others"));
-    }
+    hint_at_the_rest(&view.partly_read, ["--ip", &address.to_string()], console);
     Ok(Outcome::Clean)
+}
+
+/// Names the command that reads everything, where only a part was read.
+fn hint_at_the_rest(partly_read: &[Source], [option, value]: [&str; 2], console: &Console) {
+    if !partly_read.is_empty() {
+        let all = hints::command(&["show", option, value, "--all-owners"]);
+        console.hint(&format!("{all} reads everything, and shows every owner and finding"));
+    }
 }
 
 /// What nodes hold, or a pod.
@@ -193,5 +202,6 @@ fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, F
         });
     };
     print(&view, snapshot, console)?;
+    hint_at_the_rest(&view.partly_read, ["--handle", id], console);
     Ok(Outcome::Clean)
 }

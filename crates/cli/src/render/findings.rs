@@ -32,14 +32,14 @@ impl<'a> WithFindings<'a, Report> {
 impl<'a> WithFindings<'a, AddressView> {
     pub(super) fn of_address(view: &'a AddressView) -> Self {
         let findings = Findings { findings: &view.findings, changes: None };
-        Self { content: view, changes: None, findings, partial: Some(view.partial) }
+        Self { content: view, changes: None, findings, partial: Some(!view.partly_read.is_empty()) }
     }
 }
 
 impl<'a> WithFindings<'a, HandleView> {
     pub(super) fn of_handle(view: &'a HandleView) -> Self {
         let findings = Findings { findings: &view.findings, changes: None };
-        Self { content: view, changes: None, findings, partial: Some(view.partial) }
+        Self { content: view, changes: None, findings, partial: Some(!view.partly_read.is_empty()) }
     }
 }
 

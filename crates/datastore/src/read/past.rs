@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_files::raw::RawKv;
+use calipam_files::raw::{RawEntry, RawKv};
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockOwner;
@@ -12,7 +12,7 @@ use calipam_model::key::{IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
 
-use super::around::etcd::{MAX_OPERATIONS, endpoints_of, range_of};
+use super::around::etcd::{MAX_OPERATIONS, endpoints_of, endpoints_of_nodes, range_of};
 use super::around::{Lookup, PodOnNode};
 use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
@@ -165,6 +165,10 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
             reading.read_ends(&ranges, &mut due).await?;
             watched.append(&mut ranges);
             ranges = reading.unknown(of.named(&reading));
+            if ranges.is_empty() {
+                let users = reading.users(of).await?;
+                ranges = reading.unknown(users);
+            }
         }
         reading.watch(&watched, &due).await?;
         ranges = reading.unknown(of.named(&reading));
@@ -186,10 +190,36 @@ struct Reading<'c> {
 }
 
 impl Reading<'_> {
-    /// Those of some ranges that were not asked for.
+    /// Those of some ranges that were not asked for, by themselves or with a prefix.
     fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
-        ranges.retain(|range| self.known.insert(range.start.clone()));
+        ranges.retain(|range| {
+            let before = self.known.range(..=range.start.clone()).next_back();
+            let is_known = before.is_some_and(|start| range.start.starts_with(start));
+            !is_known && self.known.insert(range.start.clone())
+        });
         ranges
+    }
+
+    /// The endpoints that have an address at the oldest revision or the newest, whatever the records say. Of the nodes of its
+    /// blocks and records; one that had it only in between is found where a record names its pod.
+    async fn users(&self, of: &PastOf) -> Result<Vec<Range>> {
+        let PastOf::Address(address) = of else { return Ok(Vec::new()) };
+        let named = Lookup::Address(*address).named(&self.versions());
+        let mut users = Vec::new();
+        for revision in [self.past.oldest, self.past.newest] {
+            let keys = endpoints_of_nodes(self.client, revision, &named.nodes()).await?.unwrap_or_default();
+            for part in keys.chunks(MAX_OPERATIONS) {
+                let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
+                let found = self.client.get(&pinned, "endpoints").await?;
+                let has_it = |entry: &RawEntry<'_>| {
+                    let mut one = Snapshot::default();
+                    one.add_entry(entry.key, entry.value, entry.mod_revision);
+                    one.endpoints.iter().any(|endpoint| endpoint.value.addresses().any(|a| a == *address))
+                };
+                users.extend(found.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+            }
+        }
+        Ok(users)
     }
 
     /// Reads what is stored at the oldest revision and at the newest, and adds what a watch has to see in between.

@@ -9,6 +9,7 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
 use super::again::kubernetes;
 use super::around::Lookup;
+use super::around::kubernetes::add_users;
 use super::whole::kubernetes::list::{Counter, Listed};
 use super::whole::kubernetes::order::{Lists, lists};
 use super::whole::kubernetes::{no_kubevirt, require};
@@ -95,7 +96,8 @@ pub(crate) async fn add_around(
 ) -> Result<()> {
     let mut keys = lookup.named(snapshot).keys;
     keys.retain(is_in_kubernetes);
-    reread(client, snapshot, &keys).await
+    reread(client, snapshot, &keys).await?;
+    add_users(client, snapshot, lookup).await
 }
 
 /// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`.

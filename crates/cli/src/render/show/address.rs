@@ -6,6 +6,7 @@ use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView
 use calipam_check::{Finding, OwnerEvidence};
 use calipam_history::timeline::Event;
 use calipam_model::block::BlockOwner;
+use calipam_model::snapshot::Source;
 use clap::builder::styling::Style;
 use serde::Serialize;
 
@@ -53,6 +54,7 @@ impl View for AddressStory<'_> {
 
 fn address_lines(view: &AddressView) -> Lines {
     let mut lines = Lines::new(format!("{} {}", view.address, words_of_state(view.state)));
+    lines.add_partly_read(&view.partly_read);
     if view.pools.is_empty() {
         lines.add("Pool", "none");
     }
@@ -71,10 +73,9 @@ fn address_lines(view: &AddressView) -> Lines {
         lines.add("Used by", words_of_owner(owner));
     }
     if view.owners.is_empty() {
-        let how = if view.partial { "nothing; only the recorded owner was checked" } else { "nothing" };
-        lines.add("Used by", how);
+        lines.add("Used by", if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" });
     }
-    finding_lines(&view.findings, &mut lines);
+    finding_lines(&view.findings, &view.partly_read, &mut lines);
     lines
 }
 
@@ -126,6 +127,7 @@ impl View for HandleView {
 
     fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Lines::new(self.id.clone());
+        lines.add_partly_read(&self.partly_read);
         match (&self.revision, self.exists) {
             (Some(revision), true) => lines.add("Object", format!("revision {revision}")),
             (None, true) => lines.add("Object", "exists"),
@@ -143,16 +145,18 @@ impl View for HandleView {
         if self.blocks.iter().all(|block| block.addresses.is_empty()) {
             lines.add("Address", "none is recorded under it");
         }
-        finding_lines(&self.findings, &mut lines);
+        finding_lines(&self.findings, &self.partly_read, &mut lines);
         lines.write(page, out)
     }
 }
 
-fn finding_lines(findings: &[Finding], lines: &mut Lines) {
+fn finding_lines(findings: &[Finding], partly_read: &[Source], lines: &mut Lines) {
     for finding in findings {
         lines.add("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
     }
-    if findings.is_empty() {
+    if !partly_read.is_empty() {
+        lines.add("Finding", if findings.is_empty() { "not judged" } else { "others are not judged" });
+    } else if findings.is_empty() {
         lines.add("Finding", "none");
     }
 }
@@ -204,6 +208,14 @@ impl Lines {
 
     fn add(&mut self, name: &'static str, value: impl Into<String>) {
         self.lines.push((name, value.into()));
+    }
+
+    /// What was read in part comes first: it says how far the rest can be relied on.
+    fn add_partly_read(&mut self, sources: &[Source]) {
+        if !sources.is_empty() {
+            let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+            self.add("Partial", format!("not all of {} were read: use --all-owners", sources.join(", ")));
+        }
     }
 
     /// IDs of handles stay whole: they are what is copied from here.

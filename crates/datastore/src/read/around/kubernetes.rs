@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use calipam_files::{ProgressFn, skip};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
+use calipam_model::pod::Pod;
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
 
 use super::Lookup;
 use crate::client::kubernetes::KubeClient;
-use crate::client::kubernetes::kinds;
+use crate::client::kubernetes::kinds::{self, UNRESERVED};
 use crate::error::{Error, Result};
 use crate::read::again::kubernetes::{fetch, lost_task, start};
 use crate::read::whole::kubernetes::list::{Counter, Listed, list};
@@ -39,15 +41,54 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     let mut blocks = lookup.blocks(&snapshot);
     blocks.retain(|key| known.insert(key.clone()));
     fetch(client, &mut snapshot, blocks.into_iter()).await?;
+    add_users(client, &mut snapshot, lookup).await?;
+    known.extend(snapshot.pods.iter().map(|pod| key_of(&pod.value)));
     let mut named = lookup.named(&snapshot).keys;
     // No name of an object has a carriage return: Calico stores the handle that is cut at it, which is a key too.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
     named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
 
+    // No service is asked for that no record names.
+    snapshot.coverage.entry(Source::Services).or_insert(Coverage::Partial);
     skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
     skip(&mut snapshot, Source::Machines, no_kubevirt());
     Ok(snapshot)
+}
+
+/// Adds the pods that may use an address, whatever its record names: those that name it first, by the index of the API server, and
+/// those of the nodes of its blocks, where it may be their second, or stand in an annotation alone.
+pub(crate) async fn add_users(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    lookup: &Lookup,
+) -> Result<()> {
+    let Lookup::Address(address) = lookup else { return Ok(()) };
+    let Ok(pods) = kinds::find(client.api(), Source::Pods) else { return Ok(()) };
+    let named = lookup.named(snapshot);
+    let by_node = named.nodes().into_iter().map(|node| format!("spec.nodeName={node}"));
+    let selectors = by_node.chain([format!("status.podIP={address}")]);
+
+    let quiet: ProgressFn = Arc::new(|_| {});
+    let counter = Counter::new(&quiet);
+    let lists = selectors.map(|selector| {
+        let mut some = pods.clone();
+        some.path = format!("{}?fieldSelector={}", pods.path, utf8_percent_encode(&selector, UNRESERVED));
+        let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
+        async move { list::<Snapshot>(&client, &some, &counter).await }
+    });
+    let lists: Vec<_> = lists.collect();
+    let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| key_of(&pod.value)).collect();
+    for Listed { mut taken, .. } in tasks::all(lists.len(), lists, |lost| lost_task(client, &lost)).await? {
+        taken.pods.retain(|pod| known.insert(key_of(&pod.value)));
+        snapshot.absorb(taken);
+    }
+    snapshot.coverage.insert(Source::Pods, Coverage::Partial);
+    Ok(())
+}
+
+fn key_of(pod: &Pod) -> Key {
+    Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
 }
 
 /// Pools, reservations and configuration: few and small.

@@ -102,6 +102,14 @@ impl Named {
         self.keys.insert(Key::Affinity(AffinityKey { kind, node: node.clone(), cidr: block.cidr() }));
     }
 
+    /// The nodes of the blocks and of the records.
+    pub(crate) fn nodes(&self) -> Vec<&str> {
+        self.keys
+            .iter()
+            .filter_map(|key| if let Key::Node(node) = key { Some(node.as_str()) } else { None })
+            .collect()
+    }
+
     fn add_record(&mut self, block: &Block, record: AttributeRef<'_>) {
         // A handle with a carriage return is stored as it is or cut at it.
         let handles = [record.handle(), record.clean_handle()].into_iter().flatten();

@@ -18,10 +18,11 @@ async fn an_address_takes_a_few_keys() {
     let before = store.request_count();
     let address = "10.0.1.19".parse().unwrap();
     let snapshot = store.lookup(&Lookup::Address(address)).await.unwrap();
-    assert_eq!(store.request_count() - before, 2);
-    assert_eq!((snapshot.blocks.len(), snapshot.handles.len(), snapshot.endpoints.len()), (1, 1, 1));
+    assert_eq!(store.request_count() - before, 3);
+    assert_eq!((snapshot.blocks.len(), snapshot.handles.len(), snapshot.endpoints.len()), (1, 1, 14));
     assert_eq!((snapshot.affinities.len(), snapshot.nodes.len(), snapshot.pools.len()), (1, 1, 1));
-    assert!(snapshot.endpoints[0].value.addresses().any(|a| a == address));
+    let users = snapshot.endpoints.iter().filter(|e| e.value.addresses().any(|a| a == address));
+    assert_eq!(users.count(), 1, "those of its node, whatever their pods");
     assert_eq!(snapshot.coverage[&Source::Blocks], Coverage::Partial);
     assert!(snapshot.has_read(Source::Pools) && snapshot.cluster.is_some());
     for free in ["10.200.0.1", "fd00::1"] {

@@ -1,10 +1,13 @@
 //! A view of what was read for it alone is the same as one of everything.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_check::views::{self, Scope, sources};
+use calipam_check::{Code, Subject};
 use calipam_datastore::Datastore;
-use calipam_datastore::read::Extent;
+use calipam_datastore::read::{Extent, Lookup};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
@@ -50,6 +53,40 @@ pub(super) async fn views_agree(store: &Datastore) {
             };
             assert!(known.findings.iter().any(|other| is_known(&other)), "{name}: {finding:?}");
         }
+    }
+    addresses_agree(store, &whole).await;
+}
+
+/// `show --ip` of every address that is recorded, used or wrong finds nothing that a check of everything does not find, and where
+/// it does not find all, it says that it read a part.
+async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
+    let known = calipam_check::check(whole, &calipam_check::Options::default()).findings;
+    let of_address = |address: IpAddr| {
+        let about = known.iter().filter(move |finding| finding.subject == Subject::Address(address));
+        about.map(|finding| finding.code).collect::<BTreeSet<Code>>()
+    };
+    let wrong = known.iter().filter_map(|finding| match &finding.subject {
+        Subject::Address(address) => Some(*address),
+        _ => None,
+    });
+    let sound = whole.blocks.iter().filter_map(|block| block.value.content.sound());
+    let recorded =
+        sound.flat_map(|block| block.allocations()).map(|allocation| allocation.address).step_by(9);
+    let addresses: BTreeSet<IpAddr> = wrong.chain(recorded).collect();
+
+    for address in addresses {
+        let narrow = store.lookup(&Lookup::Address(address)).await.unwrap();
+        let view = views::address(&narrow, address);
+        let about_it = view.findings.iter().filter(|f| f.subject == Subject::Address(address));
+        let found: BTreeSet<Code> = about_it.map(|finding| finding.code).collect();
+
+        let expected = of_address(address);
+        assert!(found.is_subset(&expected), "{address}: {found:?} {expected:?} at {}", store.location());
+        assert!(found == expected || !view.partly_read.is_empty(), "{address}: {found:?} {expected:?}");
+        // The users of an address that two pods have are asked for, whichever the record names.
+        let is_clash = |codes: &BTreeSet<Code>| codes.contains(&Code::DuplicateAddress);
+        assert_eq!(is_clash(&found), is_clash(&expected), "{address} at {}", store.location());
+        assert_eq!(view.partly_read.is_empty(), !store.is_live(), "{address}");
     }
 }
 

@@ -232,10 +232,12 @@ impl<T: Take> Run<'_, T> {
 
     fn path(&self, next: &str) -> String {
         let (path, limit) = (&self.kind.path, self.limit);
+        // The path of some objects of a kind has a selector.
+        let and = if path.contains('?') { '&' } else { '?' };
         match next {
             "" if limit == 0 => path.clone(),
-            "" => format!("{path}?limit={limit}"),
-            next => format!("{path}?limit={limit}&continue={}", utf8_percent_encode(next, UNRESERVED)),
+            "" => format!("{path}{and}limit={limit}"),
+            next => format!("{path}{and}limit={limit}&continue={}", utf8_percent_encode(next, UNRESERVED)),
         }
     }
 }
