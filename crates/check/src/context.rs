@@ -61,7 +61,7 @@ impl<'s> Context<'s> {
 
     /// Who uses an address, by all evidence that accuses.
     pub fn owners_of(&self, address: std::net::IpAddr) -> Vec<Arc<OwnerEvidence>> {
-        self.index.describe_users(self.index.uses_of(address))
+        self.index.describe_users(address, self.index.uses_of(address))
     }
 
     /// True if a node that finds no block to claim takes an empty one of another node. Where the version of Calico is

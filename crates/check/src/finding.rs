@@ -174,7 +174,8 @@ impl Finding {
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
         let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         let owned = |owner: &OwnerEvidence| {
-            owner.kind != OwnerKind::Tunnel && within(&owner.name) || within(&owner.pod)
+            ![OwnerKind::Node, OwnerKind::Tunnel].contains(&owner.kind) && within(&owner.name)
+                || within(&owner.pod)
         };
         if let Subject::Endpoint(name) | Subject::Service(name) = &self.subject
             && within(name)
@@ -297,7 +298,8 @@ mod tests {
         assert_eq!(pod.addresses().count(), 1);
         let tunnel = OwnerField::Tunnel(TunnelKind::Vxlan);
         assert_eq!(to_value(tunnel).unwrap(), json!("spec.ipv4VXLANTunnelAddr"));
-        let order = [OwnerKind::Endpoint, OwnerKind::Pod, OwnerKind::Service, OwnerKind::Tunnel];
+        let order =
+            [OwnerKind::Endpoint, OwnerKind::Node, OwnerKind::Pod, OwnerKind::Service, OwnerKind::Tunnel];
         assert!(order.is_sorted_by_key(|kind| (*kind, kind.to_string())));
     }
 

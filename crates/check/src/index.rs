@@ -122,6 +122,8 @@ pub struct Index<'s> {
     /// pods by evidence that does not decide, services. What is named is never leaked.
     mentioned: Vec<IpAddr>,
     pods: HashMap<PodName<'s>, u32>,
+    /// Nodes, by position, whose own address lies in a pool.
+    nodes_in_pools: HashMap<IpAddr, u32>,
     /// CIDRs of blocks that are corrupt or cannot be decoded: what lies in them is not judged.
     unjudged: Vec<IpNet>,
     nodes: HashMap<&'s str, u32>,
@@ -173,10 +175,11 @@ impl<'s> Index<'s> {
             .zip(&snapshot.pods)
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
+        let nodes_in_pools = nodes_in_pools(snapshot);
         // With a million endpoints, both take their time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods);
+            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools);
             (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut index = Self {
@@ -185,6 +188,7 @@ impl<'s> Index<'s> {
             uses,
             mentioned,
             pods,
+            nodes_in_pools,
             unjudged,
             nodes,
             calico_nodes,
@@ -238,6 +242,12 @@ impl<'s> Index<'s> {
     pub fn block(&self, key: IpNet) -> Option<&IndexedBlock<'s>> {
         let position = self.blocks.binary_search_by_key(&key, |b| b.key).ok()?;
         self.blocks.get(position)
+    }
+
+    /// The blocks that contain an address.
+    pub(crate) fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &IndexedBlock<'s>> {
+        let outer = std::iter::successors(Some(IpNet::from(address)), |cidr| cidr.supernet());
+        outer.filter_map(|cidr| self.block(cidr))
     }
 
     /// Pools that contain the whole of `cidr`, disabled ones included.
@@ -320,6 +330,12 @@ impl<'s> Index<'s> {
         &self.snapshot.endpoints[position as usize].value
     }
 
+    /// The node whose own address this is, where it lies in a pool.
+    pub(crate) fn node_of_own_address(&self, address: IpAddr) -> Option<&'s Node> {
+        let position = *self.nodes_in_pools.get(&address)?;
+        Some(&self.snapshot.nodes[position as usize].value)
+    }
+
     /// Uses of addresses that lie in `cidr`, ascending.
     pub fn uses_in(&self, cidr: IpNet) -> &[Use] {
         let from = self.uses.partition_point(|u| u.address < cidr.network());
@@ -340,6 +356,15 @@ impl<'s> Index<'s> {
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {
         self.uses_in(address.into())
     }
+}
+
+/// Addresses of nodes that lie in pools, where pods could get them, too.
+fn nodes_in_pools(snapshot: &Snapshot) -> HashMap<IpAddr, u32> {
+    let addresses = (0..)
+        .zip(&snapshot.nodes)
+        .flat_map(|(position, node)| node.value.addresses.iter().map(move |address| (*address, position)));
+    let is_in_pool = |address: &IpAddr| snapshot.pools.iter().any(|pool| pool.value.cidr.contains(address));
+    addresses.filter(|(address, _)| is_in_pool(address)).collect()
 }
 
 fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {

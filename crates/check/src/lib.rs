@@ -52,8 +52,14 @@ impl Context<'_> {
         }
         let services_only =
             "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
-        let notes = index::is_for_services_only(snapshot).then(|| services_only.to_owned());
-        Report::new(snapshot, notes.into_iter().collect(), rules::run(self))
+        let findings = rules::run(self);
+        let older_blocks = "Blocks were listed before pods: what a pod got in between is reported as unallocated, or as \
+                            recorded for another";
+        let notes = [
+            index::is_for_services_only(snapshot).then(|| services_only.to_owned()),
+            rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
+        ];
+        Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
     }
 
     /// Code and subject of what would be a finding for the only reason that it is judged at a later time, such as an
@@ -69,6 +75,12 @@ impl Context<'_> {
 /// True if something of IPAM is stored.
 fn uses_ipam(snapshot: &Snapshot) -> bool {
     !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
+}
+
+/// True if an address that was assigned after blocks were listed, and before pods were, would give one of the findings.
+fn rests_on_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
+    let codes = [Code::UnallocatedInUse, Code::OwnerMismatch, Code::DuplicateAddress];
+    snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))
 }
 
 /// Judges a snapshot by all rules.

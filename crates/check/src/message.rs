@@ -392,6 +392,7 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
         |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
     match owner.kind {
         OwnerKind::Tunnel => format!("a tunnel of {}", owner.node),
+        OwnerKind::Node => format!("node {} itself", owner.node),
         OwnerKind::Service => format!("service {}", owner.name),
         OwnerKind::Endpoint | OwnerKind::Pod if owner.pod.is_empty() => on_node(&owner.name),
         OwnerKind::Endpoint | OwnerKind::Pod => on_node(&owner.pod),

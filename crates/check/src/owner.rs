@@ -20,8 +20,8 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOwner {
     UsesAddress,
-    /// It exists and does not use the address now, but keeps it: a pod that has no address yet, a virtual machine
-    /// that is stopped, a service whose ingress does not name the address.
+    /// It exists and does not use the address now, but keeps it: a pod that has no address yet, or names one family of
+    /// those that its handle holds, a virtual machine that is stopped, a service whose ingress does not name the address.
     Idle,
     /// It exists and has no claim to the address any more: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
@@ -239,6 +239,25 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
+    /// Whether the record's handle holds an address that the pod names, too: all addresses of a sandbox have one handle, and
+    /// Calico's collector takes all of them or none. `None` where the block of such an address was not read.
+    fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
+        let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
+        let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };
+        let has_handle = |address| {
+            let mut blocks = index.blocks_around(address).filter_map(|block| block.sound);
+            blocks.any(|block| {
+                let sibling = block.allocation_of(address);
+                sibling.is_some_and(|a| a.attribute.clean_handle() == Some(handle))
+            })
+        };
+        let pod = &index.snapshot.pods[position as usize].value;
+        if pod.mentioned().any(has_handle) {
+            return Some(true);
+        }
+        self.context.snapshot.has_read(Source::Blocks).then_some(false)
+    }
+
     /// A pod or container, by the endpoints and pods of its name. Where pods were read, they decide: an endpoint without
     /// a pod protects only the addresses that it names.
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
@@ -266,6 +285,13 @@ impl<'c, 's> Owners<'c, 's> {
             }
             is_here = true;
             match reason_not_to_use(index, *owner) {
+                Some(LeakReason::PodHasOtherAddress) if names_other_family(index, *owner, record) => {
+                    match self.shares_handle(record, *owner) {
+                        Some(true) => return RecordedOwner::Idle,
+                        Some(false) => reasons.push(LeakReason::PodHasOtherAddress),
+                        None => return RecordedOwner::Unknown(UnknownReason::NotRead),
+                    }
+                }
                 Some(reason) => reasons.push(reason),
                 None => return RecordedOwner::Idle,
             }
@@ -291,6 +317,15 @@ impl<'c, 's> Owners<'c, 's> {
         }
         RecordedOwner::Gone(reasons)
     }
+}
+
+/// True for a pod that names addresses of the other family than the recorded one only. Statuses without IPv6 are a fault of
+/// their own, also where another plugin than Calico's wires the pod.
+fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
+    let Owner::Pod(position) = owner else { return false };
+    let is_v4 = record.allocation.address.is_ipv4();
+    let pod = &index.snapshot.pods[position as usize].value;
+    !pod.host_network && pod.mentioned().all(|address| address.is_ipv4() != is_v4)
 }
 
 /// Whether a node exists; `None` if it was not looked for.

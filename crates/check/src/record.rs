@@ -46,7 +46,9 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
         (Claim::Service, Owner::Service(position)) => names_service(record, index.service(position)),
         (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
         (claim, owner) => index.workload(owner).is_some_and(|workload| {
-            names_workload(claim, &workload, index)
+            // Early versions of Calico wrote no container ID to pods.
+            matches!(claim, Claim::Container(_)) && workload.container_id.is_empty()
+                || names_workload(claim, &workload, index)
                 || is_on_machine(record, &workload)
                 || is_same_container(record, &workload)
         }),

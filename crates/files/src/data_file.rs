@@ -9,6 +9,7 @@ use std::sync::Arc;
 use calipam_model::block::RecordDetail;
 use calipam_model::parallel::in_order;
 use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, Source, WhySkipped};
+use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
 
@@ -301,7 +302,10 @@ fn of_input(error: Error) -> Error {
 
 /// The newest time in the data that has passed.
 pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    snapshot.newest_creation.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
+    // One object from the future hides when the others were created: the times in blocks are left.
+    let is_past = |newest: &Timestamp| newest.duration_since(now) <= CLOCK_SKEW;
+    let newest = snapshot.newest_creation.filter(is_past);
+    newest.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 
 /// When a block was last claimed, or an address allocated or released. Nodes and pods write these times by clocks of

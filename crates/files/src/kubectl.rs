@@ -67,8 +67,17 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Where a file cannot be read, is cut, or holds nothing of Calico.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
-    let Seen { sources: seen, kinds, is_native } =
-        each(files, |kind, object| (kind.add)(&mut snapshot, object, Encoding::Json))?;
+    let mut order = Vec::new();
+    let Seen { sources: seen, kinds, is_native } = each(files, |kind, object| {
+        if order.last() != Some(&kind.source) {
+            order.push(kind.source);
+        }
+        (kind.add)(&mut snapshot, object, Encoding::Json);
+    })?;
+    // kubectl prints the kinds in the order in which it reads them. Several files do not say which is older.
+    let place = |source| order.iter().position(|known| *known == source);
+    let places = place(Source::Blocks).zip(place(Source::Pods));
+    snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
     if seen.iter().all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services)) {
         return Err(Error::new(location, FileError::NoObjects));
     }

@@ -1,6 +1,6 @@
 //! Calico nodes and their tunnel addresses (facts 1.9, 4.1).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::Deserialize;
@@ -73,6 +73,34 @@ pub struct Node {
     /// Its labels, for pool selectors.
     pub labels: BTreeMap<String, String>,
     pub tunnels: Vec<(TunnelKind, IpAddr)>,
+    /// Its own addresses in the network of the nodes.
+    pub addresses: BTreeSet<IpAddr>,
+    /// A taint keeps all pods from it that do not tolerate it. Known of nodes of Kubernetes only.
+    pub tainted: bool,
+}
+
+/// The types of addresses by which other nodes reach a node.
+const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
+
+/// The label that names the operating system.
+const SYSTEM: &str = "kubernetes.io/os";
+
+impl Node {
+    pub fn is_windows(&self) -> bool {
+        self.labels.get(SYSTEM).is_some_and(|system| system == "windows")
+    }
+
+    /// True for a node that stands for another system, which runs its pods elsewhere.
+    pub fn is_virtual_kubelet(&self) -> bool {
+        self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
+    }
+
+    /// Adds an address of the node, of that type. Text that is no address is left out: nothing rests on it alone.
+    pub fn add_address(&mut self, kind: &str, text: &str) {
+        if OWN_ADDRESSES.contains(&kind) {
+            self.addresses.extend(cidr::parse_address(text));
+        }
+    }
 }
 
 impl Node {
@@ -83,6 +111,7 @@ impl Node {
         let created = metadata.created();
         let bgp = spec.bgp.unwrap_or_default();
         let wireguard = spec.wireguard.unwrap_or_default();
+        let own = [bgp.v4, bgp.v6];
         let fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
         let mut node =
             Self { name: name.to_owned(), labels: metadata.labels.unwrap_or_default(), ..Self::default() };
@@ -93,6 +122,12 @@ impl Node {
                 Some(address) => node.tunnels.push((kind, address)),
                 None => defects.push(FieldDefect::new(kind.field(), format!("{text:?} is not an address"))),
             }
+        }
+        for text in own.into_iter().flatten() {
+            node.add_address("CalicoNodeIP", &text);
+        }
+        for NodeAddress { address, kind } in spec.addresses.unwrap_or_default() {
+            node.add_address(kind.as_deref().unwrap_or_default(), address.as_deref().unwrap_or_default());
         }
         let kubernetes = |r: &OrchRef| r.orchestrator.as_deref() == Some("k8s");
         node.kubernetes_name =
@@ -111,12 +146,24 @@ struct NodeSpec {
     vxlan_v6: Option<String>,
     wireguard: Option<NodeWireguard>,
     orch_refs: Option<Vec<OrchRef>>,
+    addresses: Option<Vec<NodeAddress>>,
+}
+
+#[derive(Deserialize)]
+struct NodeAddress {
+    address: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 struct NodeBgp {
     #[serde(rename = "ipv4IPIPTunnelAddr")]
     ipip: Option<String>,
+    #[serde(rename = "ipv4Address")]
+    v4: Option<String>,
+    #[serde(rename = "ipv6Address")]
+    v6: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

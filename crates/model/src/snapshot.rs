@@ -151,6 +151,8 @@ pub struct Snapshot {
     /// On Kubernetes: Calico's resources are of the group `projectcalico.org`, not `crd.projectcalico.org`
     /// (Calico 3.32 and later).
     pub is_native: bool,
+    /// Blocks are known to have been listed before pods, with nothing that says how they were afterwards.
+    pub blocks_before_pods: bool,
     /// When it was read: the only clock that rules see.
     pub taken_at: Timestamp,
     /// When the newest object was created, by the clock of the server: with the times in blocks the clock for files that

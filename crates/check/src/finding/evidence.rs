@@ -348,6 +348,8 @@ pub enum NoFurtherAddress {
     StrictAffinity,
     #[serde(rename = "no block is left to claim or to borrow from")]
     NoBlockLeft,
+    #[serde(rename = "Windows reserves every address of blocks so small")]
+    WindowsReserves,
 }
 
 impl From<ClaimLimit> for NoFurtherAddress {

@@ -18,6 +18,7 @@ pub(crate) fn shared<S: Serializer>(owners: &[Arc<OwnerEvidence>], serializer: S
 #[serde(rename_all = "kebab-case")]
 pub enum OwnerKind {
     Endpoint,
+    Node,
     Pod,
     Service,
     Tunnel,

@@ -1,6 +1,7 @@
 //! What findings say of those who use addresses.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::text::TextRef;
@@ -12,10 +13,15 @@ use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
 const LONGEST_ID: usize = 256;
 
 impl Index<'_> {
-    /// The owners of uses, in the order of their names.
-    pub(crate) fn describe_users(&self, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
+    /// The owners of the uses of an address, in the order of their names.
+    pub(crate) fn describe_users(&self, address: IpAddr, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
         let mut owners: Vec<Arc<OwnerEvidence>> =
             uses.iter().map(|used| self.describe_owner(used.owner)).collect();
+        owners.extend(self.node_of_own_address(address).map(|node| {
+            let owner = OwnerEvidence::new(OwnerKind::Node, node.name.clone());
+            let fields = vec![OwnerField::Address(address)];
+            Arc::new(OwnerEvidence { node: node.name.clone(), fields, ..owner })
+        }));
         owners.sort();
         owners
     }

@@ -23,6 +23,7 @@ pub(super) fn of(
     snapshot: &Snapshot,
     blocks: &[IndexedBlock<'_>],
     pods: &HashMap<PodName<'_>, u32>,
+    nodes_in_pools: &HashMap<IpAddr, u32>,
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes its time, most of all the sorting.
     let parts = in_parts(snapshot.endpoints.len(), |range| {
@@ -51,6 +52,7 @@ pub(super) fn of(
         usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
     }
     usage.services(snapshot, blocks);
+    usage.mentioned.extend(nodes_in_pools.keys());
     // Unlike an unstable one, this sort makes use of what is sorted already.
     usage.uses.sort();
     usage.mentioned.sort_unstable();

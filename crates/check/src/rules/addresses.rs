@@ -119,7 +119,7 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
     pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
         AddressEvidence {
             pool: context.index.pools_around(self.address.into()).next().map(|p| p.name.clone()),
-            owners: context.index.describe_users(self.uses),
+            owners: context.index.describe_users(self.address, self.uses),
             records: self.records.iter().map(Record::evidence).collect(),
             ..AddressEvidence::default()
         }

@@ -82,9 +82,15 @@ pub(super) fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affi
     }
 }
 
-/// Several nodes that hold an affinity for one block.
+/// Several nodes that hold an affinity for one block. A pending one of a node that did not get the block announces no
+/// route, and Calico deletes it when the node comes across it.
 fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], out: &mut Vec<Finding>) {
-    let hosts = same_block.iter().map(|a| &a.value.key).filter(|key| key.kind == AffinityType::Host);
+    let owner = |cidr: IpNet| context.index.block(cidr).and_then(|block| block.owner);
+    let is_vain = |affinity: &Affinity| {
+        affinity.state == AffinityState::Pending && owner(affinity.key.cidr) != Some(&affinity.key.owner())
+    };
+    let claims = same_block.iter().map(|a| &a.value).filter(|affinity| !is_vain(affinity));
+    let hosts = claims.map(|affinity| &affinity.key).filter(|key| key.kind == AffinityType::Host);
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);

@@ -36,6 +36,8 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
         keys.extend(pools.filter_map(|pool| block_around(address.address, pool.block_size)).map(Key::Block));
     }
     keys.extend(address.uses.iter().map(|used| key_of(&context.index, used.owner)));
+    let node = context.index.node_of_own_address(address.address);
+    keys.extend(node.map(|node| Key::Node(node.name.clone())));
     keys
 }
 
@@ -98,7 +100,11 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
         index.identity(first.owner) == index.identity(other.owner)
             || share_machine(index, address, [*first, *other])
     };
-    !others.iter().all(is_first)
+    // A tunnel may have the address of its node.
+    let is_of_node = |used: &Use| {
+        !matches!(used.owner, Owner::Tunnel(..)) && index.node_of_own_address(address.address).is_some()
+    };
+    !others.iter().all(is_first) || address.uses.iter().any(is_of_node)
 }
 
 /// True if all are pods of one virtual machine: source and target of a live migration share the address that is

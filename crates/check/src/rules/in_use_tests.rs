@@ -349,3 +349,37 @@ fn the_comparison_counts_pods_without_annotation_where_a_block_records_them() {
     assert_eq!((node.pods, node.in_kubernetes, node.in_blocks, node.agreed), (2, 2, 2, 2));
     assert!(node.not_recorded.is_empty() && node.not_used.is_empty(), "{node:?}");
 }
+
+#[test]
+fn a_pod_with_the_address_of_a_node() {
+    let host = json!({"bgp": {"ipv4Address": "10.244.1.4/16"}, "addresses": [{"address": "10.244.1.5", "type": "InternalIP"},
+        {"address": "10.244.1.1", "type": "ExternalIP"}]});
+    let clash = |cluster: &mut Cluster, address: &str| {
+        cluster.resource("nodes/node-2", host.clone());
+        assert_eq!(verdict(cluster), [format!("critical duplicate-address {address}")]);
+        let report = check(&cluster.0, &Options::default());
+        let message = report.findings.iter().map(crate::Finding::message).find(|m| m.contains(address));
+        assert!(message.unwrap().contains("node node-2 itself"), "{:?}", report.findings);
+    };
+    let records = || [pod("node-1", "a"), pod("node-1", "b"), Value::Null, Value::Null];
+    for (name, address) in [("a", "10.244.1.4"), ("b", "10.244.1.5")] {
+        let mut on_etcd = etcd(records());
+        on_etcd.endpoint("node-1", name, &[address]);
+        clash(&mut on_etcd, address);
+        clash(&mut kubernetes(records(), &[running(name, address)]), address);
+    }
+    let mut nobody = etcd(records());
+    nobody.resource("nodes/node-2", host);
+    assert_eq!(verdict(&nobody), NOTHING, "what a node has is not free to be released");
+}
+
+#[test]
+fn blocks_that_were_listed_before_pods() {
+    let notes = |cluster: &Cluster| check(&cluster.0, &Options::default()).notes;
+    let mut cluster = kubernetes(one(Value::Null), &[running("new", "10.244.1.4")]);
+    assert!(notes(&cluster).is_empty());
+    cluster.0.blocks_before_pods = true;
+    assert!(notes(&cluster)[0].contains("before pods"));
+    cluster.0.pods.pop();
+    assert!(notes(&cluster).is_empty(), "no finding rests on it");
+}

@@ -113,6 +113,41 @@ fn every_state_of_a_pod() {
     }
 }
 
+/// A pod of two families whose status, and annotation if it has one, names one of them.
+#[test]
+fn what_the_handle_of_a_pod_holds_of_the_other_family_is_not_leaked() {
+    let v6 = |handle: &str| {
+        let mut cluster = kubernetes(pod("node-1", "web"));
+        cluster.resource("ippools/v6", json!({"cidr": "fd00::/120", "blockSize": 126}));
+        let mut record = pod("node-1", "web");
+        record["handle_id"] = format!("k8s-pod-network.{handle}").into();
+        cluster.block("fd00::/126", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+        cluster
+    };
+    let web = running("web", "10.244.1.0");
+    let bridged = PodParts { container_id: "", ..web.clone() };
+    let annotated = PodParts { cni_ip: Some("10.244.1.0/32"), ..web.clone() };
+    for parts in [web.clone(), bridged, annotated] {
+        assert_eq!(verdict(&with_pods(v6("web"), std::slice::from_ref(&parts))), [""; 0]);
+        let other = verdict(&with_pods(v6("earlier"), &[parts]));
+        assert_eq!(other, ["leaked-address fd00:: [\"pod-has-other-address\"]"], "another sandbox's");
+    }
+    let both = PodParts { status_ips: vec!["10.244.1.0", "fd00::1"], ..web.clone() };
+    let found = verdict(&with_pods(v6("web"), &[both]));
+    assert!(found.contains(&"leaked-address fd00:: [\"pod-has-other-address\"]".to_owned()), "{found:?}");
+    let finished = PodParts { phase: "Succeeded", ..web };
+    assert_eq!(verdict(&with_pods(v6("web"), &[finished])).len(), 2);
+}
+
+#[test]
+fn a_container_without_its_id_in_an_annotation_may_be_any() {
+    let record = json!({"handle_id": format!("k8s-pod-network.{:0>64}", 7)});
+    let old = PodParts { container_id: "", cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.0") };
+    assert_eq!(verdict(&with_pods(kubernetes(record.clone()), std::slice::from_ref(&old))), [""; 0]);
+    let current = PodParts { container_id: "other", ..old };
+    assert_eq!(verdict(&with_pods(kubernetes(record), &[current])), ["owner-mismatch 10.244.1.0"]);
+}
+
 #[test]
 fn addresses_that_bypass_ipam_accuse_nobody() {
     let pod = PodParts { no_ipam: Some(r#"["10.244.1.3"]"#), ..running("web", "10.244.1.3") };
@@ -161,6 +196,14 @@ fn services_and_their_records() {
         "gone; a cloud's address is nobody's business",
     );
     expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
+    expect(
+        service_record("web"),
+        web(&[]),
+        &["service-without-address default/web"],
+        "its status comes later",
+    );
+    let given_up = Service { class: Some("cloud".into()), ..web(&[]) };
+    expect(service_record("web"), given_up, &["service-address-extra 10.244.1.0"], "of another class by now");
     expect(Value::Null, web(&["10.250.0.9"]), &["unallocated-in-use 10.250.0.9"], "in the pool, no record");
     expect(Value::Null, web(&[]), &["service-without-address default/web"], "no address");
     let foreign = Service { class: Some("cloud".into()), ..web(&["10.250.0.9"]) };

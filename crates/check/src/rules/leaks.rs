@@ -3,6 +3,7 @@
 
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
+use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
 use crate::Context;
@@ -28,7 +29,11 @@ pub(crate) fn judge(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     let owners = Owners::new(context, &claims);
     for (record, claim) in unused.iter().zip(&claims) {
         match owners.of_unused(record, claim) {
-            RecordedOwner::Idle if *claim == Claim::Service => push(out, extra(context, record)),
+            RecordedOwner::Idle if *claim == Claim::Service => {
+                if !awaits_status(context, record) {
+                    push(out, extra(context, record));
+                }
+            }
             owner => {
                 if let Some(reasons) = owner.leak_reasons() {
                     push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));
@@ -60,6 +65,19 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
     last.nodes.sort();
     last.nodes.dedup();
     last.depends_on.extend(finding.depends_on);
+}
+
+/// True if the status of the recorded service names no address yet: this may be its only one.
+fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
+    let snapshot = context.snapshot;
+    let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips);
+    let is_managed = |service: &Service| assign.is_none_or(|assign| service.is_managed(assign));
+    let mut services = snapshot.services.iter().map(|service| &service.value);
+    services.any(|service| {
+        service.ingress.is_empty()
+            && is_managed(service)
+            && names_service(&record.allocation.attribute, service)
+    })
 }
 
 /// An address that is recorded for a service whose ingress does not name it.

@@ -144,3 +144,19 @@ fn two_pods_of_one_machine_share_no_address_of_a_container() {
     }
     assert_eq!(verdict(&on_etcd), clash);
 }
+
+#[test]
+fn machines_that_swapped_their_addresses() {
+    let record = |name: &str| json!({"handle_id": format!("k8s-pod-network.vmi.default.{name}")});
+    let records = [record("db"), record("db-0"), Value::Null, Value::Null];
+    let pods = [("virt-launcher-db-abcde", "10.244.1.5"), ("virt-launcher-db-0-abcde", "10.244.1.4")];
+    let both = ["error owner-mismatch 10.244.1.4", "error owner-mismatch 10.244.1.5"];
+    let mut on_etcd = etcd(records.clone());
+    for (name, address) in pods {
+        on_etcd.endpoint("node-1", name, &[address]);
+    }
+    assert_eq!(verdict(&on_etcd), both);
+    let names = ["db", "db-0"];
+    let parts = [0, 1].map(|i| PodParts { machine: Some(names[i]), ..running(pods[i].0, pods[i].1) });
+    assert_eq!(verdict(&kubernetes(records, &parts)), both);
+}

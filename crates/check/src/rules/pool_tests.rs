@@ -2,7 +2,9 @@
 
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::pod::{Pod, PodParts};
 use calipam_model::pool::PoolUse;
+use calipam_model::snapshot::Versioned;
 use serde_json::{Value, json};
 
 use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
@@ -67,6 +69,31 @@ fn strict_affinity_strands_a_node_beside_free_addresses() {
     );
     assert_eq!(finding.nodes, ["node-1"]);
     assert!(stranded(&small(open(), &FULL)).is_empty(), "node-1 may borrow");
+}
+
+#[test]
+fn a_node_that_runs_no_pods_is_not_stranded() {
+    let mut cluster = small(strict(), &FULL);
+    cluster.0.nodes[0].value.tainted = true;
+    assert!(stranded(&cluster).is_empty());
+    let waiting = PodParts { node: "node-1", phase: "Pending", name: "new", ..PodParts::default() };
+    let revision = cluster.0.nodes[0].revision.clone();
+    cluster.0.pods.push(Versioned { value: Pod::new(&waiting).0, revision });
+    assert_eq!(stranded(&cluster).len(), 1, "a pod that tolerates the taint waits there");
+    cluster.0.nodes[0].value.labels.insert("type".into(), "virtual-kubelet".into());
+    assert!(stranded(&cluster).is_empty());
+}
+
+#[test]
+fn windows_reserves_every_address_of_small_blocks() {
+    let mut cluster = small(strict(), &[("node-1", 1)]);
+    assert!(stranded(&cluster).is_empty());
+    cluster.0.nodes[0].value.labels.insert("kubernetes.io/os".into(), "windows".into());
+    let found = stranded(&cluster);
+    assert_eq!((found.len(), found[0].0.as_str()), (1, "node-1"));
+    assert_eq!(found[0].1[0]["reason"], "Windows reserves every address of blocks so small");
+    cluster.resource("ippools/larger", json!({"cidr": "10.244.2.0/26", "blockSize": 29}));
+    assert!(stranded(&cluster).is_empty());
 }
 
 #[test]

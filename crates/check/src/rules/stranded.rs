@@ -11,7 +11,8 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::snapshot::ALLOCATION_SOURCES;
+use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
+use calipam_model::text::Text;
 use calipam_model::{IpNet, cidr};
 
 use crate::Context;
@@ -50,7 +51,12 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
             _ => None,
         })
         .collect();
+    let with_pods = nodes_with_pods(snapshot);
     for node in snapshot.nodes.iter().map(|n| &n.value).filter(|n| !unclear.contains(n.name.as_str())) {
+        let has_pods = with_pods.contains(Text::new(&node.name).as_ref().packed());
+        if node.is_virtual_kubelet() || node.tainted && !has_pods {
+            continue;
+        }
         let held = claimants.held_by(&AffinityType::Host, &node.name);
         let stranded = Stranded { occupancy, claimants: &claimants, config: &config, node, held };
         let pools: Vec<NodePoolEvidence> =
@@ -59,6 +65,12 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
             out.push(finding(&node.name, pools));
         }
     }
+}
+
+/// The nodes, packed, on which pods have, or wait for, an address of their own.
+fn nodes_with_pods(snapshot: &Snapshot) -> HashSet<&[u8]> {
+    let pods = snapshot.pods.iter().map(|pod| &pod.value);
+    pods.filter(|pod| !pod.finished && !pod.host_network).map(|pod| pod.node().packed()).collect()
 }
 
 /// The enabled, automatic pools of one family for workloads. `None` where the selector of one does not
@@ -103,14 +115,24 @@ impl Stranded<'_, '_, '_> {
         if selecting.iter().all(|pool| pool.free == 0) {
             return Vec::new();
         }
-        let mut reason = NoFurtherAddress::NoBlockLeft;
-        for request in requests(&selecting) {
+        let (usable, too_small): (Vec<&Supply<'_>>, Vec<&Supply<'_>>) =
+            selecting.iter().copied().partition(|supply| !self.reserves_all(supply.pool));
+        let mut reason = match too_small.is_empty() {
+            true => NoFurtherAddress::NoBlockLeft,
+            false => NoFurtherAddress::WindowsReserves,
+        };
+        for request in requests(&usable) {
             match self.request(&request) {
                 Verdict::Served => return Vec::new(),
                 Verdict::Stranded(why) => reason = why,
             }
         }
         selecting.iter().map(|pool| self.evidence(pool, reason)).collect()
+    }
+
+    /// True if a Windows node reserves every address of the pool's blocks: the first three and the last one.
+    fn reserves_all(&self, pool: &Pool) -> bool {
+        self.node.is_windows() && cidr::is_v4(pool.cidr) && pool.block_size + 2 >= pool.cidr.max_prefix_len()
     }
 
     /// What becomes of a request that may use these pools.

@@ -255,6 +255,18 @@ fn affinities_and_their_blocks() {
 }
 
 #[test]
+fn a_pending_affinity_of_another_node_is_no_conflict() {
+    let mut cluster = whole();
+    cluster.resource("nodes/node-2", json!({}));
+    affinity(&mut cluster, "host/node-2", "10.244.1.0-30", json!({"state": "pending"}));
+    let left = ["unsettled-affinity node-2/10.244.1.0/30", "affinity-block-mismatch node-2/10.244.1.0/30"];
+    let found = verdict(&cluster);
+    assert!(found.len() == 2 && left.iter().all(|line| found.contains(&(*line).to_owned())), "{found:?}");
+    affinity(&mut cluster, "host/node-3", "10.244.1.0-30", json!({"state": "pendingDeletion"}));
+    assert!(verdict(&cluster).contains(&"affinity-conflict 10.244.1.0/30".to_owned()));
+}
+
+#[test]
 fn affinities_of_unknown_types_say_nothing_else() {
     let mut cluster = whole();
     affinity(&mut cluster, "@/node-9", "10.244.1.0-30", json!({"state": "pending"}));

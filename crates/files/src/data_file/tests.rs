@@ -51,6 +51,17 @@ fn the_clock_of_objects_is_the_newest_creation_that_they_hold_and_that_has_passe
         |at: &str| taken_at(&format!(r#"{{"handle_id":"h","secondary":{{"timestamp":"{at}"}}}}"#));
     assert_eq!(allocated("2026-05-01 12:00:00 +0000 UTC"), "2026-05-01T12:00:00Z");
     assert_eq!(allocated("2999-01-01 00:00:00 +0000 UTC"), "2026-05-01T10:00:00Z");
+    let created = |at: &str| {
+        let path = folder.path().join("list.json");
+        let pool = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPPool","metadata":{"name":"p","creationTimestamp":"AT"},"spec":{"cidr":"10.0.0.0/16"}}"#;
+        let block = std::fs::read_to_string(folder.path().join("x.json")).unwrap();
+        let items = format!("{},{}", pool.replace("AT", at), block.replace("2999", "1999"));
+        std::fs::write(&path, format!(r#"{{"apiVersion":"v1","kind":"List","items":[{items}]}}"#)).unwrap();
+        let quiet: ProgressFn = Arc::new(|_| {});
+        DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
+    };
+    assert_eq!(created("2026-05-01T13:00:00Z"), "2026-05-01T13:00:00Z");
+    assert_eq!(created("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
 }
 
 #[test]

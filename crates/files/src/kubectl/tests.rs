@@ -145,6 +145,32 @@ fn an_empty_list_of_a_kind_says_that_there_is_none() {
 }
 
 #[test]
+fn the_order_of_a_list_says_what_was_read_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |items: [Value; 2]| {
+        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+        read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap().blocks_before_pods
+    };
+    let block = || block("10-0-0-0-31", "10.0.0.0/31");
+    assert!(list([block(), pod(Some("Pod"))]));
+    assert!(!list([pod(Some("Pod")), block()]));
+    assert!(!list([pool(), pod(Some("Pod"))]));
+}
+
+#[test]
+fn an_address_of_a_node_and_its_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations":
+        {"projectcalico.org/IPv4Address": "10.0.0.1/24", "projectcalico.org/IPv6Address": "x"}},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n"},
+            {"type": "ExternalIP", "address": "10.0.0.3"}]}});
+    let list = json!({"apiVersion": "v1", "items": [pool(), node], "kind": "List"}).to_string();
+    let snapshot = read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap();
+    let addresses = snapshot.nodes[0].value.addresses.iter().map(ToString::to_string);
+    assert_eq!(addresses.collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.2"]);
+}
+
+#[test]
 fn the_first_page_of_a_list_is_not_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let page = |kind: &str, metadata: Value| {

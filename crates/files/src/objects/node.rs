@@ -1,5 +1,6 @@
 //! Nodes of Kubernetes, whose annotations hold what Calico keeps about them (facts 2.11).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
-use super::wire::each;
+use super::wire::{each, text};
 use super::{export, note_fields, note_value, path};
 
 const IPIP: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
@@ -28,20 +29,60 @@ const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
 
 const WANTED: Wanted = Wanted {
     labels: true,
-    annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS],
+    annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS, OWN[0], OWN[1]],
     owners: false,
 };
+
+/// What Calico keeps of the node's own addresses.
+const OWN: [&str; 2] = ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"];
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct NodeObject<'a> {
     #[serde(borrow)]
     metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+    #[serde(borrow)]
+    status: Status<'a>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Spec<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    taints: Option<Vec<Taint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Taint<'a> {
+    #[serde(borrow)]
+    effect: Cow<'a, str>,
+}
+
+/// The effects of taints that keep pods away.
+const KEEPS_AWAY: [&str; 2] = ["NoSchedule", "NoExecute"];
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Status<'a> {
+    #[serde(borrow)]
+    addresses: Option<Vec<NodeAddress<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct NodeAddress<'a> {
+    #[serde(borrow)]
+    address: Cow<'a, str>,
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
 }
 
 pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
-        Ok(node) => add(snapshot, &node.metadata),
+        Ok(node) => add(snapshot, &node),
         Err(error) => {
             let (_, name) = identify(object, encoding);
             note_value(snapshot, path("nodes", "", &name), Some(Key::Node(name)), &error);
@@ -60,8 +101,9 @@ pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: En
 
 /// What an export keeps of a node.
 pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
-    let metadata = read(object, encoding)?.metadata.for_export(WANTED);
-    export("Node", NodeObject { metadata })
+    let mut node = read(object, encoding)?;
+    node.metadata = node.metadata.for_export(WANTED);
+    export("Node", node)
 }
 
 fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError> {
@@ -70,15 +112,59 @@ fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError
     }
     let mut node = NodeObject::default();
     each(object, |field, value| {
-        if field == 1 {
-            node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?;
+        match field {
+            1 => node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+            2 => node.spec.taints = Some(taints(value.bytes())?),
+            3 => node.status.addresses = Some(addresses(value.bytes())?),
+            _ => {}
         }
         Ok(())
     })?;
     Ok(node)
 }
 
-fn add(snapshot: &mut Snapshot, meta: &Meta<'_>) {
+/// The taints of a `NodeSpec`.
+fn taints(message: &[u8]) -> Result<Vec<Taint<'_>>, ObjectError> {
+    let mut taints = Vec::new();
+    each(message, |field, value| {
+        if field == 5 {
+            let mut taint = Taint::default();
+            each(value.bytes(), |field, value| {
+                if field == 3 {
+                    taint.effect = text(value)?;
+                }
+                Ok(())
+            })?;
+            taints.push(taint);
+        }
+        Ok(())
+    })?;
+    Ok(taints)
+}
+
+/// The addresses of a `NodeStatus`.
+fn addresses(message: &[u8]) -> Result<Vec<NodeAddress<'_>>, ObjectError> {
+    let mut addresses = Vec::new();
+    each(message, |field, value| {
+        if field == 5 {
+            let mut found = NodeAddress::default();
+            each(value.bytes(), |field, value| {
+                match field {
+                    1 => found.kind = text(value)?,
+                    2 => found.address = text(value)?,
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            addresses.push(found);
+        }
+        Ok(())
+    })?;
+    Ok(addresses)
+}
+
+fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
+    let meta = &object.metadata;
     let name = meta.name.to_string();
     let mut defects = Vec::new();
     let mut node = Node { kubernetes_name: Some(name.clone()), name: name.clone(), ..Node::default() };
@@ -94,6 +180,14 @@ fn add(snapshot: &mut Snapshot, meta: &Meta<'_>) {
                 defects.push(FieldDefect::new(kind.field(), reason));
             }
         }
+    }
+    let mut taints = object.spec.taints.iter().flatten();
+    node.tainted = taints.any(|taint| KEEPS_AWAY.contains(&&*taint.effect));
+    for text in OWN.into_iter().filter_map(|annotation| meta.annotation(annotation)) {
+        node.add_address("CalicoNodeIP", text);
+    }
+    for NodeAddress { address, kind } in object.status.addresses.iter().flatten() {
+        node.add_address(kind, address);
     }
     note_fields(snapshot, path("nodes", "", &name), Key::Node(name), defects);
     snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());

@@ -211,6 +211,9 @@ fn reservation_fields(reservation: &Reservation) -> Fields {
 fn node_fields(node: &Node) -> Fields {
     let mut all = fields([("orchRefs.nodeName", node.kubernetes_name.clone().unwrap_or_default())]);
     all.extend(node.labels.iter().map(|(name, value)| (format!("labels.{name}"), value.clone())));
+    let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
+    let tainted = if node.tainted { "yes" } else { "" }.to_owned();
+    all.extend(fields([("addresses", addresses.join(", ")), ("tainted", tainted)]));
     all.extend(node.tunnels.iter().map(|(kind, address)| (kind.field().to_owned(), address.to_string())));
     all
 }

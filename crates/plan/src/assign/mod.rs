@@ -24,9 +24,6 @@ use crate::basis::handles::HandleAllocations;
 use crate::plan::{Plan, PlanKind, Verb, Warning};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// The label of a node's operating system.
-const SYSTEM: &str = "kubernetes.io/os";
-
 /// What to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -297,6 +294,6 @@ impl Planner<'_, '_> {
     }
 
     fn is_windows(&self) -> bool {
-        self.node.labels.get(SYSTEM).is_some_and(|system| system == "windows")
+        self.node.is_windows()
     }
 }

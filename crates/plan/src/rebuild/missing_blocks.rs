@@ -11,6 +11,7 @@ use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::{block_around, ordinal_of};
 use calipam_model::edit::{AffinityEdit, Edit};
+use calipam_model::node::Node;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Versioned;
 
@@ -20,9 +21,6 @@ use super::planner::{Planner, blocks_around, change, hidden_blocks, overlapping}
 use crate::basis::Basis;
 use crate::plan::{Change, Verb};
 use crate::skipped::{Refusal, SkipReason, Skipped};
-
-/// The label of a node's operating system.
-const SYSTEM: &str = "kubernetes.io/os";
 
 /// Addresses in use by the block that should be around them.
 #[derive(Default)]
@@ -139,7 +137,7 @@ fn create(
 
     let now = planner.basis.snapshot.taken_at;
     let node = owner.host().and_then(|node| planner.index().node(node));
-    let windows = node.and_then(|node| node.labels.get(SYSTEM)).is_some_and(|system| system == "windows");
+    let windows = node.is_some_and(Node::is_windows);
     let make = if windows { Block::new_windows } else { Block::new };
     let Some(mut block) = make(cidr, Some(owner.clone()), now) else {
         return Err((SkipReason::NeedsDecision, "Calico allows no block of that size".into()));

@@ -45,7 +45,6 @@ pub(super) fn pending_of_other(cluster: &mut Cluster) {
     cluster.put_affinity("host", &other, block, "pending");
     cluster.expect("unsettled-affinity", subject(&other, block));
     cluster.expect("affinity-block-mismatch", subject(&other, block));
-    cluster.expect("affinity-conflict", block);
 }
 
 /// Only nodes can be in conflict.
