@@ -181,11 +181,14 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
 }
 
 /// The namespaces and names of virtual machines that a record may mean: one as a rule, several where the name of the
-/// network holds `.vmi.`, too, and none where the handle holds a hash.
+/// network holds `.vmi.`, too, and none where the handle holds a hash or the attributes name none.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
-    if let (Some(namespace), Some(machine)) = (owner.get("namespace"), owner.get("vmi-name")) {
-        return vec![(namespace.to_string(), machine.to_string())];
+    if let Some(machine) = owner.get("vmi-name") {
+        // As Calico's collector does, no machine is looked for without its name or namespace.
+        let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
+        let is_named = !namespace.is_empty() && !machine.is_empty();
+        return is_named.then(|| (namespace.to_string(), machine.to_string())).into_iter().collect();
     }
     let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
     let names = after_networks(&handle).filter_map(|name| name.split_once('.'));

@@ -47,9 +47,18 @@ impl Context<'_> {
         let snapshot = self.snapshot;
         if !uses_ipam(snapshot) {
             let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
-            let findings = if snapshot.defects.is_empty() { Vec::new() } else { rules::run(self) };
+            let findings = match snapshot.defects.is_empty() {
+                true => rules::overlapping_pools(self),
+                false => rules::run(self),
+            };
             return Report::new(snapshot, vec![note.to_owned()], findings);
         }
+        self.judge_by_all_rules()
+    }
+
+    /// The same, also where nothing of IPAM is stored: what the first block brings to light.
+    pub fn judge_by_all_rules(&self) -> Report {
+        let snapshot = self.snapshot;
         let services_only =
             "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
         let findings = rules::run(self);
@@ -73,7 +82,7 @@ impl Context<'_> {
 }
 
 /// True if something of IPAM is stored.
-fn uses_ipam(snapshot: &Snapshot) -> bool {
+pub fn uses_ipam(snapshot: &Snapshot) -> bool {
     !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
 }
 

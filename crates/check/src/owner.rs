@@ -46,6 +46,8 @@ pub enum UnknownReason {
     /// The node's object is missing, but endpoints or pods still name the node. Calico's collector keeps its tunnel
     /// addresses, too.
     NodeInUse,
+    /// The record says that it is a machine's, and not of which: it has no name, or a hash.
+    NoName,
 }
 
 /// What was not read that could show an owner.
@@ -209,10 +211,11 @@ impl<'c, 's> Owners<'c, 's> {
                 if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::ServiceGone]) }
             }
             Claim::Machine => {
-                // A handle that holds a hash may be that of any machine.
                 let machines = machines_of(attribute);
-                let exists = machines.is_empty()
-                    || machines.iter().any(|(namespace, name)| snapshot.has_machine(namespace, name));
+                if machines.is_empty() {
+                    return RecordedOwner::Unknown(UnknownReason::NoName);
+                }
+                let exists = machines.iter().any(|(namespace, name)| snapshot.has_machine(namespace, name));
                 if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::VmGone]) }
             }
             Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),

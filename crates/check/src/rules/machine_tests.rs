@@ -82,6 +82,20 @@ fn a_machine_stays_in_the_block_of_its_first_node() {
     assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
 }
 
+#[test]
+fn an_instance_without_its_name_is_not_judged() {
+    let mut record = pod("node-1", "virt-launcher-db-abcde");
+    record["handle_id"] = "k8s-pod-network.vmi.default.db".into();
+    let verdict_of = |record: &Value| verdict(&kubernetes(one(record.clone()), &[]));
+    record["secondary"]["vmi-name"] = "db".into();
+    assert_eq!(verdict_of(&record), ["error leaked-address 10.244.1.4"]);
+    record["secondary"]["vmi-name"] = "".into();
+    assert_eq!(verdict_of(&record), NOTHING);
+    record["secondary"]["vmi-name"] = "db".into();
+    record["secondary"]["namespace"] = "".into();
+    assert_eq!(verdict_of(&record), NOTHING);
+}
+
 /// Two machines whose names begin alike.
 #[test]
 fn pods_of_machines_whose_names_begin_alike() {

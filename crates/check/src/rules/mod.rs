@@ -58,6 +58,13 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     })
 }
 
+/// Pools that overlap are wrong from the moment they do: the first block may be the second one's.
+pub(crate) fn overlapping_pools(context: &Context<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    pools::check_overlaps(context, &mut findings);
+    findings
+}
+
 fn run_others(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let occupancy = Occupancy::new(context);

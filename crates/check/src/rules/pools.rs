@@ -12,17 +12,25 @@ use crate::occupancy::{Occupancy, Tally};
 
 /// Judges every pool.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
-    let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
-    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
-    // A finding's subject is the CIDR: pools with the same one are judged together.
-    let same: Vec<&[&Pool]> = pools.chunk_by(|a, b| a.cidr == b.cidr).collect();
-    check_overlaps(context, &pools, out);
+    check_overlaps(context, out);
     let read = |source| context.snapshot.has_read(source);
     if read(Source::Blocks) && read(Source::Reservations) {
-        for pool in same.iter().filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
+        let pools = sorted(context);
+        for pool in same(&pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
             check_fill(context, pool, &occupancy.total_tally(pool.cidr), out);
         }
     }
+}
+
+fn sorted<'s>(context: &Context<'s>) -> Vec<&'s Pool> {
+    let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
+    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
+    pools
+}
+
+/// A finding's subject is the CIDR: pools with the same one are judged together.
+fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
+    sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
 fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
@@ -33,10 +41,11 @@ fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Fin
 
 /// In native v3 mode pools may overlap as long as addresses are given out from one of them only: Calico's pool
 /// controller sees to that.
-fn check_overlaps(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
+pub(super) fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     let is_native = context.snapshot.is_native;
-    let pools: Vec<&Pool> = pools.iter().copied().filter(|pool| !is_native || pool.is_enabled()).collect();
-    let same: Vec<&[&Pool]> = pools.chunk_by(|a, b| a.cidr == b.cidr).collect();
+    let mut pools = sorted(context);
+    pools.retain(|pool| !is_native || pool.is_enabled());
+    let same: Vec<&[&Pool]> = same(&pools).collect();
     let keys: Vec<IpNet> = same.iter().map(|pools| pools[0].cidr).collect();
     let name = |pool: &&Pool| PoolName { name: pool.name.clone(), cidr: pool.cidr };
     for (pools, others) in same.iter().zip(overlaps(&keys)) {
