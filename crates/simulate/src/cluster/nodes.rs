@@ -128,7 +128,7 @@ pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
     let name = scenario.node_name(index);
     let zone = (index % scenario.zones + 1).to_string();
     let labels = [("kubernetes.io/hostname".to_owned(), name.clone()), ("zone".to_owned(), zone)];
-    Node { kubernetes_name: Some(name.clone()), name, labels: labels.into(), tunnels: Vec::new() }
+    Node { kubernetes_name: Some(name.clone()), name, labels: labels.into(), ..Node::default() }
 }
 
 #[cfg(test)]
