@@ -8,7 +8,7 @@ use calipam_datastore::cache::{CacheUse, KindUse, WhyWhole};
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::output::Console;
 use crate::render::text::{count, quoted};
@@ -55,12 +55,7 @@ impl Operator for Person<'_> {
             }
             Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
             Note::SecondLook { addresses, after } => {
-                let end = Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX);
-                console.tell(&format!(
-                    "rechecking {} in {after:#}, at {} (--grace 0 skips this)",
-                    count(addresses, "leaked address or handle", "leaked addresses or handles"),
-                    end.strftime("%H:%M:%S UTC")
-                ));
+                console.tell(&format!("{} (--grace 0 skips this)", second_look(addresses, after)));
             }
             Note::SecondLookAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
@@ -80,7 +75,9 @@ impl Operator for Person<'_> {
                     console.warn(&format!(
                         "{run} was killed and left the datastore locked: no pod starts or stops (journal {journal})"
                     ));
-                    console.say("This restores `datastoreReady` to its value before that run.");
+                    if !self.agrees {
+                        console.say("This restores `datastoreReady` to its value before that run.");
+                    }
                 } else {
                     console.warn(&format!(
                         "the datastore is locked: no pod starts or stops. {run} was killed while it held the lock, but \
@@ -90,10 +87,21 @@ impl Operator for Person<'_> {
                 }
             }
             Note::LockRestored => console.say("The lock is restored."),
-            Note::LockStays => console.hint(&format!(
-                "`--yes` does not restore a lock: answer {} on a terminal, or `calicoctl datastore migrate unlock`",
-                hints::again(&[], &["yes"])
+            Note::LockStays => {
+                console.warn("the datastore stays locked: `--yes` does not restore a lock");
+                console.hint(&format!(
+                    "answer {} on a terminal, or `calicoctl datastore migrate unlock`",
+                    hints::again(&[], &["yes"])
+                ));
+            }
+            Note::LockOfRun(lock) => console.warn(&format!(
+                "the run was killed and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
+                 (journal {})",
+                quoted(&lock.journal)
             )),
+            Note::LockChanged => console.warn(
+                "the datastore stays locked: ClusterInformation has changed since, and another program may hold the lock",
+            ),
             Note::TwoClustersForced { guids } => {
                 console.warn(&format!("--force: comparing two clusters, {} and {}", guids[0], guids[1]));
             }
@@ -163,6 +171,16 @@ impl Operator for Person<'_> {
             }
         })
     }
+}
+
+/// That so many addresses are checked again after this time.
+pub(crate) fn second_look(addresses: usize, after: SignedDuration) -> String {
+    let end = Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX);
+    format!(
+        "rechecking {} in {after:#}, at {}",
+        count(addresses, "leaked address or handle", "leaked addresses or handles"),
+        end.strftime("%H:%M:%S UTC")
+    )
 }
 
 /// Says what was read where a cache was named.

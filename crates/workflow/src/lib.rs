@@ -35,6 +35,7 @@ pub use self::look::{
     Judging, Look, look, look_and_confirm, read, read_around, read_around_handle, read_sources,
 };
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
+pub use self::preflight::LeftLocks;
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};

@@ -104,6 +104,10 @@ pub enum Note<'a> {
     LockRestored,
     /// Such a lock stays: the operator has agreed in advance to something else.
     LockStays,
+    /// The killed run that is undone has left the datastore locked, and the lock is restored with it.
+    LockOfRun(&'a StaleLock),
+    /// A lock that was to be restored stays: ClusterInformation has changed since.
+    LockChanged,
     /// Two datastores are compared although their GUIDs differ.
     TwoClustersForced {
         guids: [&'a str; 2],

@@ -3,17 +3,29 @@
 
 use std::path::Path;
 
-use calipam_datastore::write::Question;
+use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Source;
 use calipam_repair::journal::check_place;
-use calipam_repair::{LockState, stale_locks};
+use calipam_repair::{LockState, StaleLock, stale_locks};
 
 use crate::error::Error;
 use crate::operator::Note;
 use crate::run::{Run, Writing};
 
 /// The plan of this run, or one that was expected to be the same, passed the preflight.
-pub(crate) struct Passed;
+pub(crate) struct Passed {
+    pub locks: LeftLocks,
+}
+
+/// What became of locks that killed runs have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeftLocks {
+    /// There are none any more, as far as that is known.
+    #[default]
+    Gone,
+    /// The datastore stays locked.
+    Stay,
+}
 
 impl Run<'_> {
     /// Looks at what can refuse a plan with so many changes that writes objects of these kinds.
@@ -24,19 +36,34 @@ impl Run<'_> {
         sources: &[Source],
         changes: usize,
     ) -> Result<Passed, Error> {
-        self.check_limit(changes)?;
-        self.datastore.may_write(sources, writing.lock).await?;
-        check_place(&writing.journal_of(cluster)?)?;
+        self.check(writing, cluster, sources, changes).await?;
 
         // While a lock is left no pod starts: it is named even where the operator cannot agree.
-        self.restore_stale_locks(writing, cluster).await?;
+        let locks = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree().map_err(Error::NoConsent)?;
-        Ok(Passed)
+        Ok(Passed { locks })
     }
 
-    /// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees, now and to this.
-    pub(crate) async fn restore_stale_locks(&self, writing: &Writing, cluster: &str) -> Result<(), Error> {
-        let mut left = Vec::new();
+    /// The same but for locks that killed runs have left.
+    pub(crate) async fn check(
+        &self,
+        writing: &Writing,
+        cluster: &str,
+        sources: &[Source],
+        changes: usize,
+    ) -> Result<(), Error> {
+        self.check_limit(changes)?;
+        self.datastore.may_write(sources, writing.lock).await?;
+        Ok(check_place(&writing.journal_of(cluster)?)?)
+    }
+
+    /// Names locks of the datastore that killed runs have left, and restores them if the operator agrees, now and to this.
+    pub(crate) async fn restore_stale_locks(
+        &self,
+        writing: &Writing,
+        cluster: &str,
+    ) -> Result<LeftLocks, Error> {
+        let (mut left, mut stay) = (Vec::new(), LeftLocks::Gone);
         let named = writing.journal.as_deref().and_then(Path::parent).map(|folder| {
             // `--journal run.journal` lies in the working directory.
             if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
@@ -55,19 +82,32 @@ impl Run<'_> {
                 continue;
             }
 
-            let question = Question {
-                cluster: cluster.to_owned(),
-                location: self.datastore.location(),
-                addresses: 0,
-                blocks: 0,
-                handles: 0,
-                others: 1,
-            };
-            let consent = self.ask(question).await?;
+            let consent = self.ask(self.question_of_lock(cluster)).await?;
             // Agreed in advance was the command, not this.
-            let restored = consent.was_typed() && lock.restore(self.datastore, consent).await?;
-            self.operator.note(if restored { Note::LockRestored } else { Note::LockStays });
+            if consent.was_typed() {
+                stay = self.restore(&lock, consent).await?;
+            } else {
+                self.operator.note(Note::LockStays);
+                stay = LeftLocks::Stay;
+            }
         }
-        Ok(())
+        Ok(stay)
+    }
+
+    pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
+        Question {
+            cluster: cluster.to_owned(),
+            location: self.datastore.location(),
+            addresses: 0,
+            blocks: 0,
+            handles: 0,
+            others: 1,
+        }
+    }
+
+    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<LeftLocks, Error> {
+        let restored = lock.restore(self.datastore, consent).await?;
+        self.operator.note(if restored { Note::LockRestored } else { Note::LockChanged });
+        Ok(if restored { LeftLocks::Gone } else { LeftLocks::Stay })
     }
 }

@@ -20,8 +20,6 @@ pub struct ReleaseRequest {
     pub targets: Request,
     /// Files with reports of earlier checks, whose observations count as earlier looks.
     pub reports: Vec<PathBuf>,
-    /// Pass over the objections to a report that can be passed over.
-    pub force_reports: bool,
     pub judging: Judging,
     pub intent: Intent,
     /// The datastore is locked while this runs, as calicoctl requires for its reports.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::release::{Observations, ReadReport, objections, read_report};
+use calipam_plan::release::{Force, Observations, ReadReport, objections, read_report};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -23,7 +23,7 @@ pub(crate) fn read(
         request.reports.iter().map(|path| read_file(path, snapshot, locked)).collect::<Result<_, _>>()?;
 
     for (report, objection) in objections(&reports) {
-        if !objection.can_be_forced() || !request.force_reports {
+        if !objection.can_be_forced() || request.targets.force != Force::Reported {
             return Err(Error::UnusableReport { report: report.to_owned(), objection: objection.clone() });
         }
         operator.note(Note::ReportForced { report, objection });

@@ -1,15 +1,18 @@
 //! `undo`: from the journal of a run to what was restored.
 
+use std::path::Path;
+
 use calipam_datastore::Datastore;
 use calipam_datastore::write::RECORDS;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_repair::journal::{Header, Recorded, resolve};
-use calipam_repair::{UndoPlan, undo as execute};
+use calipam_repair::{LockState, StaleLock, UndoPlan, stale_lock, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending, Proposal};
-use crate::run::{Intent, Run};
+use crate::preflight::LeftLocks;
+use crate::run::{Intent, Run, Writing};
 use crate::write::Executed;
 
 /// What an undo came to.
@@ -23,6 +26,7 @@ pub struct Undone {
     pub exceeds: Option<usize>,
     /// `None` where nothing was to be written.
     pub run: Option<Executed>,
+    pub locks: LeftLocks,
 }
 
 /// The kinds of objects that an undo writes.
@@ -44,9 +48,22 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores what was there.
+/// The lock that the run of this journal has left, where it can be restored.
+async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Error> {
+    let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
+    let now = lock.look(run.datastore).await?;
+    match now {
+        LockState::AsItWas => run.operator.note(Note::LockOfRun(&lock)),
+        LockState::Unclear => run.operator.note(Note::StaleLock(&lock, now)),
+        LockState::Unlocked => {}
+    }
+    Ok((now == LockState::AsItWas).then_some(lock))
+}
+
+/// Plans the inverse of a run, shows it, asks, and restores what was there: last the lock that the run has left.
 pub fn undo<'a>(
     datastore: &'a Datastore,
+    journal: &'a Path,
     recorded: Recorded,
     intent: &'a Intent,
     operator: &'a dyn Operator,
@@ -62,20 +79,42 @@ pub fn undo<'a>(
         }
         let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
+        let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
             // A run that was killed before its first change has left a lock all the same.
-            if let Some(writing) = run.writing() {
-                run.restore_stale_locks(writing, plan.cluster()).await?;
-            }
-            return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None });
+            let locks = match (lock, run.writing()) {
+                (Some(lock), Some(_)) => {
+                    let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
+                    run.restore(&lock, consent).await?
+                }
+                (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
+                (_, None) => LeftLocks::Gone,
+            };
+            return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None, locks });
         };
 
         operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
-        run.preflight(writing, plan.cluster(), &sources(&plan), changes).await?;
-        let consent = run.ask(plan.question(&datastore.location())).await?;
+        let mut locks = LeftLocks::Gone;
+        let (cluster, sources) = (plan.cluster(), sources(&plan));
+        match &lock {
+            // Nobody else can have left it, too.
+            Some(_) => {
+                run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?
+            }
+            None => locks = run.preflight(writing, cluster, &sources, changes).await?.locks,
+        }
+        let mut question = plan.question(&datastore.location());
+        question.others += usize::from(lock.is_some());
+        let consent = run.ask(question).await?;
 
+        let agreed = consent.clone();
         let work = async |options| execute(datastore, &plan, consent, &options).await;
-        let executed = run.execute(writing, plan.cluster(), work).await?;
-        Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed) })
+        // It is locked already where the run has left it so.
+        let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
+        let executed = run.execute(&writing, cluster, work).await?;
+        if let Some(lock) = lock {
+            locks = run.restore(&lock, agreed).await?;
+        }
+        Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), locks })
     })
 }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::operator::{Activity, Note, Proposal};
-use crate::preflight::Passed;
+use crate::preflight::{LeftLocks, Passed};
 use crate::run::{Run, Writing};
 
 /// What a plan came to.
@@ -23,6 +23,7 @@ pub struct Repaired {
     pub exceeds: Option<usize>,
     /// `None` where nothing was to be written.
     pub run: Option<Executed>,
+    pub locks: LeftLocks,
 }
 
 /// What was written, and the journal of it.
@@ -45,19 +46,25 @@ impl Run<'_> {
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Error> {
         let (summary, steps) = plan.divide();
         let changes = summary.changes.len();
+        let cluster = summary.cluster.guid.clone();
         let Some(writing) = self.writing().filter(|_| !steps.is_empty()) else {
-            return Ok(Repaired { plan: summary, exceeds: self.exceeds(changes), run: None });
+            let locks = match (passed, self.writing()) {
+                (Some(passed), _) => passed.locks,
+                (None, Some(writing)) => self.restore_stale_locks(writing, &cluster).await?,
+                (None, None) => LeftLocks::Gone,
+            };
+            return Ok(Repaired { plan: summary, exceeds: self.exceeds(changes), run: None, locks });
         };
 
         self.operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
-        let cluster = summary.cluster.guid.clone();
-        match passed {
+        let Passed { locks } = match passed {
             // What passed was the plan that was expected.
-            Some(Passed) => self.check_limit(changes)?,
-            None => {
-                self.preflight(writing, &cluster, sources(summary.kind), changes).await?;
+            Some(passed) => {
+                self.check_limit(changes)?;
+                passed
             }
-        }
+            None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
+        };
         let consent = self.ask(self.question(&summary)).await?;
 
         let executed = self
@@ -65,7 +72,7 @@ impl Run<'_> {
                 execute(self.datastore, &cluster, steps, consent, &options).await
             })
             .await?;
-        Ok(Repaired { plan: summary, exceeds: None, run: Some(executed) })
+        Ok(Repaired { plan: summary, exceeds: None, run: Some(executed), locks })
     }
 
     fn question(&self, plan: &PlanSummary) -> Question {

@@ -120,7 +120,11 @@ fn undo_locks_too() {
 /// A release of many orphan handles that hangs in the middle: the datastore is locked, some of them are gone, and it
 /// does not answer any more.
 fn in_the_middle(site: &Site) -> Child {
-    let arguments = [&["release", "--orphan-handles", "--lock", "--yes"], &AT_ONCE[..]].concat();
+    in_the_middle_with(site, &[])
+}
+
+fn in_the_middle_with(site: &Site, more: &[&str]) -> Child {
+    let arguments = [&["release", "--orphan-handles", "--lock", "--yes"], &AT_ONCE[..], more].concat();
     let mut command = site.command(&arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let since = Instant::now();
@@ -237,8 +241,11 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
 
     // What is agreed to in advance is the command, not the lock.
     let next = site.release(&["--orphan-handles"]);
-    assert!(named(&next.stderr) && next.stderr.contains("does not restore a lock"), "{}", next.stderr);
-    assert!(next.code == 0 && is_locked(), "{}", next.stderr);
+    let nothing_to_do = site.release(&["--orphan-handles", "--quiet"]);
+    for run in [&next, &nothing_to_do] {
+        assert!(named(&run.stderr) && run.stderr.contains("`--yes` does not restore a lock"), "{run:?}");
+        assert!(!run.stderr.contains("This restores") && run.code == 1 && is_locked(), "{run:?}");
+    }
     let mut command = site.command(&["undo", &journal_of(&next)]);
     let restored = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
         std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
@@ -257,6 +264,33 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
         assert_eq!(undone.stderr.contains("was killed or interrupted"), code == 1, "{}", undone.stderr);
     }
     assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
+    for more in [&["--lock"][..], &[]] {
+        let site = many_orphans();
+        let before = site.dump();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("x.journal");
+        let mut child = in_the_middle_with(&site, &["--journal", journal.to_str().unwrap()]);
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        site.etcd.resume().unwrap();
+        let is_locked = || ready(&site.value(INFORMATION).unwrap()) == Some(false);
+
+        let undo = ["undo", journal.to_str().unwrap()];
+        let dry = site.run(&[&undo[..], &["--dry-run"]].concat());
+        assert!(dry.stderr.contains("left the datastore locked") && is_locked(), "{dry:?}");
+        let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
+        assert!(undone.stderr.contains("left the datastore locked"), "{undone:?}");
+        assert!(undone.code == 1 && undone.stderr.contains("was killed or interrupted"), "{undone:?}");
+        assert!(undone.stderr.contains("The lock is restored.") && !is_locked(), "{undone:?}");
+        let values_of = |entries| -> Vec<(String, Value)> {
+            values(entries).into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        };
+        assert_eq!(values_of(&site.dump()), values_of(&before));
+    }
 }
 
 /// A lock that was taken since by others is theirs, even if the journal of a killed run names it.

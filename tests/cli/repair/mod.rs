@@ -23,3 +23,4 @@ mod rights;
 mod sightings;
 mod site;
 mod split;
+mod undo;

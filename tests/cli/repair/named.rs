@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use calipam_testkit::cluster::wire::{Attribute, Tunnel, key};
 use calipam_testkit::cluster::{Cluster, Fault};
+use serde_json::{Value, json};
 
 use super::site::*;
 use crate::cli::program::Run;
@@ -126,6 +127,76 @@ fn one_address_in_use_can_be_forced() {
     assert!(site.findings(&[]).contains(&format!("critical unallocated-in-use {address}")));
     assert_eq!(site.undo(&journal_of(&forced)).code, 0);
     assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let [(address, block), (_, other)] = pod.addresses[..] else { panic!("{pod:?}") };
+    let refused = site.release(&["--ip", &address.to_string(), "-o", "json"]);
+    assert_eq!((refused.code, skips(&refused.json())), (1, set([format!("handle-held {address}")])));
+
+    let forced = site.release(&["--ip", &address.to_string(), "--force"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    let mut expected = recorded(&before);
+    expected.remove(&address);
+    assert_eq!(recorded(&site.dump()), expected);
+    let handle: Value = serde_json::from_slice(&site.value(&key::handle(&pod.handle)).unwrap()).unwrap();
+    assert_eq!(
+        (&handle["block"][block.to_string()], &handle["block"][other.to_string()]),
+        (&Value::Null, &1.into())
+    );
+    assert_eq!(site.undo(&journal_of(&forced)).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+/// As Calico does with the last address of a block whose pool does not select its node any more.
+#[test]
+fn the_block_of_a_node_that_its_pool_no_longer_selects_goes_with_its_last_address() {
+    let site = Site::of(&healthy());
+    site.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#);
+    let pool = |selector: &str| {
+        json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
+            "metadata": {"name": "p", "uid": "U7", "creationTimestamp": "2026-05-01T10:00:00Z"},
+            "spec": {"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never",
+                "nodeSelector": selector}})
+    };
+    let of_node = ["affinity", "block"].map(|kind| match kind {
+        "affinity" => "/calico/ipam/v2/host/node-1/ipv4/block/10.7.0.0-30".to_owned(),
+        _ => key::block("10.7.0.0/30".parse().unwrap()),
+    });
+    for (selector, stays) in [("zone == 'a'", false), ("all()", true)] {
+        site.put("/calico/resources/v3/projectcalico.org/ippools/p", pool(selector).to_string());
+        site.put(&of_node[0], r#"{"state":"confirmed","deleted":false}"#);
+        let gone = |pod: &str| {
+            json!({"namespace": "a", "pod": pod, "node": "node-1",
+            "timestamp": "2026-05-01 10:00:00 +0000 UTC"})
+        };
+        let block = json!({"cidr": "10.7.0.0/30", "affinity": "host:node-1", "allocations": [null, 0, 1, null],
+            "unallocated": [0, 3], "attributes": [{"handle_id": "h1", "secondary": gone("b")},
+            {"handle_id": "h2", "secondary": gone("c")}],
+            "sequenceNumber": 7, "sequenceNumberForAllocation": {"1": 5, "2": 6}, "deleted": false});
+        site.put(&of_node[1], block.to_string());
+        for id in ["h1", "h2"] {
+            site.put(&key::handle(id), r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
+        }
+
+        // Another address is left.
+        let first = site.release(&["--ip", "10.7.0.1"]);
+        assert_eq!(first.code, 0, "{first:?}");
+        assert!(of_node.iter().all(|key| site.value(key).is_some()), "{selector}: {first:?}");
+        let before = site.dump();
+        let last = site.release(&["--ip", "10.7.0.2"]);
+        assert_eq!(last.code, 0, "{last:?}");
+        assert!(of_node.iter().all(|key| site.value(key).is_some() == stays), "{selector}: {last:?}");
+
+        let undone = site.undo(&journal_of(&last));
+        assert_eq!(undone.code, 0, "{undone:?}");
+        assert_eq!(values(&site.dump()), values(&before));
+    }
 }
 
 #[test]

@@ -195,6 +195,33 @@ fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
+/// `calicoctl ipam` and other programs write a handle and a note alone.
+#[test]
+fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::LeakedForeign, 1);
+    let site = Site::of(&cluster);
+    let check = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat());
+    let found = check.json()["findings"][0].clone();
+    assert_eq!(found["code"], "leaked-address");
+    let address = found["subject"]["name"].as_str().unwrap();
+    let report = file(&site, "report", check.stdout.clone());
+    let kept = from_reports(&site, &[&report], &["-o", "json"]);
+    assert_eq!((kept.code, skips(&kept.json())), (1, set([format!("unknown-owner {address}")])));
+
+    // Another allocation than the one that was seen is not released.
+    let mut other = check.json();
+    other["findings"][0]["evidence"]["records"][0]["sequenceNumber"] = "1".into();
+    let other = file(&site, "other", other.to_string());
+    let differs = from_reports(&site, &[&other], &["--force", "-o", "json"]);
+    assert_eq!((differs.code, skips(&differs.json())), (1, set([format!("report-differs {address}")])));
+
+    let run = from_reports(&site, &[&report], &["--force", "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(changes(&run.json()).contains(&format!("release-address {address}")), "{run:?}");
+    assert!(!recorded(&site.dump()).contains_key(&address.parse().unwrap()));
+}
+
 /// calicoctl's rules for its reports.
 #[test]
 fn objections_to_calicoctls_reports_can_be_forced() {

@@ -76,6 +76,49 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
 }
 
 #[test]
+fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
+    // A part was split once more; a part was deleted; and deleted, with another pool in its place.
+    let cases = [(true, None), (false, None), (false, Some("10.7.0.0/30")), (false, Some("10.7.0.4/31"))];
+    for (is_split_again, cidr) in cases {
+        let mut wide = pool();
+        wide["spec"]["blockSize"] = 31.into();
+        let site = with_pool(&wide);
+        let run = site.run(&["split", "2", "--name", "p", "--yes"]);
+        if is_split_again {
+            assert_eq!(site.run(&["split", "2", "--name", "split-p-1", "--yes"]).code, 0);
+        } else {
+            site.delete(&format!("{POOLS}split-p-1"));
+        }
+        if let Some(cidr) = cidr {
+            let mut other = pool();
+            (other["metadata"]["name"], other["spec"]["cidr"]) = ("q".into(), cidr.into());
+            site.put(&format!("{POOLS}q"), other.to_string());
+        }
+
+        let before = site.dump();
+        let undo = site.undo(&journal_of(&run));
+        assert_eq!(undo.code, 1, "{is_split_again} {cidr:?} {undo:?}");
+        let changed = "ippools/split-p-1 has changed since the run";
+        assert!(undo.stdout.contains(changed), "{is_split_again} {cidr:?} {undo:?}");
+        assert_eq!(site.dump(), before);
+    }
+
+    // All parts are as the run left them, and yet another pool lies there.
+    let site = with_pool(&pool());
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
+    let mut other = pool();
+    (other["metadata"]["name"], other["spec"]["cidr"]) = ("q".into(), "10.7.0.0/30".into());
+    site.put(&format!("{POOLS}q"), other.to_string());
+    let before = site.dump();
+    for arguments in [&["--dry-run"][..], &["--yes"]] {
+        let undo = site.run(&[&["undo", &journal_of(&run)], arguments].concat());
+        assert_eq!(undo.code, 1, "{undo:?}");
+        assert!(undo.stdout.contains("ippools/p would overlap"), "{undo:?}");
+    }
+    assert_eq!(site.dump(), before);
+}
+
+#[test]
 fn more_parts_than_a_transaction_holds_come_before_the_pool_goes() {
     let mut wide = pool();
     wide["spec"]["cidr"] = "10.8.0.0/20".into();

@@ -7,7 +7,7 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 
 use crate::hints;
-use crate::operator::Person;
+use crate::operator::{Person, second_look};
 use crate::output::Console;
 
 pub(super) struct Script<'a> {
@@ -23,7 +23,15 @@ impl<'a> Script<'a> {
 
 impl Operator for Script<'_> {
     fn note(&self, note: Note<'_>) {
-        self.person.note(note);
+        match note {
+            // calicoctl has no option for it.
+            Note::SecondLook { addresses, after } => self.console.tell(&second_look(addresses, after)),
+            Note::LockStays => {
+                self.console
+                    .warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");
+            }
+            note => self.person.note(note),
+        }
     }
 
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {

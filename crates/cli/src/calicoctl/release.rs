@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use calipam_check::Subject;
-use calipam_plan::release::{ReportError, Request};
+use calipam_plan::release::{Force, ReportError, Request};
 use calipam_plan::{SkipReason, Verb};
 use calipam_workflow::{Error, ReleaseRequest, Repaired};
 
@@ -34,9 +34,12 @@ fn carry_out(request: &ReleaseRequest, global: &Global, console: &Console) -> Re
 
 fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Result<(), Failed> {
     let request = ReleaseRequest {
-        targets: Request { addresses: vec![address], force, ..Request::default() },
+        targets: Request {
+            addresses: vec![address],
+            force: if force { Force::Named } else { Force::Nothing },
+            ..Request::default()
+        },
         reports: Vec::new(),
-        force_reports: false,
         judging: judging(),
         intent: WritingArgs::agreed("calicoctl ipam release --ip"),
         lock: false,
@@ -61,9 +64,13 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
 
 fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let request = ReleaseRequest {
-        targets: Request { leaked: true, orphan_handles: true, ..Request::default() },
+        targets: Request {
+            leaked: true,
+            orphan_handles: true,
+            force: if args.force { Force::Reported } else { Force::Nothing },
+            ..Request::default()
+        },
         reports: args.from_report.clone(),
-        force_reports: args.force,
         judging: judging(),
         intent: WritingArgs::agreed("calicoctl ipam release --from-report"),
         lock: false,

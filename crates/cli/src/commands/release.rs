@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use calipam_plan::release::Request;
+use calipam_plan::release::{Force, Request};
 use calipam_workflow::ReleaseRequest;
 
 use super::repair;
@@ -21,7 +21,6 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     let request = ReleaseRequest {
         targets: targets(args)?,
         reports: args.reports.clone(),
-        force_reports: args.force,
         judging: args.judgement.judging(),
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
@@ -64,7 +63,11 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
         nodes: args.nodes.clone(),
         leaked: args.leaked || by_report,
         orphan_handles: args.orphan_handles || by_report,
-        force: args.force && !by_report,
+        force: match (args.force, by_report) {
+            (true, true) => Force::Reported,
+            (true, false) => Force::Named,
+            (false, _) => Force::Nothing,
+        },
     };
 
     let named = request.addresses.len() + request.handles.len();
@@ -77,7 +80,7 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
             hint: Some(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))),
         });
     }
-    if request.force && (named != 1 || others) {
+    if request.force == Force::Named && (named != 1 || others) {
         return Err(Failure::Usage {
             message: "--force needs exactly one --ip or --handle".into(),
             hint: Some("without it, what is in use is skipped and its owner named".into()),

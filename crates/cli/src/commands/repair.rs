@@ -2,7 +2,7 @@
 
 use calipam_plan::{PlanKind, PlanSummary};
 use calipam_repair::journal::list;
-use calipam_workflow::{Executed, Repaired};
+use calipam_workflow::{Executed, LeftLocks, Repaired};
 use jiff::SignedDuration;
 
 use crate::args::journals_folder;
@@ -33,7 +33,8 @@ pub(crate) fn finish(
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
     }
-    let is_partial = repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty();
+    let is_partial =
+        repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty() || repaired.locks == LeftLocks::Stay;
     outcome(repaired.run, is_partial, console)
 }
 

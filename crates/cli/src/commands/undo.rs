@@ -5,7 +5,7 @@ use std::path::Path;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target};
 use calipam_datastore::{Datastore, context_of_server};
 use calipam_repair::journal::{Header, Recorded, undo_command};
-use calipam_workflow::Error;
+use calipam_workflow::{Error, LeftLocks};
 
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
@@ -51,7 +51,7 @@ async fn undo(
 ) -> Result<Outcome, Failure> {
     let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
-    let undone = calipam_workflow::undo(datastore, recorded, &intent, &person).await?;
+    let undone = calipam_workflow::undo(datastore, path, recorded, &intent, &person).await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_nothing_new() {
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
@@ -69,7 +69,10 @@ async fn undo(
     if let Some(limit) = undone.exceeds {
         repair::warn_of_limit(limit, console);
     }
-    let is_partial = !undone.ended || undone.exceeds.is_some() || !undone.plan.skipped().is_empty();
+    let is_partial = !undone.ended
+        || undone.exceeds.is_some()
+        || !undone.plan.skipped().is_empty()
+        || undone.locks == LeftLocks::Stay;
     repair::outcome(undone.run, is_partial, console)
 }
 

@@ -12,12 +12,12 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
         None => return skipped.detail.clone(),
         Some(SuggestedAction::ReleaseByName) => match &skipped.subject {
             Subject::Address(address) => {
-                format!("only {} releases it", reader.command(&["release", "--ip", &address.to_string()]))
+                format!("{} releases it", reader.command(&["release", "--ip", &address.to_string()]))
             }
             Subject::Handle(id) => {
-                format!("only {} releases it", reader.command(&["release", "--handle", id]))
+                format!("{} releases it", reader.command(&["release", "--handle", id]))
             }
-            _ => "only `release --ip` or `release --handle` frees it".to_owned(),
+            _ => "`release --ip` or `release --handle` frees it".to_owned(),
         },
         Some(SuggestedAction::NodeIsDead(node)) => {
             return format!(

@@ -79,7 +79,9 @@ fn edited(
 
 /// A block without owner goes with its last address, or an empty one with its owner (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
-    let gives_up = |edit: &&BlockEdit| matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. });
+    let gives_up = |edit: &&BlockEdit| {
+        matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_))
+    };
     block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
 }
 
@@ -142,6 +144,15 @@ fn edit_block(
                 Some(owner) => block.set_owner(owner.clone(), now),
                 None => block.clear_owner(),
             }
+        }
+        BlockEdit::GiveUp(owner) => {
+            if block.block().owner() != Some(owner) {
+                return Err(format!("{key} has another owner than when it was read"));
+            }
+            if !block.block().is_empty() {
+                return Err(format!("{key} holds addresses"));
+            }
+            block.clear_owner();
         }
         BlockEdit::Touch => block.touch(),
         BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) => {

@@ -238,6 +238,8 @@ pub enum BlockEdit {
         /// The new one.
         to: Option<BlockOwner>,
     },
+    /// Takes the block from this owner, whose it must be, and deletes it. It must be empty by then.
+    GiveUp(BlockOwner),
     /// Rewrites the block unchanged but for its sequence number, so that racing writers fail (facts 3.9).
     Touch,
     /// Creates the block. There must be none.

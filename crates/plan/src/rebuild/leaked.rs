@@ -10,7 +10,7 @@ use super::planner::Planner;
 use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
 use crate::release::Observations;
-use crate::release::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early};
+use crate::release::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early, unknown_owner};
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Plans the release of every leaked address that may be released.
@@ -37,9 +37,8 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> C
             .iter()
             .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
         let address = &finding.subject;
-        if finding.is_owner_unknown() {
-            let (reason, detail) = tunnel_of_calico2(planner, &held)
-                .unwrap_or_else(|| (SkipReason::UnknownOwner, finding.message()));
+        if let Some(refusal) = unknown_owner(finding) {
+            let (reason, detail) = tunnel_of_calico2(planner, &held).unwrap_or(refusal);
             let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action =
                 finding.remedy().map_or(SuggestedAction::ReleaseByName, SuggestedAction::Remedy);

@@ -15,6 +15,7 @@ use calipam_model::snapshot::{StoredBlock, Versioned};
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::basis::preconditions::Preconditions;
+use crate::release::policy::unknown_owner;
 
 /// What is known of such blocks. To Calico they do not exist, so that nothing says of their addresses whether they leaked:
 /// they are judged as if the mark was not there.
@@ -66,7 +67,7 @@ impl MarkedBlocks {
                 continue;
             }
             let leak = basis.finding(Code::LeakedAddress, &Subject::Address(allocation.address));
-            match leak.filter(|leak| !leak.is_owner_unknown()) {
+            match leak.filter(|leak| unknown_owner(leak).is_none()) {
                 Some(leak) => leaks.push(leak),
                 None => {
                     self.used.insert(block.cidr(), allocation.address);

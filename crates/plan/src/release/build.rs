@@ -18,6 +18,7 @@ use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::{clear_owner, release_affinity};
 use crate::release::policy::Chosen;
+use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// The steps, in this order: handles that miscount what goes, blocks, what else nodes that are gone hold,
@@ -82,6 +83,8 @@ impl<'s> Builder<'_, 's> {
             let mut action = self.release(block, &chosen, &preconditions, &selection.handles);
             if let Some(node) = held.blocks.remove(&block) {
                 clear_owner(&mut action, block, &node);
+            } else if let Some(affinity) = unselected(self.basis, block, chosen.len(), self.cooldown) {
+                give_up(&mut action, affinity);
             }
             for affinity in held.affinities.remove(&block).unwrap_or_default() {
                 release_affinity(&mut action, affinity);

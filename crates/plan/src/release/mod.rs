@@ -7,6 +7,7 @@ mod observation;
 pub(crate) mod policy;
 mod reports;
 mod select;
+mod unselected;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -29,8 +30,18 @@ pub struct Request {
     pub leaked: bool,
     /// Every handle that no allocation refers to.
     pub orphan_handles: bool,
-    /// Release the one address or handle although it may be in use.
-    pub force: bool,
+    pub force: Force,
+}
+
+/// What the operator insists on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Force {
+    #[default]
+    Nothing,
+    /// The one address or handle that is named, although it may be in use.
+    Named,
+    /// What reports list: reports that could not be used otherwise, and leaked addresses whose records name no owner.
+    Reported,
 }
 
 /// Plans a release. What is asked for and cannot be released is skipped, with the reason.

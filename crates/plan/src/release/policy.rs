@@ -1,8 +1,9 @@
 //! The policy of releases: which address may be released, and why another may not. `rebuild` releases by it, too.
 //!
 //! The check says what is leaked ([`calipam_check::owner`]). Of that is released what was seen unused twice, or whose node
-//! or pod is gone for certain ([`too_early`]), and whose handle is released completely ([`keep_whole_handles`]). What
-//! the operator names without a finding is refused ([`why_not`]). A step carries what it rests on as preconditions, which
+//! or pod is gone for certain ([`too_early`]), whose record names an owner ([`unknown_owner`]), and whose handle is released
+//! completely ([`keep_whole_handles`]). What the operator names without a finding is refused ([`why_not`]), and some of it even
+//! where they insist ([`can_be_forced`]). A step carries what it rests on as preconditions, which
 //! the executor compares again when it writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -61,6 +62,17 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
         Some(allocated)
     };
     evidence.records.iter().filter_map(allocation).collect()
+}
+
+/// Why a leaked address is released only where the operator names it, or insists on what reports list.
+pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
+    finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
+}
+
+/// False where an address stays even if the operator insists.
+pub(super) fn can_be_forced(reason: SkipReason) -> bool {
+    use SkipReason::{Cooling, NotAllocated, Unchecked, WindowsReserved};
+    !matches!(reason, Unchecked | NotAllocated | Cooling | WindowsReserved)
 }
 
 /// Why a leaked address has to wait: what shows its owner is lost, or it was not yet seen unused twice, its node is

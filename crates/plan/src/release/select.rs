@@ -6,10 +6,13 @@ use std::net::IpAddr;
 use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
 
-use super::Request;
 use super::handle_owners::HandleOwners;
 use super::observation::Observations;
-use super::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early, too_early_orphan, why_not};
+use super::policy::{
+    Choice, Chosen, allocations, can_be_forced, keep_whole_handles, too_early, too_early_orphan,
+    unknown_owner, why_not,
+};
+use super::{Force, Request};
 use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
 use crate::plan::Warning;
@@ -67,7 +70,7 @@ pub(super) fn select<'s>(
 
 struct Selector<'b, 's> {
     basis: &'b Basis<'s>,
-    force: bool,
+    force: Force,
     observations: &'b [Observations],
     selection: Selection<'s>,
 }
@@ -86,10 +89,9 @@ impl<'s> Selector<'_, 's> {
 
         let mut unknown = 0;
         for finding in self.basis.findings(Code::LeakedAddress) {
-            if finding.is_owner_unknown() {
-                unknown += 1;
-            } else {
-                self.if_seen_enough(finding);
+            match unknown_owner(finding) {
+                Some(_) => unknown += 1,
+                None => self.if_seen_enough(finding),
             }
         }
 
@@ -104,8 +106,8 @@ impl<'s> Selector<'_, 's> {
             self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
             return;
         };
-        if finding.is_owner_unknown() {
-            let skipped = Skipped::finding(finding, SkipReason::UnknownOwner, finding.message());
+        if let Some((reason, detail)) = unknown_owner(finding).filter(|_| self.force != Force::Reported) {
+            let skipped = Skipped::finding(finding, reason, detail);
             self.selection.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
             return;
         }
@@ -162,7 +164,7 @@ impl<'s> Selector<'_, 's> {
 
         for finding in findings {
             if finding.code == Code::LeakedAddress
-                && !finding.is_owner_unknown()
+                && unknown_owner(finding).is_none()
                 && self.is_recorded_for(finding, node)
             {
                 self.choose(finding);
@@ -215,8 +217,14 @@ impl<'s> Selector<'_, 's> {
             .into_iter()
             .find_map(|code| self.basis.finding(code, &subject));
         match finding {
-            Some(finding) => self.choose(finding),
-            None if self.force => self.insist(address),
+            Some(finding) => {
+                // Alone, whatever else its handle holds.
+                if self.force == Force::Named {
+                    self.selection.forced.push(address);
+                }
+                self.choose(finding);
+            }
+            None if self.force == Force::Named => self.insist(address),
             None => self.selection.skipped.push(why_not(self.basis, address)),
         }
     }
@@ -235,7 +243,7 @@ impl<'s> Selector<'_, 's> {
     fn empty_handle(&mut self, id: &str) {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
-            match HandleOwners::new(self.basis).owner_of(id).filter(|_| !self.force) {
+            match HandleOwners::new(self.basis).owner_of(id).filter(|_| self.force != Force::Named) {
                 Some(owner) => {
                     let detail = format!("{id} is the handle of {owner}, which exists");
                     self.skip(finding, SkipReason::InUse, detail);
@@ -261,14 +269,7 @@ impl<'s> Selector<'_, 's> {
     /// Releases an address although it may be in use, unless that cannot work.
     fn insist(&mut self, address: IpAddr) {
         let refusal = why_not(self.basis, address);
-        let never = [
-            SkipReason::Unchecked,
-            SkipReason::NotAllocated,
-            SkipReason::Cooling,
-            SkipReason::WindowsReserved,
-        ];
-
-        if never.contains(&refusal.reason) {
+        if !can_be_forced(refusal.reason) {
             self.selection.skipped.push(refusal);
             return;
         }

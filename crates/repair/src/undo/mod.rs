@@ -1,5 +1,6 @@
 //! Undoing a run: the inverse of what its journal says was written.
 
+mod present;
 mod restored;
 mod task;
 
@@ -13,12 +14,12 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
-use self::task::{State, UndoTask, has_changed};
+use self::present::in_the_way;
+use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
 use crate::journal::{Intent, Recorded, Value, goes_by_value, key_of, same_value};
-use crate::lock;
-use crate::session::{Options, Purpose, carry_out, names_cluster, writer};
+use crate::session::{Options, Purpose, carry_out, writer};
 
 /// What undoing a run would do. Nothing is written by making it.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct UndoStep {
     /// What had been repaired, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
+    /// Blocks that had to be absent for it.
+    pub absent: BTreeSet<Key>,
 }
 
 /// One object to bring back.
@@ -126,12 +129,13 @@ impl UndoPlan {
             together.push(Together {
                 steps: BTreeSet::from([intent.step]),
                 keys: keys(intent)?.into_iter().collect(),
+                absent: absent(intent),
                 is_known: outcome.is_some(),
                 reason: intent.reason.clone(),
             });
         }
 
-        for Together { keys, is_known, reason, .. } in join(together) {
+        for Together { keys, absent, is_known, reason, .. } in join(together) {
             let nets: Vec<&Net> = keys.iter().filter_map(|key| nets.get(key)).collect();
             let why_not = match nets.iter().any(|net| net.broken) {
                 _ if !is_known => Some(UNRESOLVED),
@@ -143,7 +147,7 @@ impl UndoPlan {
                 continue;
             }
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
-            plan.steps.push(UndoStep { reason, objects });
+            plan.steps.push(UndoStep { reason, objects, absent });
         }
 
         Ok(plan)
@@ -157,36 +161,6 @@ impl UndoPlan {
     /// What is to be brought back.
     pub fn steps(&self) -> &[UndoStep] {
         &self.steps
-    }
-
-    /// The same for the objects as they are now: steps of which something has changed since are skipped, and those that
-    /// find everything as it was before the run are left out.
-    pub async fn look(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
-        let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
-        names_cluster(information.as_ref(), "journal", &self.cluster)?;
-        let keys: Vec<Key> =
-            self.steps.iter().flat_map(|step| &step.objects).map(|object| object.key.clone()).collect();
-        let mut stored = datastore.stored(&keys).await?.into_iter();
-
-        for step in std::mem::take(&mut self.steps) {
-            let states: Vec<State> = step
-                .objects
-                .iter()
-                .map(|object| State::of(object, stored.next().flatten().as_ref()))
-                .collect();
-            let changed = states.iter().position(|state| *state == State::Changed);
-            if let Some(changed) = changed {
-                let reason = has_changed(&step.objects[changed]);
-                let keys = step.objects.into_iter().map(|object| object.key).collect();
-                self.skipped.push(NotUndone { keys, reason });
-            } else if states.iter().all(|state| *state == State::Undone) {
-                self.already += step.objects.len();
-            } else {
-                self.steps.push(step);
-            }
-        }
-
-        Ok(self)
     }
 
     /// Objects that are as they were before the run, and are left out for that.
@@ -219,6 +193,13 @@ const UNRESOLVED: &str = "the run ended while it was written, and others have ch
 
 fn keys(intent: &Intent) -> Result<Vec<Key>, RepairError> {
     intent.changes.iter().map(|change| key_of(&change.key)).collect()
+}
+
+/// The blocks that had to be absent for it.
+fn absent(intent: &Intent) -> BTreeSet<Key> {
+    let guards = intent.guards.iter().filter(|guard| guard.revision.is_none());
+    let keys = guards.filter_map(|guard| key_of(&guard.key).ok());
+    keys.filter(|key| matches!(key, Key::Block(_))).collect()
 }
 
 /// Adds one written intent to what the run did to each object.
@@ -274,6 +255,7 @@ struct Together {
     /// Steps of the run that is undone.
     steps: BTreeSet<usize>,
     keys: BTreeSet<Key>,
+    absent: BTreeSet<Key>,
     /// It is known what became of all that was to be written.
     is_known: bool,
     reason: String,
@@ -311,6 +293,7 @@ impl Together {
     fn take_in(&mut self, other: &mut Self) {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
+        self.absent.append(&mut other.absent);
         self.is_known &= other.is_known;
         if !self.reason.contains(&other.reason) {
             self.reason = format!("{}; {}", self.reason, other.reason);
@@ -337,21 +320,23 @@ pub async fn undo(
     };
     let writer = writer(datastore, consent, &purpose).await?;
 
-    let groups = groups(plan.steps.clone(), &writer);
+    // Again: between plan and consent others may have created something.
+    let refusals = in_the_way(datastore, &plan.steps).await?;
+    let groups = groups(plan.steps.clone(), refusals, &writer);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }
 
-fn groups(steps: Vec<UndoStep>, writer: &Writer) -> Vec<Group> {
+fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) -> Vec<Group> {
     let most = writer.limits().changes;
-    let group = |(index, step): (usize, UndoStep)| {
+    let group = |(index, (step, refusal)): (usize, (UndoStep, Option<String>))| {
         let mut objects = step.objects;
         objects.sort_by_key(UndoObject::phase);
         let objects: Arc<[UndoObject]> = objects.into();
         let tasks = (0..objects.len())
             .step_by(most.max(1))
-            .map(|from| -> Arc<dyn Task> { Arc::new(UndoTask::new(&objects, from, most)) })
+            .map(|from| -> Arc<dyn Task> { Arc::new(UndoTask::new(&objects, from, most, refusal.clone())) })
             .collect();
         Group { step: index, reason: format!("undo: {}", step.reason), tasks }
     };
-    steps.into_iter().enumerate().map(group).collect()
+    steps.into_iter().zip(refusals).enumerate().map(group).collect()
 }

@@ -15,15 +15,20 @@ pub(super) struct UndoTask {
     objects: Arc<[UndoObject]>,
     from: usize,
     to: usize,
+    /// Why the step is not undone.
+    refusal: Option<String>,
 }
 
 impl UndoTask {
-    pub(super) fn new(objects: &Arc<[UndoObject]>, from: usize, most: usize) -> Self {
-        Self { objects: Arc::clone(objects), from, to: (from + most).min(objects.len()) }
+    pub(super) fn new(
+        objects: &Arc<[UndoObject]>,
+        from: usize,
+        most: usize,
+        refusal: Option<String>,
+    ) -> Self {
+        Self { objects: Arc::clone(objects), from, to: (from + most).min(objects.len()), refusal }
     }
-}
 
-impl UndoTask {
     /// The first write of a step looks at the whole step: it is undone as a whole or not at all.
     fn looked_at(&self) -> &[UndoObject] {
         if self.from == 0 { &self.objects } else { &self.objects[self.from..self.to] }
@@ -53,8 +58,22 @@ impl State {
     }
 }
 
-pub(super) fn has_changed(object: &UndoObject) -> String {
-    format!("{} has changed since the run", object.key)
+/// Why objects that are undone together are not, where something has changed since. An undo deletes what the run created
+/// last: where that is gone and the rest is not undone, others have deleted it.
+pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
+    let begun =
+        found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
+    let is_gone = |object: &UndoObject| {
+        let was_created =
+            object.before.is_none() && object.left.as_ref().is_some_and(|left| left.value.is_some());
+        was_created && begun.is_some_and(|phase| phase < object.phase())
+    };
+    let changed = found.iter().find(|(object, state)| match state {
+        State::Changed => true,
+        State::Undone => is_gone(object),
+        State::AsLeft => false,
+    });
+    changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
 impl Task for UndoTask {
@@ -68,10 +87,11 @@ impl Task for UndoTask {
 
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
-        let is = |object: &UndoObject, state: State| State::of(object, now(object)) == state;
-        let undone = |object: &UndoObject| is(object, State::Undone);
-        if let Some(object) = self.looked_at().iter().find(|object| is(object, State::Changed)) {
-            return Decision::Conflict(has_changed(object));
+        let undone = |object: &UndoObject| State::of(object, now(object)) == State::Undone;
+        let found: Vec<_> =
+            self.looked_at().iter().map(|object| (object, State::of(object, now(object)))).collect();
+        if let Some(reason) = self.refusal.clone().or_else(|| why_refused(&found)) {
+            return Decision::Conflict(reason);
         }
         if self.objects[self.from..self.to].iter().all(undone) {
             return Decision::Already;

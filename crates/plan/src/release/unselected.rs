@@ -1,0 +1,57 @@
+//! Blocks of nodes that their pool does not select any more: with its last address Calico gives up such a block (facts 3.11).
+
+use calipam_assign::NodeSelector;
+use calipam_check::Subject;
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
+use calipam_model::snapshot::Versioned;
+
+use crate::basis::Basis;
+use crate::plan::{Action, Change, Verb};
+
+/// The affinity of a block that is empty once so many of its addresses are released, and whose pool does not select its
+/// node. What cools down keeps a block from being empty.
+pub(super) fn unselected<'s>(
+    basis: &Basis<'s>,
+    block: IpNet,
+    released: usize,
+    cooldown: i64,
+) -> Option<&'s Versioned<Affinity>> {
+    let index = &basis.context.index;
+    let sound = index.block(block)?.sound.filter(|_| cooldown == 0)?;
+    let node = sound.owner().and_then(BlockOwner::host)?;
+    if sound.allocations().count() != released {
+        return None;
+    }
+
+    let pool = index
+        .pools_around(block.addr().into())
+        .filter(|pool| pool.is_enabled())
+        .min_by_key(|pool| &pool.name)?;
+    let mut nodes = basis.snapshot.nodes.iter().map(|node| &node.value);
+    let labels = &nodes.find(|found| found.name == node)?.labels;
+    if NodeSelector::of(pool).ok()?.selects(labels) {
+        return None;
+    }
+
+    basis.snapshot.affinities.iter().find(|affinity| {
+        let key = &affinity.value.key;
+        key.kind == AffinityType::Host && key.cidr == block && key.node == node && !affinity.value.deleted
+    })
+}
+
+/// The block and its affinity are deleted.
+pub(super) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
+    let key = &affinity.value.key;
+    let whole = action.step.whole();
+    whole.edits.push(Edit::Block(key.cidr, BlockEdit::GiveUp(key.owner())));
+    whole.edits.push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
+
+    let why = format!("it is empty then, and its pool does not select {}", key.node);
+    let change = |action, subject, detail| Change { action, subject, detail, repairs: Vec::new() };
+    action.changes.push(change(Verb::DeleteBlock, Subject::Block(key.cidr), why));
+    let why = "its block is given up".to_owned();
+    action.changes.push(change(Verb::DeleteAffinity, Subject::affinity(key), why));
+}

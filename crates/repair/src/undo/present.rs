@@ -1,0 +1,163 @@
+//! What an undo finds: what has changed since the run, and what lies where it would create something again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::read::Extent;
+use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Source;
+
+use super::task::{State, why_refused};
+use super::{NotUndone, UndoObject, UndoPlan, UndoStep};
+use crate::error::RepairError;
+use crate::lock;
+use crate::session::names_cluster;
+
+impl UndoPlan {
+    /// The same for the objects as they are now: steps of which something has changed since are skipped, those that would
+    /// create what overlaps something else, and those that find everything as it was before the run are left out.
+    pub async fn look(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
+        let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
+        names_cluster(information.as_ref(), "journal", &self.cluster)?;
+        let keys: Vec<Key> =
+            self.steps.iter().flat_map(|step| &step.objects).map(|object| object.key.clone()).collect();
+        let mut stored = datastore.stored(&keys).await?.into_iter();
+
+        for step in std::mem::take(&mut self.steps) {
+            let states: Vec<State> = step
+                .objects
+                .iter()
+                .map(|object| State::of(object, stored.next().flatten().as_ref()))
+                .collect();
+            let found: Vec<_> = step.objects.iter().zip(states.iter().copied()).collect();
+            if let Some(reason) = why_refused(&found) {
+                self.skip(step, reason);
+            } else if states.iter().all(|state| *state == State::Undone) {
+                self.already += step.objects.len();
+            } else {
+                self.steps.push(step);
+            }
+        }
+
+        // What one refused step would have deleted is in the way of others.
+        loop {
+            let refusals = in_the_way(datastore, &self.steps).await?;
+            if refusals.iter().all(Option::is_none) {
+                return Ok(self);
+            }
+            for (step, refusal) in std::mem::take(&mut self.steps).into_iter().zip(refusals) {
+                match refusal {
+                    Some(reason) => self.skip(step, reason),
+                    None => self.steps.push(step),
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, step: UndoStep, reason: String) {
+        let keys = step.objects.into_iter().map(|object| object.key).collect();
+        self.skipped.push(NotUndone { keys, reason });
+    }
+}
+
+/// What an object that is created again takes.
+enum Taken {
+    Pool(IpNet),
+    /// A block, the right to one, or addresses in some.
+    Blocks(Vec<IpNet>),
+}
+
+impl Taken {
+    /// `None` where nothing is created again.
+    fn by(object: &UndoObject) -> Option<Self> {
+        let stays = object.left.as_ref().is_some_and(|left| left.value.is_some());
+        let before = object.before.as_ref().filter(|_| !stays)?;
+        match &object.key {
+            Key::Pool(name) => Some(Self::Pool(Pool::parse(name, before).ok()?.value.cidr)),
+            Key::Block(cidr) => Some(Self::Blocks(vec![*cidr])),
+            Key::Affinity(key) => Some(Self::Blocks(vec![key.cidr])),
+            Key::Handle(id) => {
+                let handle = Handle::parse(id, before).ok()?;
+                Some(Self::Blocks(handle.blocks().map(|(cidr, _)| cidr).collect()))
+            }
+            _ => None,
+        }
+    }
+
+    fn overlaps(&self, other: &Key, cidr: IpNet) -> bool {
+        match (self, other) {
+            (Self::Pool(own), Key::Pool(_)) => overlap(*own, cidr),
+            // An affinity with the same block is resolved by Calico, and can have been there before.
+            (Self::Blocks(own), Key::Block(_) | Key::Affinity(_)) => {
+                own.iter().any(|own| *own != cidr && overlap(*own, cidr))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Of each step, what is in its way, where something is: what overlaps an object that it creates again, and blocks that
+/// were absent when the run wrote it. What the steps write themselves is not.
+pub(super) async fn in_the_way(
+    datastore: &Datastore,
+    steps: &[UndoStep],
+) -> Result<Vec<Option<String>>, RepairError> {
+    let own: BTreeSet<&Key> = steps.iter().flat_map(|step| &step.objects).map(|object| &object.key).collect();
+    let existing = existing(datastore, steps).await?;
+    let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
+
+    let refusal = |step: &UndoStep| {
+        if let Some((key, _)) = others.iter().find(|(key, _)| step.absent.contains(key)) {
+            return Some(format!("{key} was created since the run"));
+        }
+        step.objects.iter().find_map(|object| {
+            let taken = Taken::by(object)?;
+            let (other, _) = others.iter().find(|(key, cidr)| taken.overlaps(key, *cidr))?;
+            Some(format!("{} would overlap {other}, which was not there before the run", object.key))
+        })
+    };
+    Ok(steps.iter().map(refusal).collect())
+}
+
+/// The pools, blocks and affinities that are there, as far as they can be in the way. All blocks are read only where one is
+/// missing: two that overlap are not both there.
+async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Vec<(Key, IpNet)>, RepairError> {
+    let taken: Vec<Taken> = steps.iter().flat_map(|step| &step.objects).filter_map(Taken::by).collect();
+    let mut sources = BTreeSet::new();
+    if taken.iter().any(|taken| matches!(taken, Taken::Pool(_))) {
+        sources.insert(Source::Pools);
+    }
+    if is_block_missing(datastore, &taken).await? || steps.iter().any(|step| !step.absent.is_empty()) {
+        sources.extend([Source::Blocks, Source::Affinities]);
+    }
+    if sources.is_empty() {
+        return Ok(Vec::new());
+    }
+
+    let snapshot = datastore.observe_extent(&Extent::Sources(sources), &(Arc::new(|_| {}) as _)).await?;
+    let pools = snapshot.pools.iter().map(|pool| (Key::Pool(pool.value.name.clone()), pool.value.cidr));
+    let blocks = snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
+    let blocks =
+        blocks.map(|block| block.value.key).chain(snapshot.defects.iter().filter_map(|d| d.hidden_block()));
+    let affinities = snapshot.affinities.iter().filter(|affinity| !affinity.value.deleted);
+    let affinities = affinities.map(|affinity| &affinity.value.key);
+    Ok(pools
+        .chain(blocks.map(|cidr| (Key::Block(cidr), cidr)))
+        .chain(affinities.map(|key| (Key::Affinity(key.clone()), key.cidr)))
+        .collect())
+}
+
+async fn is_block_missing(datastore: &Datastore, taken: &[Taken]) -> Result<bool, RepairError> {
+    let blocks = taken.iter().filter_map(|taken| match taken {
+        Taken::Blocks(blocks) => Some(blocks),
+        Taken::Pool(_) => None,
+    });
+    let created: BTreeSet<Key> = blocks.flatten().map(|cidr| Key::Block(*cidr)).collect();
+    let created: Vec<Key> = created.into_iter().collect();
+    Ok(datastore.stored(&created).await?.iter().any(Option::is_none))
+}

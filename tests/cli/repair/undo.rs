@@ -1,0 +1,70 @@
+//! `undo` creates nothing over what was made since: the step is refused as a whole.
+
+use calipam_testkit::cluster::Fault;
+use calipam_testkit::cluster::wire::{Block, key};
+
+use super::site::*;
+
+/// An empty block of a node.
+fn block(cidr: &str, node: &str) -> (String, Vec<u8>) {
+    let cidr = cidr.parse().unwrap();
+    (key::block(cidr), Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
+}
+
+/// Undoes a run after a block was created, and expects a refusal that names it.
+fn refused(site: &Site, journal: &str, (path, value): (String, Vec<u8>), reason: &str) {
+    site.put(&path, value);
+    let before = site.dump();
+    let undo = site.undo(journal);
+    assert_eq!(undo.code, 1, "{undo:?}");
+    assert!(undo.stdout.contains(reason) && undo.stdout.contains(&path), "{undo:?}");
+    assert_eq!(site.dump(), before);
+    site.delete(&path);
+    let undo = site.undo(journal);
+    assert_eq!(undo.code, 0, "{undo:?}");
+}
+
+#[test]
+fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    // All others of the block are gone, and it belongs to nobody: it is deleted with its last address.
+    let (address, cidr) = pod.addresses[0];
+    let alone = {
+        let stored = Block::read(&site.value(&key::block(cidr)).unwrap()).unwrap();
+        let record = stored.records().find(|(held, _)| *held == address).unwrap().1.clone();
+        let mut alone = Block::new(cidr, None, None, stored.sequence);
+        alone.take_ordinal(stored.ordinal(address), record);
+        alone
+    };
+    site.put(&key::block(cidr), alone.value());
+    site.delete(&key::affinity("host", &pod.node, cidr));
+    site.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#);
+    let run = site.release(&["--handle", &pod.handle]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(site.value(&key::block(cidr)), None, "{run:?}");
+
+    let part = cidr.subnets(28).unwrap().nth(1).unwrap().to_string();
+    refused(&site, &journal_of(&run), block(&part, "node-2"), "would overlap");
+}
+
+#[test]
+fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::AffinityPendingWithoutBlock, 1);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let run = site.run(&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let after = site.dump();
+    let gone = before.keys().find(|key| key.contains("/host/") && !after.contains_key(*key)).unwrap();
+    let cidr = &gone.rsplit('/').next().unwrap().replacen('-', "/", 1);
+    refused(&site, &journal_of(&run), block(cidr, "node-2"), "was created since the run");
+
+    // The same for a block of another size.
+    let site = Site::of(&cluster);
+    let run = site.run(&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"]);
+    let part = cidr.parse::<calipam_model::IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
+    refused(&site, &journal_of(&run), block(&part, "node-2"), "would overlap");
+}
