@@ -93,7 +93,13 @@ impl Finding {
             (Code::DuplicateAddress, _) => format!("used by {}", users()),
             (Code::InUseOutsidePools, _) => format!("used by {}, lies in no pool", users()),
             (Code::OwnerMismatch, _) => {
-                format!("used by {}, but recorded for {}", users(), recorded(holding.next()))
+                let record = holding.next();
+                let whose = recorded(record);
+                // One of the same name is told apart by the node.
+                let node = record.and_then(|record| record.record.as_ref().get("node"));
+                let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
+                let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
+                format!("used by {}, but recorded for {whose}{node}", users())
             }
             (Code::AddressInSeveralBlocks, _) => {
                 let claims: Vec<String> =

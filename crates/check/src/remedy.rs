@@ -14,8 +14,8 @@ use crate::finding::{Evidence, Finding, Subject};
 pub enum Remedy {
     /// Release every leaked address whose record says whose it was.
     ReleaseLeaked,
-    /// Release everything of a node that is gone.
-    ReleaseNode(String),
+    /// Release everything of nodes that are gone: of one for one finding.
+    ReleaseNodes(BTreeSet<String>),
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
@@ -37,9 +37,11 @@ impl Finding {
             (Code::ServiceAddressExtra, Subject::Address(address)) => Some(Remedy::ReleaseAddress(*address)),
             (Code::OrphanHandle, _) => Some(Remedy::ReleaseOrphanHandles),
             (Code::AffinityOfMissingNode, Subject::Affinity { node, .. }) => {
-                Some(Remedy::ReleaseNode(node.clone()))
+                Some(Remedy::ReleaseNodes(BTreeSet::from([node.clone()])))
             }
-            (Code::BlockOfMissingNode, _) => self.owning_node().map(Remedy::ReleaseNode),
+            (Code::BlockOfMissingNode, _) => {
+                self.owning_node().map(|node| Remedy::ReleaseNodes(BTreeSet::from([node])))
+            }
             (code, _) if is_rebuilt(code) => Some(self.rebuild()),
             _ => None,
         }

@@ -383,3 +383,17 @@ fn blocks_that_were_listed_before_pods() {
     cluster.0.pods.pop();
     assert!(notes(&cluster).is_empty(), "no finding rests on it");
 }
+
+#[test]
+fn a_namesake_is_told_apart_by_its_node() {
+    let mut cluster = etcd(one(pod("node-2", "db-0")));
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.endpoint("node-1", "db-0", &["10.244.1.4/32"]);
+    let report = check(&cluster.0, &Options::default());
+    let found = report.findings.iter().find(|f| f.code == Code::OwnerMismatch).unwrap();
+    assert_eq!(
+        found.message(),
+        "10.244.1.4 used by default/db-0 (node-1), but recorded for default/db-0 on node-2"
+    );
+    assert_eq!(found.nodes, ["node-1", "node-2"]);
+}

@@ -208,9 +208,6 @@ fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Filter, Failure
     })
 }
 
-/// Next steps that are suggested, at most.
-const STEPS: usize = 3;
-
 /// Says what to do next, the most severe first.
 fn hints(report: &Report, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
@@ -223,19 +220,24 @@ fn hints(report: &Report, detail: Detail, console: &Console) {
         Detail::Full => format!("what it means and what to do: {explain}"),
     }];
     steps.extend(remedies(report).iter().map(hints::remedy::hint));
-    steps.iter().take(STEPS).for_each(|step| console.hint(step));
+    steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
         console.note("this is a single read: changes in progress can be among the findings");
     }
 }
 
 /// What repairs the findings, each once, the most severe first. Where several blocks are to be rebuilt, that is a
-/// rebuild of all; of several nodes or addresses the first stands for the others.
+/// rebuild of all, and several nodes are released by one command; of several addresses the first stands for the others.
 fn remedies(report: &Report) -> Vec<Remedy> {
     let mut shown: Vec<Remedy> = Vec::new();
     for remedy in report.findings.iter().filter_map(Finding::remedy) {
         match shown.iter_mut().find(|other| same_command(other, &remedy)) {
             Some(other) if *other != remedy && is_rebuild(&remedy) => *other = Remedy::Rebuild,
+            Some(Remedy::ReleaseNodes(nodes)) => {
+                if let Remedy::ReleaseNodes(more) = remedy {
+                    nodes.extend(more);
+                }
+            }
             Some(_) => {}
             None => shown.push(remedy),
         }

@@ -42,7 +42,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
                 Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
                 Remedy::Rebuild => format!("{command} records its addresses again"),
                 Remedy::RebuildBlock(_) => format!("{command} repairs it"),
-                Remedy::ReleaseLeaked | Remedy::ReleaseNode(_) | Remedy::ReleaseOrphanHandles => {
+                Remedy::ReleaseLeaked | Remedy::ReleaseNodes(_) | Remedy::ReleaseOrphanHandles => {
                     format!("{command} does it")
                 }
             }

@@ -8,7 +8,8 @@ use super::{Reader, command_in_document};
 pub(crate) fn hint(remedy: &Remedy) -> String {
     let purpose = match remedy {
         Remedy::ReleaseLeaked => "release leaked addresses",
-        Remedy::ReleaseNode(_) => "release the addresses of a deleted node",
+        Remedy::ReleaseNodes(nodes) if nodes.len() > 1 => "release the addresses of deleted nodes",
+        Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
         Remedy::RebuildBlock(_) | Remedy::Rebuild => "see what a rebuild would change",
@@ -31,7 +32,10 @@ pub(crate) fn in_document(remedy: &Remedy) -> String {
 fn words(remedy: &Remedy) -> Vec<String> {
     let (first, others) = match remedy {
         Remedy::ReleaseLeaked => ("release", vec!["--leaked".to_owned()]),
-        Remedy::ReleaseNode(node) => ("release", vec!["--node".to_owned(), node.clone()]),
+        Remedy::ReleaseNodes(nodes) => {
+            let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            ("release", vec!["--node".to_owned(), names.join(",")])
+        }
         Remedy::ReleaseOrphanHandles => ("release", vec!["--orphan-handles".to_owned()]),
         Remedy::ReleaseAddress(address) => ("release", vec!["--ip".to_owned(), address.to_string()]),
         Remedy::RebuildBlock(cidr) => ("rebuild", vec!["--block".to_owned(), cidr.to_string()]),
