@@ -110,6 +110,7 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::NothingInCommon { .. }
         | Error::UnusableReport { .. }
         | Error::PodsNotRead
+        | Error::TakenSince(_)
         | Error::Trial(_)
         | Error::TooManyChanges { .. }
         | Error::NoConsent(NoConsent::Declined) => 1,

@@ -73,14 +73,14 @@ impl Operator for Person<'_> {
                 if left == LockState::AsItWas {
                     self.is_about_lock.set(true);
                     console.warn(&format!(
-                        "{run} was killed and left the datastore locked: no pod starts or stops (journal {journal})"
+                        "{run} did not come to its end and left the datastore locked: no pod starts or stops (journal {journal})"
                     ));
                     if !self.agrees {
                         console.say("This restores `datastoreReady` to its value before that run.");
                     }
                 } else {
                     console.warn(&format!(
-                        "the datastore is locked: no pod starts or stops. {run} was killed while it held the lock, but \
+                        "the datastore is locked: no pod starts or stops. {run} did not come to its end while it held the lock, but \
                          ClusterInformation has changed since, and another program may hold the lock (journal {journal})"
                     ));
                     console.hint("once you know whose lock it is: `calicoctl datastore migrate unlock`");
@@ -95,7 +95,7 @@ impl Operator for Person<'_> {
                 ));
             }
             Note::LockOfRun(lock) => console.warn(&format!(
-                "the run was killed and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
+                "the run did not come to its end and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
                  (journal {})",
                 quoted(&lock.journal)
             )),
@@ -127,7 +127,7 @@ impl Operator for Person<'_> {
                 quoted(folder)
             )),
             Note::JournalWithoutEnd => console.warn(
-                "the run of this journal was killed or interrupted: what it did after the last line of the journal, if anything, is \
+                "the run of this journal did not come to its end: what it did after the last line of the journal, if anything, is \
                  not undone",
             ),
         }

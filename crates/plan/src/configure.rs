@@ -1,11 +1,13 @@
 //! `configure`: the settings of the allocator (facts 1.6, 7.8).
 
-use calipam_check::Subject;
+use std::collections::BTreeSet;
+
+use calipam_check::{Code, Options, Subject, check};
 use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
 use calipam_model::edit::{ConfigEdit, Edit, Step};
-use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot};
+use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source};
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
 
@@ -35,9 +37,9 @@ pub enum ConfigureRefusal {
 }
 
 /// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
-/// it is.
+/// it is and, where it is whole, what follows.
 pub fn plan(
-    snapshot: &Snapshot,
+    snapshot: Snapshot,
     stored: Option<(&Revision, &Document)>,
     settings: &[IpamSetting],
 ) -> Result<Plan, ConfigureRefusal> {
@@ -71,8 +73,33 @@ pub fn plan(
         && snapshot
             .ipam_configuration
             .is_some_and(|shown| settings.iter().any(|setting| !setting.is_set(&shown)));
-    let warnings = differs.then_some(Warning::ResourceSaysOtherwise).into_iter().collect();
-    Ok(Plan { warnings, ..Plan::new(PlanKind::Configure, snapshot, actions) })
+    let mut warnings: Vec<Warning> = differs.then_some(Warning::ResourceSaysOtherwise).into_iter().collect();
+    let plan = Plan::new(PlanKind::Configure, &snapshot, actions);
+    if before != after && snapshot.has_read(Source::Blocks) {
+        warnings.extend(consequences(snapshot, after));
+    }
+    Ok(Plan { warnings, ..plan })
+}
+
+/// What a check finds with this configuration and not now: nodes above the limit of blocks, addresses that are borrowed
+/// under strict affinity, and nodes that get no further address.
+fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<Warning> {
+    let told = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::StrandedAddresses];
+    let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
+        let findings = check(snapshot, &Options::default()).findings.into_iter();
+        let told = findings.filter(|finding| told.contains(&finding.code));
+        told.map(|finding| (finding.code, finding.subject)).collect()
+    };
+    let now = found(&snapshot);
+    snapshot.ipam_config = Some(after);
+    let then = found(&snapshot);
+
+    let follows = |code: Code| {
+        let new = then.difference(&now).filter(|(found, _)| *found == code);
+        let subjects: Vec<Subject> = new.map(|(_, subject)| subject.clone()).collect();
+        (!subjects.is_empty()).then_some(Warning::Follows { code, subjects })
+    };
+    told.into_iter().filter_map(follows).collect()
 }
 
 fn change(setting: IpamSetting) -> Change {

@@ -77,8 +77,14 @@ pub enum Warning {
     EndpointsAlone,
     /// The pool that is split is disabled, and so are its parts; calicoctl enables them.
     PartsStayDisabled(String),
-    /// This address is assigned although something uses it: the operator insists.
-    AssignedInUse(Skipped),
+    /// This address is assigned although this speaks against it: the operator insists.
+    AssignForced(Skipped),
+    /// The pool of this address does not select the node, which keeps it from automatic assignment alone.
+    PoolOfOtherNodes { address: IpAddr, pool: String, selector: String },
+    /// These findings follow.
+    Follows { code: Code, subjects: Vec<Subject> },
+    /// What follows is not known, and why.
+    FollowsUnknown(String),
     /// The address is reserved. That keeps it from automatic assignment alone.
     Reserved { address: IpAddr, reservation: String },
     /// Something alive has addresses under the handle: what is assigned goes with its own.

@@ -10,7 +10,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit, Step};
-use calipam_model::pool::Pool;
+use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use sha2::{Digest, Sha256};
 
@@ -46,6 +46,11 @@ pub enum SplitRefusal {
          blocks and keep it until all of them are gone"
     )]
     Finalizer { pool: String, finalizer: String },
+    /// Calico refuses such a pool when it is created.
+    #[error(
+        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
+    )]
+    NamespaceSelectorOfTunnels(String),
     /// The pool is being deleted already.
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
@@ -75,6 +80,10 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     if let Some(finalizer) = stored.finalizers().first() {
         let finalizer = (*finalizer).to_owned();
         return Err(SplitRefusal::Finalizer { pool: pool.name.clone(), finalizer });
+    }
+
+    if !pool.namespace_selector.is_empty() && pool.allows(PoolUse::Tunnel) {
+        return Err(SplitRefusal::NamespaceSelectorOfTunnels(pool.name.clone()));
     }
 
     let cidrs = parts_of(pool, split.parts)?;

@@ -55,7 +55,15 @@ pub fn assign<'a>(
         let seen = look(datastore, &request.judging, operator).await?;
         let Assignment { plan, .. } = plan(&seen, request)?;
         let plan = try_plan(seen, plan, &request.judging)?;
-        run.write(plan, None).await
+        let planned = plan.clone();
+        let holds = async || {
+            let now = look(datastore, &request.judging, operator).await?;
+            match assign::taken_since(&now.basis(&request.judging), &planned).pop() {
+                Some(taken) => Err(Error::TakenSince(taken.detail)),
+                None => Ok(()),
+            }
+        };
+        run.write_if(plan, None, holds).await
     })
 }
 

@@ -6,10 +6,12 @@ use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
+use calipam_plan::Warning;
 use calipam_plan::configure::{self, ConfigureRefusal};
 use jiff::Timestamp;
 
 use crate::error::Error;
+use crate::look::read;
 use crate::operator::{Operator, Pending};
 use crate::run::{Intent, Run};
 use crate::write::Repaired;
@@ -18,10 +20,12 @@ use crate::write::Repaired;
 #[derive(Clone, Debug)]
 pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
+    /// Read everything, to say what follows for nodes and addresses.
+    pub foresees: bool,
     pub intent: Intent,
 }
 
-/// Reads the few objects that matter, plans, shows the plan, asks, and writes.
+/// Reads the objects that matter, plans, shows the plan, asks, and writes.
 ///
 /// # Errors
 /// Where something cannot be read or written, the settings are not what Calico takes, or the operator does not agree.
@@ -46,13 +50,23 @@ pub fn configure<'a>(
         let resource = stored.pop().flatten();
         let cluster = stored.pop().flatten();
 
-        let snapshot = Snapshot {
+        let whole = match request.foresees {
+            true => Some(read(datastore, operator).await),
+            false => None,
+        };
+        let few = || Snapshot {
             datastore: datastore.kind(),
             location: datastore.location(),
             taken_at: Timestamp::now(),
             cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
             ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
             ..Snapshot::default()
+        };
+        let (snapshot, unknown) = match whole {
+            Some(Ok(snapshot)) => (snapshot, None),
+            // Who may write the configuration need not be allowed to read everything.
+            Some(Err(error)) => (few(), Some(Warning::FollowsUnknown(error.to_string()))),
+            None => (few(), None),
         };
         let config = match &config {
             None => None,
@@ -67,7 +81,10 @@ pub fn configure<'a>(
             },
         };
 
-        let plan = configure::plan(&snapshot, config, &request.settings)?;
+        let mut plan = configure::plan(snapshot, config, &request.settings)?;
+        if !plan.is_empty() {
+            plan.warnings.extend(unknown);
+        }
         let repaired = run.write(plan, None).await?;
         if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
             check_kept(datastore, &request.settings).await?;

@@ -54,6 +54,9 @@ pub enum Error {
     /// On etcd, only endpoints say what runs, and after a restore they are as old as the blocks.
     #[error("no pods were read, and the endpoints in etcd may be as old as the blocks")]
     PodsNotRead,
+    /// Something uses an address that was to be assigned.
+    #[error("{0}; nothing was changed")]
+    TakenSince(String),
     /// A mistake in the planner.
     #[error("the plan was tried in memory and refused: {0}")]
     Trial(#[from] FailedTrial),

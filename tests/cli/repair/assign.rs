@@ -150,6 +150,49 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn what_the_allocator_never_gives_to_a_node_is_assigned_by_force_alone() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    let pool = |name: &str, cidr: &str, field: &str, value: Value| {
+        let mut spec = serde_json::json!({"cidr": cidr, "blockSize": 30, "nodeSelector": "all()"});
+        spec[field] = value;
+        put_pool(&site, name, spec);
+    };
+    pool("tunnels", "10.9.0.0/28", "allowedUses", serde_json::json!(["Tunnel"]));
+    pool("others", "10.9.1.0/28", "nodeSelector", "zone == 'x'".into());
+    pool("off", "10.9.2.0/28", "disabled", true.into());
+    pool("mixed", "10.9.3.0/28", "natOutgoing", true.into());
+    let block = "10.9.3.0/30".parse().unwrap();
+    let of_services =
+        calipam_testkit::cluster::wire::Block::new(block, Some("virtual:load-balancer".into()), None, 1);
+    site.put(&key::block(block), of_services.value());
+    site.put(&key::affinity("virtual", "load-balancer", block), r#"{"state":"confirmed","deleted":false}"#);
+
+    for (address, says) in
+        [("10.9.0.1", "do not have Workload"), ("10.9.3.1", "for services of the type LoadBalancer")]
+    {
+        let before = site.dump();
+        let refused = assign(&site, &["--ip", address, "--node", &node]);
+        assert_eq!((refused.code, skips(&refused.json())), (1, set([format!("needs-decision {address}")])));
+        assert!(refused.stdout.contains(says) && site.dump() == before, "{refused:?}");
+        let forced = assign(&site, &["--ip", address, "--node", &node, "--force"]);
+        assert_eq!((forced.code, assigned(&forced.json())), (0, set([address])), "{forced:?}");
+        assert!(forced.json()["warnings"].to_string().contains(says), "{forced:?}");
+    }
+    let others = assign(&site, &["--ip", "10.9.1.1", "--node", &node]);
+    assert_eq!((others.code, assigned(&others.json())), (0, set(["10.9.1.1"])), "{others:?}");
+    assert!(others.json()["warnings"].to_string().contains("does not select the node"), "{others:?}");
+
+    for (pool, says) in
+        [("off", "pool off (10.9.2.0/28): it is disabled"), ("10.9.9.0/28", "there is no pool 10.9.9.0/28")]
+    {
+        let run = assign(&site, &["--count", "1", "--pool", pool, "--node", &node]);
+        assert!(run.code == 1 && run.stdout.contains(says), "{run:?}");
+    }
+}
+
+#[test]
 fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();

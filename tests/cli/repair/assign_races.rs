@@ -35,6 +35,26 @@ fn what_another_got_meanwhile_stays_its_own() {
 }
 
 #[test]
+fn an_address_that_a_pod_uses_by_the_time_of_the_answer_is_not_assigned() {
+    let mut cluster = healthy();
+    let pod = cluster.add_pod_on(0);
+    let endpoint = String::from_utf8(cluster.remove(&pod.endpoint).value()).unwrap();
+    let free = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap().to_string();
+    let site = Site::of(&cluster);
+    let mut command = site.command(&["assign", "--ip", &free, "--node", &pod.node]);
+    let mut before = None;
+    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+        site.put(&pod.endpoint, endpoint.replace(&pod.address().to_string(), &free));
+        before = Some(site.dump());
+        terminal.write_all(b"y\n").unwrap();
+    });
+    assert_eq!(shown.code, Some(1), "{shown:?}");
+    assert!(shown.text.contains(&format!("{free} is used by")), "{shown:?}");
+    assert!(shown.text.contains("nothing was changed"), "{shown:?}");
+    assert_eq!((Some(site.dump()), site.journals().len()), (before, 0));
+}
+
+#[test]
 fn many_at_once_never_get_the_same_address() {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();

@@ -1,5 +1,6 @@
 //! `configure`: settings of the allocator are set, refused where Calico would refuse them, and undone.
 
+use calipam_testkit::cluster::wire::{Attribute, Block, key};
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
 
@@ -41,6 +42,32 @@ fn settings_are_stored_as_calico_stores_them_and_undone() {
     assert_eq!(config(&site), Some(stored));
     assert_eq!(site.undo(&journal_of(&first)).code, 0);
     assert_eq!(config(&site), None);
+}
+
+#[test]
+fn what_follows_is_said_before_the_question() {
+    let cluster = healthy();
+    let site = unconfigured();
+    let [first, second] = [0, 1].map(|number| cluster.nodes()[number].clone());
+    let more = cluster.spec().spare_block_v4(0);
+    site.put(&key::block(more), Block::new(more, Some(format!("host:{}", first.name)), None, 1).value());
+    site.put(&key::affinity("host", &first.name, more), r#"{"state":"confirmed","deleted":false}"#);
+    let full = *second.blocks.iter().find(|block| block.addr().is_ipv4()).unwrap();
+    site.change_block(full, |block| drop(block.take(block.unallocated.len(), Attribute::bare("held"))));
+
+    let strict = ["configure", "--strict-affinity=true", "--max-blocks-per-host=1", "--dry-run"];
+    let plan = site.run(&[&strict[..], &["-o", "json"]].concat());
+    assert_eq!(plan.code, 0, "{plan:?}");
+    let warnings = plan.json()["warnings"].to_string();
+    for says in [
+        format!("after this, 1 node is above the limit of blocks: {}", first.name),
+        format!("after this, 1 node gets no further address for pods: {}", second.name),
+    ] {
+        assert!(warnings.contains(&says), "{says}: {warnings}");
+        assert!(site.run(&strict).stderr.contains(&says), "{says}");
+    }
+    let harmless = site.run(&["configure", "--ip-cooldown-seconds=30", "--dry-run", "-o", "json"]);
+    assert_eq!(harmless.json()["warnings"], json!([]), "{harmless:?}");
 }
 
 #[test]

@@ -136,6 +136,8 @@ fn more_parts_than_a_transaction_holds_come_before_the_pool_goes() {
 fn a_refused_split_changes_nothing() {
     let mut kept = pool();
     kept["metadata"]["finalizers"] = json!(["projectcalico.org/pool"]);
+    let mut of_namespaces = pool();
+    of_namespaces["spec"]["namespaceSelector"] = "a == 'b'".into();
     let cases = [
         (pool(), vec!["3", "--name", "p"], 1, "not a valid power of 2: 3"),
         (pool(), vec!["1", "--name", "p"], 1, "not a valid power of 2: 1"),
@@ -144,6 +146,7 @@ fn a_refused_split_changes_nothing() {
         (pool(), vec!["4", "--name", "p"], 1, "smaller than a block of the pool, which is a /30"),
         (pool(), vec!["8192", "--name", "p"], 1, "more than 4096"),
         (kept, vec!["2", "--name", "p"], 1, "has the finalizer projectcalico.org/pool"),
+        (of_namespaces, vec!["2", "--name", "p"], 1, "has a namespaceSelector and allows the use Tunnel"),
         (pool(), vec!["2", "--name", "q"], 1, "there is no pool \"q\""),
         (pool(), vec!["2", "--cidr", "10.7.0.0/30"], 1, "there is no pool \"10.7.0.0/30\""),
         (pool(), vec!["2"], 2, "--name <NAME>|--cidr <CIDR>"),

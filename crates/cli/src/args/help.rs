@@ -210,7 +210,7 @@ Examples:
 The plan comes from the allocator of the CNI plugin, run on the data that was read. All of it is
 written or nothing: an address that a pod got in the meantime is not taken. Addresses that a pod, a
 node or a service uses although no block records them are never chosen, and with --ip only by
---force. --ip can name a reserved address. Pools with a namespace selector are used by --pool only.
+--force; so are addresses for services or tunnels alone. --ip can name a reserved address. Pools with a namespace selector are used by --pool only.
 
 `check` cannot know who uses such an address: it reports a leaked address with an unknown owner,
 which only `release --ip` or `release --handle` frees. List it in a file for --ignore.

@@ -40,7 +40,7 @@ pub(crate) struct ReleaseArgs {
     )]
     pub reports: Vec<PathBuf>,
     /// Release one --ip or --handle even if it is in use; with --from-report, ignore the version and age of
-    /// a report and the lock that calicoctl requires
+    /// a report and the lock that calicoctl requires, and release what names no owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
     /// Print the plan and change nothing

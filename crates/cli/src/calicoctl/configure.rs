@@ -18,7 +18,7 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
         .map(|setting| format!("Successfully set {} to: {setting}\n", setting.name()))
         .collect();
     let intent = WritingArgs::agreed("calicoctl ipam configure");
-    let request = ConfigureRequest { settings, intent };
+    let request = ConfigureRequest { settings, foresees: false, intent };
     let configured = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         Ok(calipam_workflow::configure(&datastore, &request, &script(console)).await?)

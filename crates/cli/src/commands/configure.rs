@@ -21,7 +21,7 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
         });
     }
     let intent = args.writing.intent((!args.dry_run).then(|| "configure".into()));
-    let request = ConfigureRequest { settings, intent };
+    let request = ConfigureRequest { settings, foresees: true, intent };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let person = Person::new(console, args.writing.yes);

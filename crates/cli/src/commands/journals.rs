@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use calipam_repair::journal::{JournalState, Listed, list};
+use calipam_repair::journal::{JournalState, Listed, list, unreadable};
 use calipam_workflow::{Error, NoConsent};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -23,6 +23,7 @@ const GUID_SHOWN: usize = 8;
 pub(super) fn run_list(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
     let journals = read(folder)?;
     console.print(&JournalList::new(folder, &journals, false))?;
+    name_unreadable(folder, console)?;
     hint_old(&journals, args.keep, console);
     Ok(Outcome::Clean)
 }
@@ -66,7 +67,8 @@ pub(super) fn hint_old(journals: &[Listed], keep: SignedDuration, console: &Cons
 }
 
 /// The newest run that `undo --last` can take; of one cluster where a GUID is given.
-pub(super) fn last(folder: &Path, guid: Option<&str>) -> Result<PathBuf, Failure> {
+pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf, Failure> {
+    name_unreadable(folder, console)?;
     let mut journals = read(folder)?.into_iter().filter(Listed::can_be_last);
     let found = journals.find(|journal| guid.is_none_or(|guid| journal.header.cluster == guid));
     found.map(|journal| journal.path).ok_or_else(|| {
@@ -76,6 +78,14 @@ pub(super) fn last(folder: &Path, guid: Option<&str>) -> Result<PathBuf, Failure
             hint: Some(format!("{} lists all of them", hints::command_elsewhere(&["undo", "--list"]))),
         }
     })
+}
+
+/// Names what lies among the journals and is none: a run that is not listed may have written it.
+fn name_unreadable(folder: &Path, console: &Console) -> Result<(), Failure> {
+    for path in unreadable(folder).map_err(Error::from)? {
+        console.warn(&format!("{} is no journal that can be read: it is left out", quoted(&path)));
+    }
+    Ok(())
 }
 
 fn read(folder: &Path) -> Result<Vec<Listed>, Failure> {

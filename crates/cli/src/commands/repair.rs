@@ -81,7 +81,7 @@ pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(
-            "{} is the journal of a run that was killed, and was skipped: {reason}",
+            "{} is the journal of a run that did not come to its end, and was skipped: {reason}",
             quoted(journal)
         ));
     }
@@ -91,7 +91,9 @@ pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -
     if execution.not_begun > 0 {
         console.warn(&format!("{} not started", count(execution.not_begun, "step was", "steps were")));
     }
-    if execution.intents > 0 {
+    // A step that was given up has written nothing, although it was about to.
+    let has_written = execution.written + execution.partly > 0 || execution.broken_off.is_some();
+    if execution.intents > 0 && has_written {
         // Without the journal there is no way back: it is named at any rate.
         if console.quiet {
             console.say(&format!("journal: {}", quoted(&journal)));

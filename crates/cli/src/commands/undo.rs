@@ -29,9 +29,9 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             None if hints::names_connection() => {
                 let datastore = connect::open(global, console).await?;
                 let guid = calipam_workflow::guid(&datastore).await?;
-                (journals::last(&folder()?, Some(&guid))?, Some(datastore))
+                (journals::last(&folder()?, Some(&guid), console)?, Some(datastore))
             }
-            None => (journals::last(&folder()?, None)?, None),
+            None => (journals::last(&folder()?, None, console)?, None),
         };
         let recorded = Recorded::read(&path).map_err(Error::from)?;
         let datastore = match datastore {

@@ -17,7 +17,9 @@ pub(crate) fn error(error: &Error) -> Option<String> {
             return datastore::hint(error);
         }
         Error::Repair(error) => return repair(error),
-        Error::Io { .. } | Error::NoConsent(NoConsent::Declined | NoConsent::Failed(_)) => return None,
+        Error::Io { .. }
+        | Error::TakenSince(_)
+        | Error::NoConsent(NoConsent::Declined | NoConsent::Failed(_)) => return None,
         Error::EmptyArchive(folder) => {
             let folder = folder.to_string_lossy();
             return Some(format!("{} adds one", command(&["export", "--archive", &folder])));
@@ -105,6 +107,9 @@ fn split(refusal: &SplitRefusal) -> Option<String> {
         }
         SplitRefusal::Finalizer { .. } => {
             "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts"
+        }
+        SplitRefusal::NamespaceSelectorOfTunnels(_) => {
+            "set its allowedUses to Workload alone, or remove the namespaceSelector"
         }
         SplitRefusal::BeingDeleted(_) => return None,
     };

@@ -1,10 +1,11 @@
 //! What a plan leaves, and what it warns of.
 
-use calipam_check::{Remedy, Subject};
+use calipam_check::{Code, Remedy, Subject};
 use calipam_plan::{Skipped, SuggestedAction, Warning};
 
 use super::remedy::line;
 use super::{Reader, again};
+use crate::render::text::count;
 
 /// Why something is skipped, and the command that does it.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
@@ -51,6 +52,28 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
     format!("{}: {action}", skipped.detail)
 }
 
+/// What will be found after a plan.
+fn follows(code: Code, subjects: &[Subject]) -> String {
+    const SHOWN: usize = 3;
+    let number = subjects.len();
+    let named: Vec<String> = subjects.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = if number > SHOWN { format!(" and {} more", number - SHOWN) } else { String::new() };
+    let what = match code {
+        Code::NodeOverBlockLimit => {
+            format!("{} above the limit of blocks", count(number, "node is", "nodes are"))
+        }
+        Code::BorrowedUnderStrictAffinity => format!(
+            "{} in a block of another node, which strict affinity does not allow, and stay so",
+            count(number, "address lies", "addresses lie")
+        ),
+        Code::StrandedAddresses => {
+            format!("{} no further address for pods", count(number, "node gets", "nodes get"))
+        }
+        _ => format!("{} {code}", count(number, "new finding of", "new findings of")),
+    };
+    format!("after this, {what}: {}{more}", named.join(", "))
+}
+
 /// What the operator should know before a plan is carried out.
 pub(crate) fn warning(warning: &Warning) -> String {
     match warning {
@@ -61,7 +84,13 @@ pub(crate) fn warning(warning: &Warning) -> String {
             "node {node} does not exist, but endpoints or pods still refer to it; what they use is kept"
         ),
         Warning::Forced(skipped) => format!("--force: {}; releasing anyway", skipped.detail),
-        Warning::AssignedInUse(skipped) => format!("--force: {}; assigning anyway", skipped.detail),
+        Warning::AssignForced(skipped) => format!("--force: {}; assigning anyway", skipped.detail),
+        Warning::PoolOfOtherNodes { address, pool, selector } => format!(
+            "{address} lies in pool {pool}, whose nodeSelector ({selector}) does not select the node: no pod of it gets an address there \
+             without asking for the pool"
+        ),
+        Warning::Follows { code, subjects } => follows(*code, subjects),
+        Warning::FollowsUnknown(reason) => format!("what follows for nodes and addresses is not known: {reason}"),
         Warning::Reserved { address, reservation } => format!(
             "{address} is reserved by {reservation}, which only excludes it from automatic assignment"
         ),

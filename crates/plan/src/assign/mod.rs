@@ -9,14 +9,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_assign::{
-    Allocator, AssignIp, AutoAssign, Error, Event, Family, SnapshotStore, Write, without_waiting,
+    Allocator, AssignIp, AutoAssign, Error, Event, Family, NodeSelector, SnapshotStore, Write,
+    without_waiting,
 };
 use calipam_check::owner::RecordedOwner;
 use calipam_check::{Subject, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
 use calipam_model::node::Node;
-use calipam_model::pool::PoolUse;
+use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 use crate::basis::Basis;
@@ -40,7 +41,7 @@ pub struct Request {
     pub handle: Option<String>,
     /// What the record says of the owner.
     pub attributes: BTreeMap<String, String>,
-    /// Assign the addresses that are named although something uses them.
+    /// Assign the addresses that are named although something uses them, or the allocator would never give them to a node.
     pub force: bool,
 }
 
@@ -180,14 +181,7 @@ impl Planner<'_, '_> {
                 .map(|used| used.address)
                 .chain(index.mentioned_in(pool).iter().copied())
         });
-        named.filter(|address| !self.is_recorded(*address)).collect()
-    }
-
-    fn is_recorded(&self, address: IpAddr) -> bool {
-        calipam_assign::blocks_around(address).any(|cidr| {
-            let block = self.basis.context.index.block(cidr);
-            block.and_then(|block| block.sound?.allocation_of(address)).is_some()
-        })
+        named.filter(|address| !is_recorded(self.basis, *address)).collect()
     }
 
     /// Addresses that the allocator chooses.
@@ -228,7 +222,7 @@ impl Planner<'_, '_> {
         if missing > 0 {
             let messages = done.v4.iter().chain(&done.v6).flat_map(|assigned| &assigned.messages);
             let mut reasons: Vec<String> =
-                error.iter().map(|error| error.to_string().trim().to_owned()).collect();
+                error.iter().map(|error| refusal::of_choice(self.basis, error)).collect();
             reasons.extend(messages.map(ToString::to_string));
             let detail = format!("{missing} of {asked} addresses cannot be had: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
@@ -239,12 +233,13 @@ impl Planner<'_, '_> {
 
     /// An address that the operator names.
     fn named(&mut self, allocator: &Allocator<&SnapshotStore<'_>>, address: IpAddr) {
-        if let Some(in_use) = self.in_use(address) {
+        let against = in_use(self.basis, address).or_else(|| refusal::never_given(self.basis, address));
+        if let Some(against) = against {
             if !self.request.force {
-                self.skipped.push(in_use);
+                self.skipped.push(against);
                 return;
             }
-            self.warnings.push(Warning::AssignedInUse(in_use));
+            self.warnings.push(Warning::AssignForced(against));
         }
 
         let wanted = AssignIp {
@@ -260,28 +255,16 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Who uses an address that no block records, or may use it.
-    fn in_use(&self, address: IpAddr) -> Option<Skipped> {
-        if self.is_recorded(address) {
-            return None;
+    /// Reservations and node selectors hold for automatic assignment only.
+    fn warn_of(&mut self, address: IpAddr) {
+        let pool = refusal::pool_of(self.basis, address);
+        let excludes =
+            |pool: &&Pool| NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(&self.node.labels));
+        if let Some(pool) = pool.filter(excludes) {
+            let (pool, selector) = (pool.name.clone(), pool.node_selector.clone());
+            self.warnings.push(Warning::PoolOfOtherNodes { address, pool, selector });
         }
 
-        let owners = self.basis.context.owners_of(address);
-        let detail = match owners.is_empty() {
-            false => {
-                format!("{address} is used by {}, although no block records it", names_of_owners(&owners))
-            }
-            true if self.basis.context.index.is_mentioned(address) => {
-                format!("{address} is named by a pod, an endpoint or a service, although no block records it")
-            }
-            true => return None,
-        };
-
-        Some(Skipped::new(Subject::Address(address), SkipReason::InUse, detail))
-    }
-
-    /// Reservations hold for automatic assignment only.
-    fn warn_of(&mut self, address: IpAddr) {
         let reservations = self.basis.snapshot.reservations.iter().map(|reservation| &reservation.value);
         let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
         if let Some(reservation) = reservations.into_iter().find(|reservation| covers(&reservation.cidrs)) {
@@ -296,4 +279,45 @@ impl Planner<'_, '_> {
     fn is_windows(&self) -> bool {
         self.node.is_windows()
     }
+}
+
+/// Who uses an address that no block records, or may use it.
+fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
+    if is_recorded(basis, address) {
+        return None;
+    }
+
+    let owners = basis.context.owners_of(address);
+    let detail = match owners.is_empty() {
+        false => {
+            format!("{address} is used by {}, although no block records it", names_of_owners(&owners))
+        }
+        true if basis.context.index.is_mentioned(address) => {
+            format!("{address} is named by a pod, an endpoint or a service, although no block records it")
+        }
+        true => return None,
+    };
+
+    Some(Skipped::new(Subject::Address(address), SkipReason::InUse, detail))
+}
+
+fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
+    calipam_assign::blocks_around(address).any(|cidr| {
+        let block = basis.context.index.block(cidr);
+        block.and_then(|block| block.sound?.allocation_of(address)).is_some()
+    })
+}
+
+/// Of addresses that a plan assigns, those that something uses in what was read since, but for those with which that is
+/// known of the plan.
+pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
+    let is_forced = |address: IpAddr| {
+        let of = |warning: &Warning| match warning {
+            Warning::AssignForced(against) => against.subject == Subject::Address(address),
+            _ => false,
+        };
+        plan.warnings.iter().any(of)
+    };
+    let addresses = plan.forced.iter().filter(|address| !is_forced(**address));
+    addresses.filter_map(|address| in_use(basis, *address)).collect()
 }

@@ -6,7 +6,8 @@ use calipam_assign::{Error, PoolPassedOver};
 use calipam_check::Subject;
 use calipam_check::claim::Claim;
 use calipam_check::names_of_owners;
-use calipam_model::block::Allocation;
+use calipam_model::block::{Allocation, BlockOwner};
+use calipam_model::pool::{Pool, PoolUse};
 
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
@@ -34,6 +35,45 @@ pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
         SkipReason::NotAvailable => skipped.suggesting(SuggestedAction::ExplainAssignment),
         _ => skipped,
     }
+}
+
+/// What the allocator's refusal of an address of its choice means.
+pub(super) fn of_choice(basis: &Basis<'_>, error: &Error) -> String {
+    let Error::PoolNotEnabled(cidr) = error else { return error.to_string().trim().to_owned() };
+    let mut pools = basis.snapshot.pools.iter().map(|pool| &pool.value);
+    match pools.find(|pool| pool.cidr == *cidr) {
+        None => format!("there is no pool {cidr}"),
+        Some(pool) => {
+            let why = PoolPassedOver::of_state(pool).unwrap_or(PoolPassedOver::BlocksTooSmall);
+            format!("pool {} ({cidr}): {why}", pool.name)
+        }
+    }
+}
+
+/// The pool from which an address is assigned.
+pub(super) fn pool_of<'s>(basis: &Basis<'s>, address: IpAddr) -> Option<&'s Pool> {
+    let pools = basis.context.index.pools_around(address.into());
+    pools.filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
+}
+
+/// Why the allocator would never give an address to a node, whatever is asked for.
+pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
+    let mut around =
+        calipam_assign::blocks_around(address).filter_map(|cidr| basis.context.index.block(cidr));
+    let of_services = around.find_map(|block| match block.owner {
+        Some(BlockOwner::Virtual(_)) => Some(block.key),
+        _ => None,
+    });
+    let detail = match (of_services, pool_of(basis, address)) {
+        (Some(block), _) => {
+            format!("{address} lies in block {block}, which is for services of the type LoadBalancer")
+        }
+        (None, Some(pool)) if !pool.allows(PoolUse::Workload) => {
+            format!("{address} lies in pool {}: {}", pool.name, PoolPassedOver::Use(PoolUse::Workload))
+        }
+        (None, _) => return None,
+    };
+    Some(Skipped::new(Subject::Address(address), SkipReason::NeedsDecision, detail))
 }
 
 fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {

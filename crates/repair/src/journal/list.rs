@@ -62,6 +62,12 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     Ok(found)
 }
 
+/// Files of a folder of journals that cannot be understood: damaged in their first line, or something else.
+pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
+    let is_unreadable = |path: &PathBuf| !matches!(listed(path), Ok(Some(_)));
+    Ok(journals(folder)?.into_iter().filter(is_unreadable).collect())
+}
+
 impl Listed {
     /// True for the journal of an undo.
     pub fn is_undo(&self) -> bool {
@@ -167,6 +173,7 @@ mod tests {
         write(folder.path(), "f", &undo_command(&at("a")), 6, 3).await;
         fs::write(at("other"), "{\"header\": not a journal").unwrap();
         let found = list(folder.path()).unwrap();
+        assert_eq!(unreadable(folder.path()).unwrap(), [at("other")]);
         let names: Vec<_> = found.iter().map(|l| l.path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["f", "e", "d", "c", "b", "a"]);
         let undone: Vec<_> = found.iter().map(|l| l.undone).collect();
