@@ -8,11 +8,39 @@ use std::time::Duration;
 
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::kube::Flavour;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 use super::history::{events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
 use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
+
+/// Whoever may write to the folder can put a pipe there, on which a run must not wait.
+#[test]
+fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let archive = archive.to_str().unwrap();
+    assert_eq!(on_example(&["export", "--archive", archive]).code, 0);
+    let mut files = fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
+    let export = files.find(|path| path.extension().is_some_and(|ending| ending == "zst")).unwrap();
+    fs::remove_file(&export).unwrap();
+    mknodat(CWD, &export, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+
+    let pipe = export.to_str().unwrap();
+    let in_archive = ["history", "--archive", archive, "--ip", "10.244.1.7"];
+    for arguments in [&in_archive[..], &["check", "--datastore", pipe]] {
+        let run = calipam(arguments);
+        assert_eq!(run.code, 3, "{run:?}");
+        assert!(run.stderr.contains("it is not a regular file"), "{run:?}");
+    }
+    for arguments in [["check", "--ignore", pipe], ["check", "--compare-with", pipe]] {
+        let run = on_example(&arguments);
+        assert!(run.code == 3 && run.stderr.contains("it is not a regular file"), "{run:?}");
+    }
+    let noted = on_example(&["check", "--archive", archive]);
+    assert!(noted.stderr.contains("it is not a regular file"), "{noted:?}");
+}
 
 #[test]
 fn kubernetes_has_an_archive() {

@@ -88,6 +88,27 @@ fn credential_plugins() {
     );
 }
 
+/// The file of a token ends with a line break as often as not, and counts before a token next to it, as in client-go. A token
+/// that no header can hold is an error.
+#[test]
+fn tokens() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, format!("{}\n", server.token())).unwrap();
+    let run = |user: Value| check_as(&server, folder.path(), user);
+    for user in [json!({"tokenFile": file}), json!({"tokenFile": file, "token": "hunter2"})] {
+        let worked = run(user);
+        assert_eq!(worked.code, 0, "{worked:?}");
+    }
+    for token in ["hunter2\nhunter2", "hunter\u{7}2"] {
+        let refused = run(json!({"token": token}));
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.stderr.contains("cannot use the token: it has a line break"), "{refused:?}");
+        assert!(!refused.transcript().contains("hunter"), "{refused:?}");
+    }
+}
+
 /// A kubeconfig with an identity provider holds the token that it gave; the API server judges that as any other.
 #[test]
 fn identity_providers() {

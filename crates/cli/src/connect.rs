@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Settings};
+use calipam_datastore::{Datastore, credential_plugin};
 use tokio::runtime::Builder;
 
 use crate::args::Global;
@@ -16,6 +16,9 @@ use crate::output::Console;
 
 /// So long may the ends of things take after ctrl-c.
 const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// After how long a credential plugin that is waited for is named.
+const NAMED_AFTER: Duration = Duration::from_secs(30);
 
 /// Runs what waits for a datastore. Ctrl-c ends it: what is half done is dropped, a file that is being
 /// written is taken away.
@@ -63,7 +66,16 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
-    let datastore = Datastore::open(&settings).await?;
+    let mut opening = Datastore::open(&settings);
+    let datastore = match tokio::time::timeout(NAMED_AFTER, &mut opening).await {
+        Ok(opened) => opened?,
+        Err(_) => {
+            if let Some(plugin) = credential_plugin(&settings.kubernetes).await {
+                console.note(&format!("waiting for the credential plugin {plugin} of the kubeconfig"));
+            }
+            opening.await?
+        }
+    };
     console.verbose(&format!("reading {}", datastore.location()));
     Ok(datastore)
 }

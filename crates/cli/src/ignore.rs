@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use calipam_check::{Code, Finding, Report, UnknownCode};
+use calipam_files::regular;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -39,8 +39,8 @@ impl Ignored {
     /// that is accepted.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        let text =
-            fs::read_to_string(path).map_err(|error| Failure::Io { doing: format!("read {file}"), error })?;
+        let text = regular::read_to_string(path)
+            .map_err(|error| Failure::Io { doing: format!("read {file}"), error })?;
         let entries = parse(&text).map_err(|(line, reason)| Failure::Usage {
             message: format!("{file}:{line}: {reason}"),
             hint: Some(

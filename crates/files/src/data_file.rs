@@ -1,6 +1,5 @@
 //! Reading everything from a file: an export or an etcd snapshot.
 
-use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use crate::export::{self, Export, Header, Tally, looks_like_export};
 use crate::extent::Extent;
 use crate::kubectl;
 use crate::raw::{RawEntry, is_read};
-use crate::{CALICO_2_SOURCES, Progress, ProgressFn};
+use crate::{CALICO_2_SOURCES, Progress, ProgressFn, regular};
 
 /// How much of a file tells its kind.
 const HEAD: u64 = (1 << 16) + 4096;
@@ -56,7 +55,7 @@ impl DataFile {
             return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects, input: None });
         }
         let mut head = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+        let read = regular::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
         read.map_err(|e| Error::new(path, e))?;
         let kind = if head.is_empty() {
             return Err(Error::new(path, FileError::Empty));

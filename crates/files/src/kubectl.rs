@@ -2,7 +2,6 @@
 //! export of a Kubernetes datastore.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +17,7 @@ use crate::objects::kinds::{KnownKind, by_name, by_plural};
 use crate::objects::list_splitter::json::JsonList;
 use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
+use crate::regular;
 
 /// The kinds of virtual machines: an instance may have no machine, and a stopped machine has no instance.
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
@@ -218,7 +218,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         known: Option<&TypeMeta>,
     ) -> std::result::Result<Option<TypeMeta>, FileError> {
         let damaged = |error: ListError| FileError::Objects(error.to_string());
-        let mut file = File::open(path)?;
+        let mut file = regular::open(path)?;
         let mut list = JsonList::default();
         let mut piece = vec![0; PIECE];
         let mut items = Vec::new();

@@ -13,6 +13,7 @@ mod kubectl;
 pub mod objects;
 pub mod protobuf;
 pub mod raw;
+pub mod regular;
 
 use std::sync::Arc;
 

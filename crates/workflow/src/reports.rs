@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use calipam_files::regular;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{Force, Observations, ReadReport, objections, read_report};
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ pub(crate) fn read(
 }
 
 fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Error> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let bytes = regular::read(path).map_err(Error::io("read", path))?;
     let written = fs::metadata(path).and_then(|meta| meta.modified()).map_err(Error::io("read", path))?;
     let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
 

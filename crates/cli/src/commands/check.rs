@@ -1,6 +1,5 @@
 //! `check`.
 
-use std::fs;
 use std::io::Write;
 use std::mem::discriminant;
 use std::path::Path;
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{Changes, EarlierReport, Filter, Finding, Options, Remedy, Report, parse_document};
+use calipam_files::regular;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
 use calipam_workflow::{Error, Judging, Look, have_in_common, look_and_confirm, nodes, note_last_use, pool};
@@ -126,7 +126,7 @@ impl<'a> Checker<'a> {
 
 /// The report for `--compare-with`.
 fn earlier(path: &Path) -> Result<EarlierReport, Failure> {
-    let text = fs::read_to_string(path)
+    let text = regular::read_to_string(path)
         .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
     let report = parse_document(&text).and_then(|value| {
         let fields = value.as_object().ok_or("it is not a JSON object")?;

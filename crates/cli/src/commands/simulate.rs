@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
+use calipam_files::regular;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{self, Threads, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Scenario, ScenarioError, Start};
@@ -34,7 +35,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     let mut scenario = match &args.scenario {
         Some(path) => {
             let failed = |error| Failure::Io { doing: format!("read {}", path.display()), error };
-            let text = std::fs::read_to_string(path).map_err(failed)?;
+            let text = regular::read_to_string(path).map_err(failed)?;
             Scenario::read(&text).map_err(|error| Failure::Usage {
                 message: format!("{}: {error}", path.display()),
                 hint: Some("docs/simulate.md describes scenarios; `--print-scenario` prints one".into()),

@@ -2,13 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
-use rustix::fs::OFlags;
-use rustix::process::geteuid;
+use calipam_files::regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -158,7 +157,7 @@ pub(super) fn open<S: DeserializeOwned>(path: &Path, identity: &Identity) -> Res
         io::ErrorKind::NotFound => WhyWhole::NoCacheYet,
         _ => WhyWhole::Unusable(format!("{}: {error}", path.display())),
     };
-    let file = open_own(path).map_err(unusable)?;
+    let file = regular::open_own(path, OpenOptions::new().read(true).write(true)).map_err(unusable)?;
     let length = file.metadata().map_err(unusable)?.len();
     let mut frames = places(&file, length).map_err(unusable)?;
     if frames.is_empty() {
@@ -182,21 +181,6 @@ pub(super) fn open<S: DeserializeOwned>(path: &Path, identity: &Identity) -> Res
         }
     }
     Err(unusable(damaged()))
-}
-
-/// Opens a regular file of this user, and follows no link.
-fn open_own(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file =
-        OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.uid() != geteuid().as_raw() {
-        return Err(io::Error::other("it belongs to another user"));
-    }
-    Ok(file)
 }
 
 /// The whole frames of a file, up to the first that breaks off.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,6 +26,11 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.')
 
 /// The key that is asked for to see whether a server answers.
 const PROBE: &str = "/calico";
+
+/// Longest answer: the tree of a cluster of Calico 2.x has some hundred megabytes at most.
+const MOST_BYTES: usize = 2 << 30;
+/// How long an answer may take as a whole, even where it never pauses for long.
+const LONGEST_ANSWER: Duration = Duration::from_mins(5);
 
 /// Error codes of the v2 API.
 mod code {
@@ -254,9 +259,16 @@ impl EtcdV2Client {
         let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
 
         let mut body = Vec::new();
+        let end = Instant::now() + LONGEST_ANSWER.max(limit);
         while let Some(frame) = timeout(limit, rest.frame()).await.map_err(too_late)? {
             if let Ok(piece) = frame.map_err(|error| transport_failure(&error, attempt))?.into_data() {
                 body.extend_from_slice(&piece);
+            }
+            if body.len() > MOST_BYTES {
+                return Err(Failure::Incomplete(format!("its answer is longer than {MOST_BYTES} bytes")));
+            }
+            if Instant::now() > end {
+                return Err(Cause::TimedOut(LONGEST_ANSWER.max(limit).as_secs()).into());
             }
         }
         let index = head.headers.get("x-etcd-index").and_then(|value| value.to_str().ok()?.parse().ok());

@@ -48,6 +48,8 @@ pub enum Cause {
 pub(crate) struct Attempt {
     /// How long an answer was waited for, in seconds.
     pub timeout: u64,
+    /// How long a connection was waited for, in seconds.
+    pub connect: u64,
     pub has_certificate: bool,
 }
 
@@ -118,7 +120,9 @@ impl Attempt {
     fn io(self, error: &io::Error) -> Option<Cause> {
         Some(match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
-            io::ErrorKind::TimedOut => Cause::TimedOut(self.timeout),
+            // Those of the system have a number; without one, our own limit has passed, which only connections have here.
+            io::ErrorKind::TimedOut if error.raw_os_error().is_none() => Cause::TimedOut(self.connect),
+            io::ErrorKind::TimedOut => Cause::Network(error.to_string()),
             io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::AddrNotAvailable
@@ -164,7 +168,7 @@ mod tests {
     use super::*;
 
     fn attempt(has_certificate: bool) -> Attempt {
-        Attempt { timeout: 5, has_certificate }
+        Attempt { timeout: 60, connect: 5, has_certificate }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use calipam_files::regular;
+
 use self::fields::Values;
 use self::tls::tls;
 use crate::client::etcd::endpoint::normalise;
@@ -86,7 +88,7 @@ pub struct LocalFiles;
 
 impl Files for LocalFiles {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+        regular::read(path)
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -150,7 +152,11 @@ impl Timeouts {
 impl EtcdSettings {
     /// What an error has to be judged by where an answer was waited for so long.
     pub(crate) fn attempt(&self, timeout: Duration) -> Attempt {
-        Attempt { timeout: timeout.as_secs(), has_certificate: self.tls.identity.is_some() }
+        Attempt {
+            timeout: timeout.as_secs(),
+            connect: self.timeouts.connect.as_secs(),
+            has_certificate: self.tls.identity.is_some(),
+        }
     }
 }
 

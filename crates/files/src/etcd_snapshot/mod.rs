@@ -10,7 +10,6 @@ mod pages;
 mod sort;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -27,6 +26,7 @@ use self::pages::{Element, Pages};
 use crate::error::{Error, FileError, Result};
 use crate::protobuf::read_key_value;
 use crate::raw::RawEntry;
+use crate::regular;
 
 pub(super) use self::meta::looks_like_snapshot;
 pub(super) use self::sort::sort_by_key;
@@ -103,7 +103,7 @@ fn while_verified(
     path: &Path,
     read: impl FnOnce(Pages, u64) -> FileResult<SnapshotInfo>,
 ) -> FileResult<SnapshotInfo> {
-    let mut file = File::open(path)?;
+    let mut file = regular::open(path)?;
     let meta = Meta::read(&mut file)?;
     let pages = Pages::new(file, &meta)?;
     thread::scope(|scope| {
@@ -307,7 +307,7 @@ const DIGEST: u64 = 32;
 /// Compares the SHA-256 that `etcdctl snapshot save` puts after the database. True where it is there and fits; false where there is none, as in the database file of a
 /// member.
 fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
-    let mut file = File::open(path)?;
+    let mut file = regular::open(path)?;
     let len = file.metadata()?.len();
     match len % u64::from(page_size) {
         0 => return Ok(false),

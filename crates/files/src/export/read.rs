@@ -1,6 +1,5 @@
 //! Reading an export.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,6 +11,7 @@ use super::line::Line;
 use super::{FORMAT, Header, VERSION};
 use crate::error::{Error, FileError, Result};
 use crate::raw::RawEntry;
+use crate::regular;
 
 /// What files of zstd begin with.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
@@ -237,7 +237,7 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path) -> std::result::Result<Self, FileError> {
-        let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
+        let mut file = BufReader::with_capacity(1 << 18, regular::open(path)?);
         let packed = file.fill_buf()?.starts_with(&ZSTD_MAGIC);
         let input: Box<dyn BufRead> = if packed {
             let unpacked = zstd::Decoder::with_buffer(file).map_err(|e| FileError::Unpack(e.to_string()))?;

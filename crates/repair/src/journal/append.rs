@@ -1,13 +1,15 @@
 //! Adding to the journal of a run that is over, and finding those that did not end by themselves.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use calipam_files::regular;
+
 use super::checksum::{LENGTH as SUM, Lines};
 use super::entry::{Entry, Header, LockMark};
+use super::file::{is_alive, open_own};
 use super::frames::{FrameWriter, is_framed, last_frame};
-use super::open::{append_to_own, is_alive, open_own};
 use super::read::JournalError;
 
 /// What the lines of every journal begin with.
@@ -18,7 +20,7 @@ const END: &[u8] = b"{\"end\":{}";
 /// Appends lines. A last line that broke off when the run was killed is dropped: nothing rests on it.
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
     let write = || -> io::Result<()> {
-        let mut file = append_to_own(path)?;
+        let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;
         let mut lines = Lines::new(BufReader::new(&file))?;
         while let Some((_, is_sound)) = lines.next()? {
             if !is_sound {

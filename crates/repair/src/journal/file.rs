@@ -1,6 +1,6 @@
 //! Writing a journal.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use calipam_files::regular;
 use tokio::sync::oneshot;
 
 use super::checksum::Sum;
@@ -198,4 +199,13 @@ fn write_together(
 ) -> io::Result<()> {
     file.write_all(frames.frames(lines, |line, text| sum.seal(&line.text, text))?)?;
     if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
+}
+/// Opens a journal that was found in a folder.
+pub(crate) fn open_own(path: &Path) -> io::Result<File> {
+    regular::open_own(path, OpenOptions::new().read(true))
+}
+
+/// True where the run that writes a journal still lives.
+pub(super) fn is_alive(file: &File) -> bool {
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

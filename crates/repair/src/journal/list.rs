@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::append::journals;
 use super::checksum::Lines;
 use super::entry::{Entry, Header, LockMark};
-use super::open::{is_alive, open_own};
+use super::file::{is_alive, open_own};
 use super::read::{JournalError, header};
 
 /// What became of the run that wrote a journal.

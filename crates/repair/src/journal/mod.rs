@@ -11,7 +11,6 @@ mod entry;
 mod file;
 mod frames;
 mod list;
-mod open;
 mod read;
 mod resolve;
 

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
+use calipam_files::regular;
+
 use super::checksum::Lines;
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
-use super::open::{is_alive, open_named, open_own};
+use super::file::{is_alive, open_own};
 
 /// Why a journal cannot be used. The reasons are what the system says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +94,7 @@ impl Recorded {
     /// # Errors
     /// Where the file cannot be read, is no journal, is of a later program, is damaged, or its run still lives.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
-        let file = open_named(path).map_err(|error| JournalError::read(path, &error))?;
+        let file = regular::open(path).map_err(|error| JournalError::read(path, &error))?;
         if is_alive(&file) {
             return Err(JournalError::Alive { path: path.to_owned() });
         }

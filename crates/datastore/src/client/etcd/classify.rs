@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn what_etcd_says() {
         let of = |code, message: &str| {
-            status(&Status::new(code, message), Attempt { timeout: 5, has_certificate: false })
+            status(&Status::new(code, message), Attempt { timeout: 5, connect: 5, has_certificate: false })
         };
         for (code, message, failure) in [
             (

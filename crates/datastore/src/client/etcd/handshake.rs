@@ -28,7 +28,11 @@ pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Opt
     let mut stream = StreamOwned::new(connection, socket);
     let error = stream.read(&mut [0; 1]).err()?;
     let tls_error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    let attempt = Attempt { timeout: limit.as_secs(), has_certificate: tls.identity.is_some() };
+    let attempt = Attempt {
+        timeout: limit.as_secs(),
+        connect: limit.as_secs(),
+        has_certificate: tls.identity.is_some(),
+    };
     Some(attempt.tls(tls_error))
 }
 

@@ -1,16 +1,20 @@
 //! From the settings to a connection: kubeconfig, the settings that go over it, or the pod's service account
 //! (facts 7.2).
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use calipam_files::regular;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
+use secrecy::ExposeSecret;
 
 use super::classify::login_failure;
+use super::token_file::bearer;
 use super::{flags, request_error};
 use crate::error::{Error, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
@@ -31,6 +35,13 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
         return Err(Error::Kubeconfig { what: "the kubeconfig".into(), reason: reason.into() });
     }
 
+    if let Some(token) = &config.auth_info.token
+        && !token.expose_secret().is_empty()
+        && bearer(token.expose_secret()).is_none()
+    {
+        let reason = "it has a line break or another control character";
+        return Err(Error::Kubeconfig { what: "the token".into(), reason: reason.into() });
+    }
     if settings.unattended
         && let Some(plugin) = &mut config.auth_info.exec
     {
@@ -62,6 +73,11 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
     }
     let name = format!("the kubeconfig {}", join(&paths));
     Ok(Some((merged(&paths, &name)?, name)))
+}
+
+/// The program that the settings name to get credentials by.
+pub async fn credential_plugin(settings: &KubernetesSettings) -> Option<String> {
+    config(settings).await.ok()?.auth_info.exec?.command
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +141,9 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
+        let unreadable =
+            |error: io::Error| Error::KubeconfigFile { what: name.into(), reason: error.to_string() };
+        regular::open(path).map_err(unreadable)?;
         let one = Kubeconfig::read_from(path).map_err(|e| bad(name, &e))?;
         merged = Some(match merged {
             None => one,
@@ -199,7 +218,7 @@ pub(super) fn endpoint(text: &str) -> Result<Uri, Error> {
 }
 
 pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|error| Error::KubeconfigFile {
+    regular::read(path).map_err(|error| Error::KubeconfigFile {
         what: format!("{what} {}", path.display()),
         reason: error.to_string(),
     })

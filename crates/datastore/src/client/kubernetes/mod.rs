@@ -3,11 +3,13 @@
 mod busy;
 mod classify;
 mod connect;
+mod credentials;
 pub(crate) mod discovery;
 mod flags;
 pub(crate) mod kinds;
 pub(crate) mod permission;
 pub(crate) mod schema;
+mod token_file;
 mod transport;
 pub(crate) mod watch;
 
@@ -29,8 +31,9 @@ use tokio::time::timeout;
 
 use self::classify::status_failure;
 pub(crate) use self::classify::transport_failure;
-pub use self::connect::{KubeconfigNames, context_of_server};
+pub use self::connect::{KubeconfigNames, context_of_server, credential_plugin};
 use self::discovery::Api;
+use self::token_file::TokenFile;
 use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::KubernetesSettings;
@@ -46,6 +49,8 @@ pub struct KubeClient {
     client: kube::Client,
     server: String,
     timeout: Duration,
+    connect_timeout: Duration,
+    token_file: Option<TokenFile>,
     has_certificate: bool,
     requests: AtomicU64,
     api: Api,
@@ -123,6 +128,8 @@ impl KubeClient {
             client: self.client.clone(),
             server: self.server.clone(),
             timeout: self.timeout,
+            connect_timeout: self.connect_timeout,
+            token_file: self.token_file.clone(),
             has_certificate: self.has_certificate,
             requests: AtomicU64::new(self.request_count()),
             api,
@@ -132,24 +139,25 @@ impl KubeClient {
 
     fn unasked<'a>(settings: &'a KubernetesSettings, process: Process) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
-            let config = connect::config(settings).await?;
+            let mut config = connect::config(settings).await?;
+            let token_file = TokenFile::take(&mut config)?;
             let server = connect::location(&config.cluster_url);
             let has_certificate = connect::has_certificate(&config);
             // Credential plugins run here, and block.
             let made = match process {
-                Process::Long => tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await,
+                Process::Long => credentials::within_limit(config).await,
                 Process::Short => Ok(transport::client(config)),
             };
             let client = match made {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
-                Err(lost) => {
-                    return Err(request_error(&server, "credentials", Failure::Other(lost.to_string())));
-                }
+                Err(failure) => return Err(request_error(&server, "credentials", failure)),
             };
             Ok(Self {
                 client,
                 server,
                 timeout: settings.timeouts.request,
+                connect_timeout: settings.timeouts.connect,
+                token_file,
                 has_certificate,
                 requests: AtomicU64::new(0),
                 api: Api::default(),
@@ -258,9 +266,16 @@ impl KubeClient {
         })
     }
 
-    async fn send_once(&self, request: Request<Body>) -> std::result::Result<(Parts, Answer), Failure> {
+    async fn send_once(&self, mut request: Request<Body>) -> std::result::Result<(Parts, Answer), Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let attempt = Attempt { timeout: self.timeout.as_secs(), has_certificate: self.has_certificate };
+        if let Some(file) = &self.token_file {
+            request.headers_mut().insert(header::AUTHORIZATION, file.header());
+        }
+        let attempt = Attempt {
+            timeout: self.timeout.as_secs(),
+            connect: self.connect_timeout.as_secs(),
+            has_certificate: self.has_certificate,
+        };
         let sent = timeout(self.timeout, self.client.send(request)).await;
         let response = sent
             .map_err(|_| Cause::TimedOut(attempt.timeout))?

@@ -1,0 +1,71 @@
+//! Getting credentials from a plugin, which is a program that may wait for a person, for a network, or for ever.
+
+use std::num::NonZeroI32;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kube::config::ExecInteractiveMode;
+use kube::{Client, Config};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::gettid;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::error::Failure;
+
+/// How long a plugin may take where nobody is at hand to help it, and where it may wait for a login in a browser.
+const UNATTENDED: Duration = Duration::from_mins(2);
+const INTERACTIVE: Duration = Duration::from_mins(10);
+
+/// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long is killed.
+pub(super) async fn within_limit(config: Config) -> Result<kube::Result<Client>, Failure> {
+    let plugin = config.auth_info.exec.as_ref();
+    let name = plugin.and_then(|plugin| plugin.command.clone()).unwrap_or_default();
+    let mode = plugin.and_then(|plugin| plugin.interactive_mode.as_ref());
+    let limit = if mode == Some(&ExecInteractiveMode::Never) { UNATTENDED } else { INTERACTIVE };
+
+    let (tell, thread) = mpsc::channel();
+    let made = spawn_blocking(move || {
+        // Nobody listens once the limit has passed.
+        let _ = tell.send(gettid());
+        Client::try_from(config)
+    });
+    match timeout(limit, made).await {
+        Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
+        Err(_) => {
+            thread.try_iter().for_each(kill_children);
+            let minutes = limit.as_secs() / 60;
+            Err(Failure::Login(format!(
+                "the credential plugin {name} did not end within {minutes} minutes, and was killed"
+            )))
+        }
+    }
+}
+
+/// Kills the processes that a thread of this process has started.
+fn kill_children(thread: Pid) {
+    let children = format!("/proc/self/task/{}/children", thread.as_raw_nonzero());
+    let children = std::fs::read_to_string(children).unwrap_or_default();
+    let numbers = children.split_whitespace().filter_map(|number| number.parse::<NonZeroI32>().ok());
+    // One that has ended by now is no matter.
+    numbers.filter_map(|number| Pid::from_raw(number.get())).for_each(|child| {
+        let _ = kill_process(child, Signal::KILL);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_has_started_is_killed_and_nothing_else() {
+        let sleep = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut other = std::thread::spawn(sleep).join().unwrap();
+        let mut own = sleep();
+        kill_children(gettid());
+        assert!(!own.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

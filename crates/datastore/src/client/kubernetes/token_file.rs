@@ -1,0 +1,101 @@
+//! A file with a bearer token, which is read again every minute, as client-go does: tokens of service accounts are replaced
+//! while a pod runs.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use calipam_files::regular;
+use http::HeaderValue;
+use kube::Config;
+
+use crate::error::{Error, Result};
+
+/// How long a token counts before the file is read again.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A token, and the file that it comes from.
+#[derive(Clone, Debug)]
+pub(super) struct TokenFile {
+    path: PathBuf,
+    last: Arc<Mutex<(Instant, HeaderValue)>>,
+}
+
+impl TokenFile {
+    /// Takes the file out of a configuration. As in client-go the file counts before a token next to it, unless it cannot
+    /// be read.
+    ///
+    /// # Errors
+    /// Where there is no usable token.
+    pub(super) fn take(config: &mut Config) -> Result<Option<Self>> {
+        let Some(path) = config.auth_info.token_file.take().map(PathBuf::from) else { return Ok(None) };
+        match read(&path) {
+            Ok(header) => {
+                config.auth_info.token = None;
+                Ok(Some(Self { path, last: Arc::new(Mutex::new((Instant::now(), header))) }))
+            }
+            Err(_) if config.auth_info.token.is_some() => Ok(None),
+            Err(reason) => {
+                let what = format!("the token file {}", path.display());
+                Err(Error::KubeconfigFile { what, reason })
+            }
+        }
+    }
+
+    /// The header of a request. Where the file cannot be read any more, the last token counts: some programs remove it once they
+    /// have read it.
+    pub(super) fn header(&self) -> HeaderValue {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.0.elapsed() >= MINUTE {
+            *last = (Instant::now(), read(&self.path).unwrap_or_else(|_| last.1.clone()));
+        }
+        last.1.clone()
+    }
+}
+
+fn read(path: &std::path::Path) -> std::result::Result<HeaderValue, String> {
+    let text = regular::read_to_string(path).map_err(|error| error.to_string())?;
+    bearer(text.trim()).ok_or_else(|| "it holds no token: a token is one line of printable characters".into())
+}
+
+/// The header of a token; `None` where it is none, which a header could not hold.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn config(token: Option<&str>, file: PathBuf) -> Config {
+        let mut config = Config::new("https://localhost".parse().unwrap());
+        config.auth_info.token = token.map(|token| token.to_owned().into());
+        config.auth_info.token_file = Some(file.display().to_string());
+        config
+    }
+
+    #[test]
+    fn a_file_counts_before_a_token_and_its_line_break_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+        fs::write(&good, " abc\r\n").unwrap();
+        fs::write(&bad, "a\nb").unwrap();
+
+        let mut both = config(Some("other"), good.clone());
+        let file = TokenFile::take(&mut both).unwrap().unwrap();
+        assert_eq!((file.header().to_str().unwrap(), both.auth_info.token.is_none()), ("Bearer abc", true));
+        fs::remove_file(&good).unwrap();
+        assert_eq!(file.header(), "Bearer abc");
+
+        for unusable in [good, bad, folder.path().to_owned()] {
+            let mut fallback = config(Some("other"), unusable.clone());
+            assert!(TokenFile::take(&mut fallback).unwrap().is_none() && fallback.auth_info.token.is_some());
+            let error = TokenFile::take(&mut config(None, unusable.clone())).unwrap_err().to_string();
+            assert!(error.contains(&unusable.display().to_string()), "{error}");
+        }
+    }
+}
