@@ -242,6 +242,34 @@ fn many_silent_clients_shut_no_one_out() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
+/// As many clients as are served at a time ask and read nothing: probes are answered all the same, and the clients are dropped.
+#[test]
+fn probes_are_answered_while_clients_read_nothing() {
+    let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+    let stuck: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            // So many that their answers fill every buffer on the way.
+            let _ = stream.write_all(request.repeat(200).as_bytes());
+            stream
+        })
+        .collect();
+
+    let begin = Instant::now();
+    for path in ["/livez", "/healthz"] {
+        assert_eq!(server.get(path).status, 200);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    let busy = server.get("/report.json");
+    assert_eq!((busy.status, busy.body.as_str()), (503, "too many clients are connected\n"));
+    server.wait("/report.json", |answer| answer.status == 200);
+    drop(stuck);
+    assert_eq!(server.terminate().0, Some(0));
+}
+
 #[test]
 fn a_wrong_call_ends_at_once() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

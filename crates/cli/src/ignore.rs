@@ -98,9 +98,9 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The line that accepts a finding. A subject that would be read as something else is a JSON string.
+/// The line that accepts a finding, as a terminal may see it. A subject that would be read as something else is a JSON string.
 pub(crate) fn line(finding: &Finding) -> String {
-    let subject = finding.subject.to_string();
+    let subject = escape(&finding.subject.to_string()).into_owned();
     let plain = format!("{} {subject}", finding.code);
     let entry = Entry { code: finding.code, subject, until: None, line: 1 };
     if parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {

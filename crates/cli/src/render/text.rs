@@ -18,8 +18,10 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
 }
 
 fn is_unsafe(c: char) -> bool {
-    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+    let turns =
+        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let has_no_width = matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
+    c.is_control() || turns || has_no_width || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// A whole number with commas between thousands. Numbers of addresses can exceed 64 bits.

@@ -28,7 +28,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.')
 const PROBE: &str = "/calico";
 
 /// Longest answer: the tree of a cluster of Calico 2.x has some hundred megabytes at most.
-const MOST_BYTES: usize = 2 << 30;
+const MOST_BYTES: usize = 1 << 30;
 /// How long an answer may take as a whole, even where it never pauses for long.
 const LONGEST_ANSWER: Duration = Duration::from_mins(5);
 

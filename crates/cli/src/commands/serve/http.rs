@@ -13,17 +13,21 @@ use hyper::header::{
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::host::Hosts;
+use super::impatient::Impatient;
 use super::served::{Good, Served};
 
-/// Connections at a time; further ones wait to be accepted.
+/// Connections at a time that get every answer.
 const CONNECTIONS: usize = 64;
+/// Further ones, whose only answers are those of probes, so that a kubelet need not wait for slow readers. What comes after
+/// them waits to be accepted.
+const PROBES: usize = 16;
 /// How long a client may take to send the head of a request, and how long a connection may be idle.
 const HEAD: Duration = Duration::from_secs(10);
 /// How long a connection may last. Clients that are slower lose it.
@@ -31,6 +35,8 @@ const LIFETIME: Duration = Duration::from_secs(120);
 /// Most bytes of the head of a request.
 const LARGEST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
+/// How long a connection beyond the first ones may last.
+const PROBE: Duration = Duration::from_secs(3);
 /// How long connections may take to end once the server stops.
 const GOODBYE: Duration = Duration::from_secs(3);
 
@@ -50,15 +56,20 @@ pub(super) struct Shown {
 /// Serves until `stop` ends, and gives what it gave.
 pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let probes = Arc::new(Semaphore::new(PROBES));
     let (end, ending) = watch::channel(());
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     let stopped = loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
+            let place = tokio::select! {
+                biased;
+                place = Arc::clone(&places).acquire_owned() => (place, Answers::All),
+                place = Arc::clone(&probes).acquire_owned() => (place, Answers::Probes),
+            };
             (place, listener.accept().await)
         };
-        let (place, stream) = tokio::select! {
+        let ((place, answers), stream) = tokio::select! {
             (place, accepted) = accepted => match accepted {
                 Ok((stream, _)) => (place, stream),
                 // No file descriptors are left, or the client is gone already.
@@ -71,7 +82,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
         };
         let (shown, ending) = (shown.clone(), ending.clone());
         connections.spawn(async move {
-            connection(stream, &shown, ending).await;
+            connection(stream, answers, &shown, ending).await;
             drop(place);
         });
         while connections.try_join_next().is_some() {}
@@ -81,14 +92,32 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
     stopped
 }
 
+/// What a connection is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answers {
+    All,
+    /// `/livez` and `/healthz`.
+    Probes,
+}
+
+impl Answers {
+    fn has(self, path: &str) -> bool {
+        self == Self::All || matches!(path, "/healthz" | "/livez")
+    }
+}
+
 /// Answers the requests of a connection. What goes wrong on it concerns this client only.
-async fn connection(stream: TcpStream, shown: &Shown, mut ending: watch::Receiver<()>) {
+async fn connection(stream: TcpStream, answers: Answers, shown: &Shown, mut ending: watch::Receiver<()>) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let response = if shown.hosts.admit(&request) {
-            let served = Arc::clone(&shown.served.borrow());
-            answer(request.method(), request.uri().path(), &served, shown.current)
-        } else {
+        let path = request.uri().path();
+        let response = if !shown.hosts.admit(&request) {
             plain(StatusCode::FORBIDDEN, OTHER_NAME)
+        } else if answers.has(path) {
+            let served = Arc::clone(&shown.served.borrow());
+            answer(request.method(), path, &served, shown.current)
+        } else {
+            let busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
+            with(busy, RETRY_AFTER, "10")
         };
         async move { Ok::<_, Infallible>(response) }
     });
@@ -97,11 +126,13 @@ async fn connection(stream: TcpStream, shown: &Shown, mut ending: watch::Receive
         .header_read_timeout(HEAD)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LARGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .keep_alive(answers == Answers::All)
+        .serve_connection(Impatient::new(stream), service);
+    let lifetime = if answers == Answers::All { LIFETIME } else { PROBE };
     tokio::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = sleep(LIFETIME) => return,
+        () = sleep(lifetime) => return,
         // The sender is gone.
         _ = ending.changed() => connection.as_mut().graceful_shutdown(),
     }

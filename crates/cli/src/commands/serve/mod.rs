@@ -5,6 +5,7 @@
 
 mod host;
 mod http;
+mod impatient;
 mod served;
 
 use std::sync::Arc;

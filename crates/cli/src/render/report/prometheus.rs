@@ -211,9 +211,9 @@ impl Metrics {
     }
 }
 
-/// The value of a label as the text format has it.
+/// The value of a label as the text format has it, and as a terminal may see it.
 fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    crate::render::text::escape(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Metrics are doubles: large IPv6 pools are rounded.
