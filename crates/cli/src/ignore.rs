@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::exit::Failure;
-use crate::render::text::escape;
+use crate::render::text::{escape, is_unsafe};
 
 /// What a line of the file accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,13 +100,21 @@ impl fmt::Display for Entry {
 
 /// The line that accepts a finding, as a terminal may see it. A subject that would be read as something else is a JSON string.
 pub(crate) fn line(finding: &Finding) -> String {
-    let subject = escape(&finding.subject.to_string()).into_owned();
+    let subject = finding.subject.to_string();
     let plain = format!("{} {subject}", finding.code);
     let entry = Entry { code: finding.code, subject, until: None, line: 1 };
-    if parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
+    if escape(&plain) == plain && parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
         return plain;
     }
-    format!("{} {}", entry.code, serde_json::Value::from(entry.subject))
+    // JSON escapes fewer characters than a terminal needs.
+    let mut line = format!("{} ", entry.code);
+    for c in serde_json::Value::from(entry.subject).to_string().chars() {
+        match is_unsafe(c) {
+            true => line.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+            false => line.push(c),
+        }
+    }
+    line
 }
 
 /// The lines' content, or the number of the first bad line and what is wrong with it.
@@ -220,7 +228,7 @@ mod tests {
             let line = line(&finding);
             let parsed = parse(&line).unwrap();
             assert_eq!(parsed, [entry(Code::OrphanHandle, &finding.subject.to_string(), None, 1)], "{line}");
-            assert!(!line.contains(['\n', '\r']), "{line}");
+            assert_eq!(escape(&line), line);
         }
     }
 }

@@ -17,7 +17,8 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-fn is_unsafe(c: char) -> bool {
+/// True for a character that a terminal may take for something else than text.
+pub(crate) fn is_unsafe(c: char) -> bool {
     let turns =
         matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let has_no_width = matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
