@@ -13,8 +13,9 @@ pub const POOLS: [Source; 7] = [
     Source::ClusterInformation,
 ];
 
-pub const BLOCKS: [Source; 4] =
-    [Source::Blocks, Source::Pools, Source::Reservations, Source::ClusterInformation];
+/// The configuration says how long addresses cool down.
+pub const BLOCKS: [Source; 5] =
+    [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 
 pub const NODES: [Source; 6] = [
     Source::Blocks,

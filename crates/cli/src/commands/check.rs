@@ -252,3 +252,19 @@ fn same_command(a: &Remedy, b: &Remedy) -> bool {
 fn is_rebuild(remedy: &Remedy) -> bool {
     matches!(remedy, Remedy::RebuildBlock(_) | Remedy::Rebuild)
 }
+
+#[cfg(test)]
+mod tests {
+    use calipam_check::{Options, check};
+    use calipam_testkit::cluster::{Cluster, ClusterSpec};
+
+    use super::*;
+
+    #[test]
+    fn one_command_releases_all_nodes_that_are_gone() {
+        let mut snapshot = Cluster::plain(ClusterSpec::new(1), 3, 2).snapshot();
+        let gone = snapshot.nodes.drain(..2).map(|node| node.value.name).collect();
+        let remedies = remedies(&check(&snapshot, &Options::default()));
+        assert!(remedies.contains(&Remedy::ReleaseNodes(gone)), "{remedies:?}");
+    }
+}
