@@ -7,7 +7,7 @@ use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
-use super::{PAUSES, unavailable};
+use super::{Retries, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::Failure;
 use crate::store::Pending;
@@ -40,20 +40,16 @@ impl EtcdStore {
 
     /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
-        let mut pauses = PAUSES.into_iter();
+        let mut retries = Retries::new();
         loop {
             let client = self.connection.current();
             match client.get(ranges, "what an allocation needs").await {
                 Ok(answers) => return Ok(answers.ranges),
-                Err(error) if error.may_pass() => {
-                    let Some(pause) = pauses.next() else { return Err(unavailable(error)) };
-                    tracing::warn!("{error}; tries again");
-                    tokio::time::sleep(pause).await;
-                    // Where no endpoint answers there is nothing to try again.
-                    self.connection.replace(&client).await.map_err(unavailable)?;
-                }
+                Err(error) if error.may_pass() => retries.wait(error).await?,
                 Err(error) => return Err(unavailable(error)),
             }
+            // Where no endpoint answers there is nothing to try again.
+            self.connection.replace(&client).await.map_err(unavailable)?;
         }
     }
 

@@ -184,6 +184,23 @@ impl Store for AllocatorStore {
     }
 }
 
+/// How often a read is sent again.
+struct Retries(std::array::IntoIter<Duration, { PAUSES.len() }>);
+
+impl Retries {
+    fn new() -> Self {
+        Self(PAUSES.into_iter())
+    }
+
+    /// Waits before a read is sent again that failed for a reason that passes; the error where it was sent often enough.
+    async fn wait(&mut self, error: Error) -> std::result::Result<(), StoreError> {
+        let Some(pause) = self.0.next() else { return Err(unavailable(error)) };
+        tracing::warn!("{error}; tries again");
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
 /// An error that leaves open what happened.
 fn unavailable(error: Error) -> StoreError {
     StoreError::Unavailable(Box::new(error))

@@ -12,7 +12,7 @@ use calipam_model::snapshot::Revision;
 use serde_json::Value;
 
 use self::read::Answer;
-use super::{Known, PAUSES, unavailable};
+use super::{Known, Retries, unavailable};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::discovery::Api;
 use crate::client::kubernetes::kinds::Kind;
@@ -77,19 +77,16 @@ impl KubeStore {
 
     /// Asks side by side; where that fails for a reason that passes, again. A server that did not answer in time had its time.
     async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
-        let mut pauses = PAUSES.into_iter();
+        let is_late = |error: &Error| {
+            matches!(error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. })
+        };
+        let mut retries = Retries::new();
         loop {
-            let error = match read::all(&self.client(), queries, self.selecting).await {
+            match read::all(&self.client(), queries, self.selecting).await {
                 Ok(answers) => return Ok(answers),
-                Err(error) => error,
-            };
-            let is_late =
-                matches!(&error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. });
-            let Some(pause) = pauses.next().filter(|_| error.may_pass() && !is_late) else {
-                return Err(unavailable(error));
-            };
-            tracing::warn!("{error}; tries again");
-            tokio::time::sleep(pause).await;
+                Err(error) if error.may_pass() && !is_late(&error) => retries.wait(error).await?,
+                Err(error) => return Err(unavailable(error)),
+            }
         }
     }
 
