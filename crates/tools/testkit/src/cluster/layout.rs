@@ -19,18 +19,19 @@ pub struct ClusterSpec {
     pub dual_stack: bool,
     /// Room for tens of thousands of nodes instead of 199.
     pub wide: bool,
+    pub cooldown_seconds: u32,
 }
 
 impl ClusterSpec {
     /// A dual-stack cluster at a fixed time in 2026.
     pub fn new(seed: u64) -> Self {
         let now = "2026-06-01T08:00:00Z".parse().expect("a valid time");
-        Self { seed, now, dual_stack: true, wide: false }
+        Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30 }
     }
 
-    /// The same at another time.
+    /// The same at another time. Where that is the present, checks come minutes later: what cools down has to cool then.
     pub fn at(self, now: Timestamp) -> Self {
-        Self { now, ..self }
+        Self { now, cooldown_seconds: 1200, ..self }
     }
 
     /// The same without IPv6.
