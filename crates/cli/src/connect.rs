@@ -11,8 +11,8 @@ use calipam_datastore::{Datastore, credential_plugin};
 use tokio::runtime::Builder;
 
 use crate::args::Global;
+use crate::console::Console;
 use crate::exit::{Failure, INTERRUPTED};
-use crate::output::Console;
 
 /// So long may the ends of things take after ctrl-c.
 const LAST_WORDS: Duration = Duration::from_millis(300);

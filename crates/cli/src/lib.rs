@@ -9,11 +9,12 @@ mod calicoctl;
 mod commands;
 mod complete;
 mod connect;
+mod console;
 mod exit;
+mod format;
 mod hints;
 mod ignore;
 mod operator;
-mod output;
 mod output_file;
 mod preview;
 mod progress;
@@ -28,8 +29,8 @@ use clap::FromArgMatches;
 pub use self::commands::MAN_PAGES;
 use crate::applet::Applet;
 use crate::args::{Cli, When};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::output::Console;
 
 /// Runs the program: reads the command line, does what it says, and gives the exit code.
 pub fn main() -> ExitCode {
@@ -47,7 +48,7 @@ pub fn main() -> ExitCode {
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Failure::Panic));
     let code = exit::code(&result);
     if let Err(failure) = &result {
-        output::print_failure(failure, code, std::env::args_os().skip(1));
+        console::print_failure(failure, code, std::env::args_os().skip(1));
     }
     ExitCode::from(code)
 }

@@ -10,7 +10,7 @@ use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::output::Console;
+use crate::console::Console;
 use crate::render::text::{count, quoted};
 use crate::{hints, preview, progress, render};
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use tempfile::Builder;
 
-use crate::args::Format;
 use crate::exit::Failure;
+use crate::format::Format;
 
 /// Everyone on the machine may read a report, as the collector of Prometheus must, which runs as another user.
 const MODE: u32 = 0o644;

@@ -4,8 +4,8 @@ use std::io;
 
 use calipam_workflow::Proposal;
 
+use crate::console::Console;
 use crate::hints;
-use crate::output::Console;
 use crate::render::document::{Detail, Document};
 use crate::render::plan::{self, PlanDocument};
 use crate::render::table::Page;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use calipam_workflow::{Activity, Meter};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::output::Console;
+use crate::console::Console;
 
 /// A bar on stderr; an invisible one where there is no terminal.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {

@@ -1,9 +1,9 @@
 //! Automatic assignment (facts 3.4): own blocks first, then a new one, then those of others.
 
 mod borrow;
-mod claim;
 mod look;
-mod own;
+mod new_block;
+mod own_block;
 mod take;
 
 pub use self::look::Look;

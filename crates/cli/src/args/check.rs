@@ -9,8 +9,8 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueHint};
 
 use super::check_options::{CheckOptions, SELECTION};
+use crate::console::HINT;
 use crate::hints;
-use crate::output::HINT;
 use crate::output_file::OutputFile;
 
 const REPORTS: &str = "Reports";

@@ -29,7 +29,7 @@ pub(crate) use self::check::CheckArgs;
 pub(crate) use self::check_options::CheckOptions;
 pub(crate) use self::configure::ConfigureArgs;
 pub(crate) use self::diff::{DiffArgs, StateName};
-pub(crate) use self::global::{CONNECTION, Format, Global, When};
+pub(crate) use self::global::{CONNECTION, Global, When};
 pub(crate) use self::history::HistoryArgs;
 pub(crate) use self::rebuild::{RebuildArgs, UndoArgs};
 pub(crate) use self::release::ReleaseArgs;

@@ -12,7 +12,7 @@ use calipam_workflow::look_and_confirm;
 use super::args::CheckArgs;
 use super::{Failed, judging, print, script};
 use crate::args::Global;
-use crate::output::Console;
+use crate::console::Console;
 use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
 use crate::{connect, hints, output_file};

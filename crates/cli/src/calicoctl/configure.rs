@@ -8,8 +8,8 @@ use super::args::ConfigureArgs;
 use super::{Failed, finish, print, script};
 use crate::args::{Global, WritingArgs};
 use crate::connect;
+use crate::console::Console;
 use crate::exit::Failure;
-use crate::output::Console;
 
 pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let settings = settings(args)?;

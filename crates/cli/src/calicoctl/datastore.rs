@@ -8,7 +8,7 @@ use calipam_repair::{LockAction, set_lock};
 use super::{Failed, print};
 use crate::args::Global;
 use crate::connect;
-use crate::output::Console;
+use crate::console::Console;
 
 pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Result<(), Failed> {
     connect::block_on(async {

@@ -23,9 +23,9 @@ use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateComma
 use self::operator::Script;
 use crate::args::Global;
 use crate::commands::repair;
+use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::hints;
-use crate::output::Console;
 
 /// Runs a command of calicoctl. The exit code is 0 or 1; there are no others.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {

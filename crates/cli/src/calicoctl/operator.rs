@@ -6,9 +6,9 @@ use std::sync::Arc;
 use calipam_datastore::write::{Consent, Question};
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 
+use crate::console::Console;
 use crate::hints;
 use crate::operator::{Person, second_look};
-use crate::output::Console;
 
 pub(super) struct Script<'a> {
     console: &'a Console,

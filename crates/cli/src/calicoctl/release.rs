@@ -11,9 +11,9 @@ use super::args::ReleaseArgs;
 use super::show::parse_address;
 use super::{Failed, finish, judging, print, script};
 use crate::args::{Global, WritingArgs};
+use crate::console::Console;
 use crate::exit::Failure;
 use crate::hints::Reader;
-use crate::output::Console;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {

@@ -18,7 +18,7 @@ use super::table::{Side, draw, five_digits, share};
 use super::{Failed, print, script};
 use crate::args::{Global, address};
 use crate::connect;
-use crate::output::Console;
+use crate::console::Console;
 use crate::render::text::escape;
 
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failed> {

@@ -11,8 +11,8 @@ use super::args::SplitArgs;
 use super::{Failed, finish, print, script};
 use crate::args::{Global, WritingArgs};
 use crate::connect;
+use crate::console::Console;
 use crate::exit::Failure;
-use crate::output::Console;
 
 pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {

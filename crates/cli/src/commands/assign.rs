@@ -10,9 +10,9 @@ use jiff::SignedDuration;
 use super::repair;
 use crate::args::{AssignArgs, Global};
 use crate::connect;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::assign::Explanation;
 
 pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {

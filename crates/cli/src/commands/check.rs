@@ -12,11 +12,12 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
 use calipam_workflow::{Error, Judging, Look, have_in_common, look_and_confirm, nodes, note_last_use, pool};
 
-use crate::args::{CheckArgs, CheckOptions, Format, Global};
+use crate::args::{CheckArgs, CheckOptions, Global};
+use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
+use crate::format::Format;
 use crate::ignore::Ignored;
 use crate::operator::Person;
-use crate::output::Console;
 use crate::output_file::{self, OutputFile};
 use crate::render::document::{self, Detail};
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};

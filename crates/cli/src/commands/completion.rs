@@ -3,8 +3,8 @@
 use crate::applet::Applet;
 use crate::args::CompletionArgs;
 use crate::complete;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::output::Console;
 
 /// Prints the script by which a shell completes the name that the program was called by.
 pub(super) fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {

@@ -4,9 +4,9 @@ use calipam_workflow::ConfigureRequest;
 
 use super::repair;
 use crate::args::{ConfigureArgs, Global};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {

@@ -7,9 +7,9 @@ use calipam_history::diff::{AddressChange, AddressChangeKind, Difference};
 use calipam_workflow::{Pair, Side, diff, exports_around, read_pair, scope};
 
 use crate::args::{DiffArgs, Global, StateName};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::diff::{DifferenceDocument, State};
 use crate::render::document::Detail;
 use crate::render::text::count;

@@ -1,8 +1,8 @@
 //! `explain`.
 
 use crate::args::ExplainArgs;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::output::Console;
 use crate::render::codes::Rules;
 use crate::render::explanation::{Explanation, Explanations};
 

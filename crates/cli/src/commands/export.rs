@@ -8,9 +8,9 @@ use calipam_history::keep::Keep;
 use calipam_workflow::{Archiving, archive};
 
 use crate::args::{ExportArgs, Global};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::text::count;
 use crate::{connect, hints};
 

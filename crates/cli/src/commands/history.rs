@@ -5,9 +5,9 @@ use std::path::Path;
 use calipam_workflow::{archive_history, history};
 
 use crate::args::{Global, HistoryArgs, journals_folder};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::history::HistoryDocument;
 use crate::{connect, hints};
 

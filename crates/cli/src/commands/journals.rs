@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::args::UndoArgs;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
-use crate::output::Console;
 use crate::render::document::{Detail, Document};
 use crate::render::table::{Align, Grid, Page};
 use crate::render::text::{count, quoted, thousands};

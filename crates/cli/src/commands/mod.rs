@@ -25,9 +25,10 @@ pub use self::install_links::MAN_PAGES;
 use clap::ValueEnum;
 
 use crate::applet::Applet;
-use crate::args::{Cli, Command, Format, Global, IpamCommand};
+use crate::args::{Cli, Command, Global, IpamCommand};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::output::Console;
+use crate::format::Format;
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {

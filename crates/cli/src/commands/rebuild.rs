@@ -6,9 +6,9 @@ use calipam_workflow::RebuildRequest;
 use super::repair;
 use crate::args::{Global, RebuildArgs};
 use crate::connect;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 
 pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let request = RebuildRequest {

@@ -7,9 +7,9 @@ use calipam_workflow::ReleaseRequest;
 
 use super::repair;
 use crate::args::{Global, ReleaseArgs};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {

@@ -6,9 +6,9 @@ use calipam_workflow::{Executed, LeftLocks, Repaired};
 use jiff::SignedDuration;
 
 use crate::args::journals_folder;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
-use crate::output::Console;
 use crate::render::document::Detail;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};

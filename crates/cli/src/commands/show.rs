@@ -11,9 +11,9 @@ use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::pool;
 
 use crate::args::{Global, ShowArgs, Subject};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::document::Detail;
 use crate::render::show::{self as render, Shown, View};
 use crate::{connect, hints};

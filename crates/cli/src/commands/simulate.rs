@@ -9,9 +9,9 @@ use calipam_simulate::answer::{self, Threads, advise, block_sizes, clashes, fail
 use calipam_simulate::{Event, Scenario, ScenarioError, Start};
 
 use crate::args::{Global, SimulateArgs};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::simulate::{Answers, Measurement};
 use crate::{connect, hints};
 

@@ -5,9 +5,9 @@ use calipam_workflow::SplitRequest;
 use super::repair;
 use crate::args::{Global, SplitArgs};
 use crate::connect;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 
 pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let request = SplitRequest {

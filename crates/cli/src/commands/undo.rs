@@ -9,9 +9,9 @@ use calipam_workflow::{Error, LeftLocks};
 
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::output::Console;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::output::Console;
 use crate::render::document::{Detail, Document};
 use crate::render::table::Page;
 use crate::render::wrap::on_page;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::table::Page;
 use super::yaml;
-use crate::args::Format;
+use crate::format::Format;
 
 /// The version of the schema of YAML and JSON, described in `docs/output.md`.
 const API_VERSION: &str = "calipam/v2";
@@ -41,17 +41,6 @@ pub(crate) trait Document {
 /// The error for a format that a document does not have.
 pub(crate) fn unsupported(kind: &str, format: Format) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("a {kind} has no format {format:?}"))
-}
-
-impl Format {
-    /// How much people want to read; `None` where a program reads.
-    pub(crate) fn detail(self) -> Option<Detail> {
-        match self {
-            Self::Table => Some(Detail::Short),
-            Self::Wide => Some(Detail::Full),
-            _ => None,
-        }
-    }
 }
 
 /// Writes a document: every format has its answer here.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
 
-use super::checksum::{LENGTH as SUM, Lines};
 use super::entry::{Entry, Header, LockMark};
 use super::file::{is_alive, open_own};
 use super::frames::{FrameWriter, is_framed, last_frame};
+use super::line::{LENGTH as SUM, Lines};
 use super::read::JournalError;
 
 /// What the lines of every journal begin with.

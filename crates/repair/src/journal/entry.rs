@@ -1,4 +1,4 @@
-//! What the lines of a journal say. `lines.rs` adds the sum of each, `frames.rs` compresses them.
+//! What the lines of a journal say. `line.rs` adds the sum of each, `frames.rs` compresses them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

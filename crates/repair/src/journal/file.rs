@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use calipam_files::regular;
 use tokio::sync::oneshot;
 
-use super::checksum::Sum;
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
 use super::frames::FrameWriter;
+use super::line::Sum;
 use super::read::JournalError;
 
 /// Lines that are written together when many writes are under way at once.

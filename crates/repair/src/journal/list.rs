@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::append::journals;
-use super::checksum::Lines;
 use super::entry::{Entry, Header, LockMark};
 use super::file::{is_alive, open_own};
+use super::line::Lines;
 use super::read::{JournalError, header};
 
 /// What became of the run that wrote a journal.

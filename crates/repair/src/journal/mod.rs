@@ -4,12 +4,12 @@
 //! [`resolve`] finds out what became of the intents that have no outcome.
 
 mod append;
-mod checksum;
 mod default_path;
 mod edits;
 mod entry;
 mod file;
 mod frames;
+mod line;
 mod list;
 mod read;
 mod resolve;

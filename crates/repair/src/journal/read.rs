@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
 
-use super::checksum::Lines;
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::file::{is_alive, open_own};
+use super::line::Lines;
 
 /// Why a journal cannot be used. The reasons are what the system says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Undoing a run: the inverse of what its journal says was written.
 
-mod present;
+mod refusal;
 mod restored;
 mod task;
 
@@ -14,7 +14,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
-use self::present::in_the_way;
+use self::refusal::in_the_way;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;

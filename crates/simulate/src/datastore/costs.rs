@@ -1,4 +1,4 @@
-//! What requests cost.
+//! What requests cost: how long each takes by itself. `server.rs` lets them wait for their turn.
 
 use calipam_model::snapshot::DatastoreKind;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,13 @@ pub struct Costs {
     pub controllers_burst: u64,
 }
 
+/// What a request takes: the way to the server, the work of the server, the way back.
+pub(super) struct Parts {
+    pub there: Micros,
+    pub busy: Micros,
+    pub back: Micros,
+}
+
 impl Costs {
     /// What to assume where nothing was measured: a datastore on servers of their own with solid-state disks.
     pub fn assumed(kind: DatastoreKind) -> Self {
@@ -85,20 +92,26 @@ impl Costs {
         }
     }
 
-    /// How long a client waits for an answer where nothing keeps the server busy.
-    pub(super) fn latency(&self, work: Work) -> Micros {
-        if work.is_write() { self.write } else { self.read }
+    /// What a request takes besides waiting for its turn, with a latency that `varied` makes of the mean. What the server does for
+    /// any request is a part of the latency; what a list costs comes on top.
+    pub(super) fn request(
+        &self,
+        work: Work,
+        listing: Listing,
+        varied: impl FnOnce(Micros) -> Micros,
+    ) -> Parts {
+        let latency = varied(if work.is_write() { self.write } else { self.read });
+        let busy = self.busy_nanos(work);
+        let travel = latency - Micros(busy / 1_000);
+        let there = Micros(travel.0 / 2);
+        let listing = listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024;
+        Parts { there, busy: Micros((busy + listing).div_ceil(1_000)), back: travel - there }
     }
 
     /// How long any request keeps a thread of the server busy, in nanoseconds.
-    pub(super) fn busy_nanos(&self, work: Work) -> u64 {
+    fn busy_nanos(&self, work: Work) -> u64 {
         let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
         (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
-    }
-
-    /// What a list adds to that.
-    pub(super) fn listing_nanos(&self, listing: Listing) -> u64 {
-        listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024
     }
 
     /// How long a client takes to decode a list.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use calipam_model::snapshot::DatastoreKind;
 
 use super::caches::{Caches, Kind};
-use super::costs::Costs;
+use super::costs::{Costs, Parts};
 use super::data::{Data, Listing};
 use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
@@ -98,17 +98,12 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let latency = self.varied(self.costs.latency(work));
-        // What the server does for any request is a part of the latency; what a list costs comes on top.
-        let busy = self.costs.busy_nanos(work);
-        let travel = latency - Micros(busy / 1_000);
-        let there = Micros(travel.0 / 2);
-        let back = travel - there;
+        let Parts { there, busy, back } = self.costs.request(work, listing, |mean| self.varied(mean));
 
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());
         let job = Job {
-            busy: Micros((busy + self.costs.listing_nanos(listing)).div_ceil(1_000)),
+            busy,
             finish: Box::new(move || {
                 let answer = action(&mut server.data.borrow_mut());
                 if let Work::Write(kind) = work {

@@ -11,8 +11,8 @@ pub use self::man_pages::MAN_PAGES;
 use self::record::Record;
 use crate::args::InstallLinksArgs;
 use crate::completion_scripts;
+use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::output::Console;
 use crate::render::text::quoted;
 
 /// Names that are links to the program.

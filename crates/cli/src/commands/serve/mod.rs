@@ -23,8 +23,8 @@ use self::http::Shown;
 use self::served::{Good, Served};
 use super::check::Checker;
 use crate::args::{Global, ServeArgs};
+use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
-use crate::output::Console;
 use crate::render::report::Checked;
 use crate::render::text::count;
 

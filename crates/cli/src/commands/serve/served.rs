@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::args::Format;
+use crate::format::Format;
 use crate::render::document;
 use crate::render::report::{Checked, RunMetrics, page_with_notice, write_report_metrics};
 use crate::render::table::Page;

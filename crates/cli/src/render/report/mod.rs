@@ -21,7 +21,7 @@ use super::document::{Detail, Document, unsupported};
 use super::findings::WithFindings;
 use super::table::Page;
 use super::text::escape;
-use crate::args::Format;
+use crate::format::Format;
 use crate::ignore;
 
 pub(crate) use self::calicoctl::write as write_calicoctl;

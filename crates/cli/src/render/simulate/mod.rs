@@ -20,7 +20,7 @@ use super::document::{Detail, Document, unsupported};
 use super::table::Page;
 use super::text::{count, thousands};
 use super::wrap::on_page;
-use crate::args::Format;
+use crate::format::Format;
 
 /// All answers of one call.
 #[derive(Debug, Default, Serialize)]

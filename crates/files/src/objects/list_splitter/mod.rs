@@ -1,4 +1,5 @@
 //! The items of a list, one at a time, while the body of the answer arrives: no list is ever held whole.
+//! Where one item ends and the next begins, `json.rs` and `protobuf.rs` find out.
 
 pub(crate) mod json;
 pub mod protobuf;

@@ -8,8 +8,9 @@ use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
 use terminal_size::Width;
 
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::Failure;
+use crate::format::Format;
 use crate::render::document::{self, Document};
 use crate::render::failure::FailureDocument;
 use crate::render::table::Page;
