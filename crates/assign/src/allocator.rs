@@ -63,9 +63,14 @@ impl<S: Store> Allocator<S> {
 
     /// Several blocks in one round trip.
     pub(crate) async fn blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Option<Versioned<Block>>>> {
+        self.each_block(cidrs).await?.into_iter().collect()
+    }
+
+    /// The same, with an error for each block that cannot be decoded.
+    pub(crate) async fn each_block(&self, cidrs: &[IpNet]) -> Result<Vec<Result<Option<Versioned<Block>>>>> {
         let queries: Vec<Query> = cidrs.iter().map(|cidr| Query::Get(Key::Block(*cidr))).collect();
         let answers = self.store.read(&queries).await?;
-        answers.into_iter().map(block).collect()
+        Ok(answers.into_iter().map(block).collect())
     }
 
     /// The blocks that contain an address, whatever their size. There is more than one only where Calico made a block

@@ -30,10 +30,10 @@ enum Leftovers {
 
 impl<S: Store> Allocator<S> {
     /// Takes back all addresses of a handle, as Calico does: where the handle counts more than the blocks have, it stays
-    /// with the rest.
+    /// with the rest. A block that cannot be decoded is passed over and logged: what the handle counts there stays.
     ///
     /// # Errors
-    /// [`Error::NoHandle`] where there is no such handle. The first block that fails ends it.
+    /// [`Error::NoHandle`] where there is no such handle; else the first error of a block, after all blocks were tried.
     pub async fn release_by_handle(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Keep).await
     }
@@ -53,15 +53,20 @@ impl<S: Store> Allocator<S> {
         let ground = Ground { config: allocator::config(config)?, pools: OnceLock::new() };
 
         let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
-        let blocks = self.blocks(&cidrs).await?;
+        let blocks = self.each_block(&cidrs).await?;
         let mut known: Known = Some(Some(found));
+        let mut result = Ok(());
         for (cidr, block) in cidrs.into_iter().zip(blocks) {
-            self.release_handle_in(id, cidr, block, &ground, &mut known).await?;
-            if leftovers == Leftovers::Remove {
-                self.remove_leftover(id, cidr, &mut known).await?;
-            }
+            let released = async {
+                self.release_handle_in(id, cidr, block?, &ground, &mut known).await?;
+                match leftovers {
+                    Leftovers::Keep => Ok(()),
+                    Leftovers::Remove => self.remove_leftover(id, cidr, &mut known).await,
+                }
+            };
+            result = result.and(unless_undecodable(released.await));
         }
-        Ok(())
+        result
     }
 
     /// Takes back what a handle has in a block, which was read as `first`.
@@ -134,14 +139,23 @@ impl<S: Store> Allocator<S> {
     /// # Errors
     /// [`Error::NoHandle`] where there is no such handle.
     pub async fn ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
-        let found = self.handle(handle).await?.ok_or_else(|| Error::NoHandle(handle.to_owned()))?;
-        let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
-        let blocks = self.blocks(&cidrs).await?;
+        let blocks = self.blocks(&self.cidrs_of(handle).await?).await?;
         Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
     }
 
+    /// The same, without those in blocks that cannot be decoded, which are logged.
+    pub async fn readable_ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
+        let blocks = self.readable_blocks(&self.cidrs_of(handle).await?).await?;
+        Ok(blocks.iter().flat_map(|block| addresses_of(block, handle)).collect())
+    }
+
+    async fn cidrs_of(&self, handle: &str) -> Result<Vec<IpNet>> {
+        let found = self.handle(handle).await?.ok_or_else(|| Error::NoHandle(handle.to_owned()))?;
+        Ok(found.value.blocks().map(|(cidr, _)| cidr).collect())
+    }
+
     /// The addresses that blocks record under a handle, whatever the handle object says: it may be missing. Looks at the
-    /// blocks of `host` alone where one is given, else at all blocks.
+    /// blocks of `host` alone where one is given, else at all blocks. Those that cannot be decoded are passed over.
     pub async fn search_handle(&self, handle: &str, host: Option<&str>) -> Result<Vec<IpAddr>> {
         let id = clean_id(handle);
         let blocks = match host {
@@ -156,7 +170,15 @@ impl<S: Store> Allocator<S> {
         let found = self.read(Family::BOTH.map(of)).await?;
         let affinities = affinities_of(found.into_iter().flatten());
         let cidrs: Vec<IpNet> = affinities.into_iter().map(|affinity| affinity.value.key.cidr).collect();
-        Ok(self.blocks(&cidrs).await?.into_iter().flatten().map(|block| block.value).collect())
+        self.readable_blocks(&cidrs).await
+    }
+
+    async fn readable_blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Block>> {
+        let mut readable = Vec::with_capacity(cidrs.len());
+        for block in self.each_block(cidrs).await? {
+            unless_undecodable(block.map(|block| readable.extend(block.map(|block| block.value))))?;
+        }
+        Ok(readable)
     }
 
     async fn all_blocks(&self) -> Result<Vec<Block>> {
@@ -166,6 +188,18 @@ impl<S: Store> Allocator<S> {
             _ => None,
         };
         Ok(found.into_iter().flatten().filter_map(|entry| block(entry.record)).collect())
+    }
+}
+
+/// A block that cannot be decoded is passed over: to write to it is not safe, and a release that failed would be
+/// repeated for ever.
+fn unless_undecodable(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error @ Error::Undecodable { key: Key::Block(_), .. }) => {
+            tracing::warn!(%error, "nothing is released in a block");
+            Ok(())
+        }
+        outcome => outcome,
     }
 }
 

@@ -63,6 +63,37 @@ fn both_families_under_one_handle_come_and_go() {
     assert!(run(allocator.search_handle("h", None)).unwrap().is_empty());
 }
 
+/// Two blocks of one handle, the first of which was made unreadable in one of the ways that a cluster shows.
+#[test]
+fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
+    for damage in [r#""unallocated":[0,1,2,3]"#, r#""unallocated":"none""#] {
+        let store = cluster();
+        let allocator = Allocator::new(&store);
+        run(allocator.auto_assign(&AutoAssign { v6: 1, ..request("h") })).unwrap();
+        let (path, value, _) = store.values("/calico/ipam/v2/assignment/ipv4/").remove(0);
+        let value = String::from_utf8(value).unwrap();
+        let (before, after) = value.split_once(r#""unallocated":["#).unwrap();
+        let after = after.split_once(']').unwrap().1;
+        let broken = format!("{before}{damage}{after}");
+        store.put(&path, broken.clone());
+
+        assert!(matches!(run(allocator.ips_by_handle("h")), Err(Error::Undecodable { .. })));
+        let readable = run(allocator.readable_ips_by_handle("h")).unwrap();
+        assert!(readable.len() == 1 && readable[0].is_ipv6(), "{readable:?}");
+        assert_eq!(run(allocator.search_handle("h", Some("a"))).unwrap(), readable);
+        for _ in 0..2 {
+            run(allocator.release_by_handle_wholly("h")).unwrap();
+        }
+
+        assert_eq!(store.value(&path), Some(broken.into_bytes()));
+        let v6 = store.values("/calico/ipam/v2/assignment/ipv6/").remove(0).1;
+        assert!(!String::from_utf8(v6).unwrap().contains(r#""handle_id":"h""#));
+        // What is counted in the block is not known to be gone.
+        let handle = String::from_utf8(store.value("/calico/ipam/v2/handle/h").unwrap()).unwrap();
+        assert!(handle.contains("10.0.0.") && !handle.contains("fd00"), "{handle}");
+    }
+}
+
 #[test]
 fn an_address_is_given_once() {
     let store = cluster();

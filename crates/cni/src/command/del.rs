@@ -1,9 +1,9 @@
 //! DEL: gives back what the container has (facts of the plugin, section 13).
 
-use calipam_assign::{Error, Query, Store};
+use calipam_assign::{Query, Store};
 use calipam_model::key::Key;
 
-use super::release_handle;
+use super::{is_lost_handle, release_handle};
 use crate::call::{Call, CallAllocator, OPERATION, within};
 use crate::failure;
 use crate::machine::{self, Machine, Owner};
@@ -63,7 +63,10 @@ async fn release_old(allocator: &CallAllocator, handle: &str) -> Result<(), CniE
             tracing::info!(handle, "released the handle of an old plugin");
             Ok(())
         }
-        Err(Error::NoHandle(_)) => Ok(()),
+        Err(error) if is_lost_handle(&error) => {
+            tracing::info!(handle, "the handle of an old plugin is not released: {error}");
+            Ok(())
+        }
         Err(error) => Err(failure::from_allocator(&error)),
     }
 }
@@ -71,10 +74,13 @@ async fn release_old(allocator: &CallAllocator, handle: &str) -> Result<(), CniE
 /// The pod of a machine: it is no owner of the addresses any more; they go only with the machine.
 async fn machine_pod(call: &Call, allocator: &CallAllocator, machine: &Machine) -> Result<(), CniError> {
     let handle = machine.handle(&call.configuration.name);
-    let addresses = match allocator.ips_by_handle(&handle).await {
+    let addresses = match allocator.readable_ips_by_handle(&handle).await {
         Ok(addresses) => addresses,
-        // Released by another DEL. Calico's plugin fails here, again and again.
-        Err(Error::NoHandle(_)) => return Ok(()),
+        // Released by another DEL, or beyond repair by this one. Calico's plugin fails here, again and again.
+        Err(error) if is_lost_handle(&error) => {
+            tracing::info!(handle, "the machine has no address: {error}");
+            return Ok(());
+        }
         Err(error) => return Err(failure::from_allocator(&error)),
     };
     for address in &addresses {

@@ -9,6 +9,7 @@ pub(crate) mod status;
 use std::net::IpAddr;
 
 use calipam_assign::{Error, Release};
+use calipam_model::key::Key;
 
 use crate::call::CallAllocator;
 use crate::failure;
@@ -27,6 +28,9 @@ pub(crate) async fn release(
             Ok(_) => {}
             // It belongs to another handle by now.
             Err(partly) if matches!(partly.error, Error::Changed(_)) => {}
+            Err(partly) if is_undecodable_block(&partly.error) => {
+                tracing::warn!("{address} is not released: {}", partly.error);
+            }
             Err(partly) => {
                 tracing::error!("cannot release {address}: {}", partly.error);
                 result = result.and(Err(failure::from_allocator(&partly.error)));
@@ -37,7 +41,8 @@ pub(crate) async fn release(
 }
 
 /// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
-/// addresses of `others`, which may lie in blocks of other nodes. True if the object was there.
+/// addresses of `others`, which may lie in blocks of other nodes. Blocks that cannot be decoded are passed over. True if the
+/// object was there.
 pub(crate) async fn release_handle(
     allocator: &CallAllocator,
     handle: &str,
@@ -49,13 +54,13 @@ pub(crate) async fn release_handle(
             tracing::info!(handle, "released");
             Ok(true)
         }
-        Err(Error::NoHandle(_)) => {
+        Err(error) if is_lost_handle(&error) => {
             let found = allocator.search_handle(handle, Some(node)).await;
             let mut found = found.map_err(|error| failure::from_allocator(&error))?;
             found.extend(others);
             found.sort();
             found.dedup();
-            tracing::info!(handle, "there is no such handle; looked for its addresses: {found:?}");
+            tracing::info!(handle, "{error}; looked for its addresses: {found:?}");
             release(allocator, handle, found).await.map(|()| false)
         }
         Err(error) => {
@@ -63,4 +68,14 @@ pub(crate) async fn release_handle(
             Err(failure::from_allocator(&error))
         }
     }
+}
+
+/// A handle that is not there, or of which no more is known.
+pub(crate) fn is_lost_handle(error: &Error) -> bool {
+    matches!(error, Error::NoHandle(_) | Error::Undecodable { key: Key::Handle(_), .. })
+}
+
+/// Nothing can be changed in it before it is repaired.
+fn is_undecodable_block(error: &Error) -> bool {
+    matches!(error, Error::Undecodable { key: Key::Block(_), .. })
 }

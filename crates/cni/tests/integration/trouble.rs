@@ -63,6 +63,48 @@ fn del_finds_a_borrowed_address_by_the_result_of_add() {
     assert_eq!(world.allocated().len(), 1);
 }
 
+/// A block that contradicts itself or cannot be decoded, and a handle's object that is missing or cannot be decoded: whatever comes
+/// together, DEL frees what the container has elsewhere, and nothing of others.
+#[test]
+fn del_passes_over_what_cannot_be_changed_safely() {
+    for damage in [json!([0, 1]), json!("none")] {
+        for handle in ["sound", "missing", "undecodable"] {
+            let world = World::etcd(EtcdVersion::V3_6);
+            let runtime = world.runtime().with_ipam("assign_ipv6", "true").with("cniVersion", "1.0.0");
+            let result = runtime.call("ADD", "c1", "").success();
+            runtime.call("ADD", "c2", "").success();
+            let (key, mut block) = block_in(&world, "/assignment/ipv4/");
+            block["unallocated"] = damage.clone();
+            world.put_key(&key, &block);
+            match handle {
+                "missing" => world.delete_handle("net.c1"),
+                "undecodable" => world.put_key("/calico/ipam/v2/handle/net.c1", &json!({"block": 7})),
+                _ => {}
+            }
+
+            let outcome = runtime.call_after("DEL", "c1", "", &result);
+            outcome.success();
+            assert!(outcome.stderr.contains(&key), "{outcome:?}");
+            runtime.call("DEL", "c1", "").success();
+
+            assert_eq!(block_in(&world, "/assignment/ipv4/").1, block);
+            let v6 = block_in(&world, "/assignment/ipv6/").1.to_string();
+            assert!(!v6.contains("net.c1") && v6.contains("net.c2"), "{handle}: {v6}");
+        }
+    }
+}
+
+#[test]
+fn an_undecodable_handle_of_old_plugins_is_left_alone() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    runtime.call("ADD", "c1", "").success();
+    world.put_key("/calico/ipam/v2/handle/ns.web-0", &json!({"block": 7}));
+    runtime.call("DEL", "c1", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0").success();
+    world.delete_handle("ns.web-0");
+    world.assert_empty();
+}
+
 #[test]
 fn del_removes_a_handle_that_counts_too_much() {
     let world = World::etcd(EtcdVersion::V3_6);
@@ -81,8 +123,7 @@ fn the_handle_of_old_plugins_is_released_too() {
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime();
     runtime.call("ADD", "c1", "").success();
-    let (key, block) = block_of(&world);
-    let mut block: Value = block;
+    let (key, mut block) = block_in(&world, "/assignment/");
     block["attributes"][0]["handle_id"] = "ns.web-0".into();
     world.put_key(&key, &block);
     world.put_key("/calico/ipam/v2/handle/ns.web-0", &json!({"block": {block["cidr"].as_str().unwrap(): 1}}));
@@ -91,11 +132,11 @@ fn the_handle_of_old_plugins_is_released_too() {
     world.assert_empty();
 }
 
-/// The one block that there is, under its key.
-fn block_of(world: &World) -> (String, Value) {
+/// The one block that there is in a part of the keys, under its key.
+fn block_in(world: &World, part: &str) -> (String, Value) {
     let World::Etcd(etcd) = world else { panic!("an etcd") };
     let entries = etcd.entries().unwrap();
-    let (key, (value, _)) = entries.iter().find(|(key, _)| key.contains("/assignment/")).expect("a block");
+    let (key, (value, _)) = entries.iter().find(|(key, _)| key.contains(part)).expect("a block");
     (key.clone(), serde_json::from_slice(value).unwrap())
 }
 
