@@ -8,9 +8,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use calipam_assign::{AssignIp, Error};
+use calipam_assign::{AssignIp, Error, Query, Record, Store};
 use calipam_datastore::lookup::{Lookup, PodAddress};
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
+use calipam_model::IpNet;
 use ipnet::Ipv4Net;
 use rustix::fs::{FlockOperation, flock};
 use tokio::runtime;
@@ -79,7 +80,8 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     0
 }
 
-/// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time.
+/// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time. Where it is
+/// certain that something cannot be taken over, nothing is begun.
 pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), String> {
     if settings.target != Target::Kubernetes {
         return Err("the datastore is not Kubernetes".into());
@@ -96,23 +98,73 @@ pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result
         None => return Err("the datastore is not Kubernetes".into()),
     };
 
+    refuse_what_is_in_no_pool(&allocator, &lookup, node, places).await?;
     migrate_tunnel(&allocator, &lookup, node).await?;
     if list(&places.addresses)?.is_empty() {
         return remove_folder(&places.addresses);
     }
-    set_ready(&lookup, false).await?;
+    let done = match set_ready(&lookup, false).await {
+        Ok(()) => take_over(&allocator, &lookup, node, places).await,
+        Err(reason) => Err(reason),
+    };
+    // After an error too: as long as the flag is off, no node of the cluster starts a pod.
+    let ready = set_ready(&lookup, true).await;
+    if let Err(reason) = &ready {
+        tracing::error!("datastoreReady of the cluster information is not put back: {reason}");
+    }
+    done.and(ready)?;
+    remove_folder(&places.addresses)
+}
+
+/// Takes over each address, while nothing else gives out any.
+async fn take_over(
+    allocator: &CallAllocator,
+    lookup: &Lookup,
+    node: &str,
+    places: &Places,
+) -> Result<(), String> {
     for plugin in &places.plugins {
         remove(plugin)?;
     }
     sleep(places.wait).await;
-    let lock = lock(&places.addresses)?;
-    let pods = lookup.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))?;
+    let _lock = lock(&places.addresses)?;
+    let pods = pods_on(lookup, node).await?;
     for file in list(&places.addresses)? {
-        migrate_file(&allocator, node, &file, &pods).await?;
+        migrate_file(allocator, node, &file, &pods).await?;
     }
-    drop(lock);
-    set_ready(&lookup, true).await?;
-    remove_folder(&places.addresses)
+    Ok(())
+}
+
+async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, String> {
+    lookup.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))
+}
+
+/// An address of a pod that is in no enabled pool cannot be assigned, however often that is tried.
+async fn refuse_what_is_in_no_pool(
+    allocator: &CallAllocator,
+    lookup: &Lookup,
+    node: &str,
+    places: &Places,
+) -> Result<(), String> {
+    let pods = pods_on(lookup, node).await?;
+    let answers = allocator.store().read(&[Query::Pools]).await.map_err(|error| error.to_string())?;
+    let pools: Vec<IpNet> = answers
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| match entry.record {
+            Record::Pool(pool) if pool.is_enabled() => Some(pool.cidr),
+            _ => None,
+        })
+        .collect();
+    for file in list(&places.addresses)? {
+        let Content::Address(address) = content(&file)? else { continue };
+        let Some(pod) = pods.iter().find(|pod| pod.address == address) else { continue };
+        if !pools.iter().any(|pool| pool.contains(&address)) {
+            let (namespace, name) = (&pod.namespace, &pod.name);
+            return Err(format!("{address} of pod {namespace}/{name} is in no enabled pool"));
+        }
+    }
+    Ok(())
 }
 
 /// Gives a node without address of its IPIP tunnel the one that Calico uses with host-local: the first of its pod CIDR.
@@ -151,6 +203,26 @@ fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(cidr.addr()).wrapping_add(1))
 }
 
+/// What a file of host-local stands for.
+enum Content {
+    Lock,
+    /// The address that was given out last.
+    Last,
+    Address(IpAddr),
+}
+
+fn content(file: &Path) -> Result<Content, String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match &*name {
+        "lock" => Ok(Content::Lock),
+        name if name.contains("last") => Ok(Content::Last),
+        name => name
+            .parse()
+            .map(Content::Address)
+            .map_err(|_| format!("{} is named after no address", file.display())),
+    }
+}
+
 /// Takes over one address. One that no pod has is forgotten.
 async fn migrate_file(
     allocator: &CallAllocator,
@@ -158,23 +230,19 @@ async fn migrate_file(
     file: &Path,
     pods: &[PodAddress],
 ) -> Result<(), String> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if name == "lock" {
-        return Ok(());
-    }
-    if name.contains("last") {
-        return remove(file);
-    }
-    let address: Ipv4Addr =
-        name.parse().map_err(|_| format!("{} is named after no address", file.display()))?;
-    let Some(pod) = pods.iter().find(|pod| pod.address == name) else {
+    let address = match content(file)? {
+        Content::Lock => return Ok(()),
+        Content::Last => return remove(file),
+        Content::Address(address) => address,
+    };
+    let Some(pod) = pods.iter().find(|pod| pod.address == address) else {
         tracing::info!("no pod has {address}");
         return remove(file);
     };
     let content = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let container = content.lines().next().unwrap_or_default().trim();
     let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
-    assign(allocator, node, address.into(), &format!("{NETWORK}.{container}"), &attributes).await?;
+    assign(allocator, node, address, &format!("{NETWORK}.{container}"), &attributes).await?;
     tracing::info!("took over {address} of pod {}/{}", pod.namespace, pod.name);
     remove(file)
 }
@@ -199,14 +267,18 @@ async fn assign(
     }
 }
 
+/// Writes `datastoreReady`, and tries that again whatever the reason of a failure.
 async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), String> {
+    let mut reason = "the cluster information changes again and again".to_owned();
     for _ in 0..ATTEMPTS {
-        if lookup.set_datastore_ready(ready).await.map_err(|error| error.to_string())? {
-            return Ok(());
+        match lookup.set_datastore_ready(ready).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) => reason = error.to_string(),
         }
         sleep(Duration::from_secs(1)).await;
     }
-    Err("the cluster information changes again and again".into())
+    Err(reason)
 }
 
 /// The files of a folder, by name.

@@ -1,7 +1,7 @@
 //! Questions of the CNI plugin to Kubernetes: the labels of a namespace, the machine of a pod, and what the migration from
 //! host-local needs. Each is one request, without discovery.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ pub struct NodeAddresses {
 pub struct PodAddress {
     pub namespace: String,
     pub name: String,
-    pub address: String,
+    pub address: IpAddr,
 }
 
 impl Lookup {
@@ -208,7 +208,7 @@ impl Lookup {
         }
     }
 
-    /// The pods of a node that have an address.
+    /// The addresses of a node's pods, those of both families.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<PodAddress>> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -220,7 +220,14 @@ impl Lookup {
         #[serde(default)]
         struct Status {
             #[serde(rename = "podIP")]
-            address: String,
+            first: String,
+            #[serde(rename = "podIPs")]
+            all: Vec<Address>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Address {
+            ip: String,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -230,13 +237,18 @@ impl Lookup {
         let selector = format!("spec.nodeName={node}");
         let selector = utf8_percent_encode(&selector, UNRESERVED);
         let found: Option<Pods> = self.get(&format!("/api/v1/pods?fieldSelector={selector}"), "pods").await?;
-        let pods = found.unwrap_or_default().items.into_iter().filter(|pod| !pod.status.address.is_empty());
-        let pod = |pod: Pod| PodAddress {
-            namespace: pod.metadata.namespace,
-            name: pod.metadata.name,
-            address: pod.status.address,
+
+        let addresses = |Pod { metadata, status }: Pod| {
+            let all = status.all.into_iter().map(|address| address.ip);
+            let parsed: BTreeSet<IpAddr> =
+                all.chain([status.first]).filter_map(|text| text.parse().ok()).collect();
+            parsed.into_iter().map(move |address| PodAddress {
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                address,
+            })
         };
-        Ok(pods.map(pod).collect())
+        Ok(found.unwrap_or_default().items.into_iter().flat_map(addresses).collect())
     }
 
     /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information. False where

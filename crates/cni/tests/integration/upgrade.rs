@@ -1,11 +1,13 @@
 //! The migration from host-local.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use calipam_cni::upgrade::{Places, migrate};
 use calipam_testkit::kube::{Flavour, create};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::world::World;
 
@@ -17,42 +19,112 @@ fn what_host_local_gave_out_is_taken_over() {
 }
 
 fn takes_over(world: &World, flavour: Flavour) {
-    let server = world.server();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "ns"},
-        "spec": {"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
-    create(server, "/api/v1/namespaces/ns/pods", &[pod]).unwrap();
-    let path = "/api/v1/namespaces/ns/pods/web-0";
-    let mut pod: Value = serde_json::from_str(&server.request("GET", path, "").unwrap().body).unwrap();
-    pod["status"] = json!({"podIP": "10.7.0.70", "podIPs": [{"ip": "10.7.0.70"}], "phase": "Running"});
-    assert_eq!(server.request("PUT", &format!("{path}/status"), &pod.to_string()).unwrap().status, 200);
-
-    let folder = tempfile::tempdir().unwrap();
-    let (networks, plugin) = (folder.path().join("networks"), folder.path().join("host-local"));
-    fs::create_dir(&networks).unwrap();
-    for (name, content) in
-        [("10.7.0.70", "c1\r\neth0"), ("10.7.0.71", "c2"), ("last_reserved_ip.0", "10.7.0.71"), ("lock", "")]
-    {
-        fs::write(networks.join(name), content).unwrap();
-    }
-    fs::write(&plugin, "").unwrap();
-    let places = Places { addresses: networks.clone(), plugins: vec![plugin.clone()], wait: Duration::ZERO };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    pod_with(world, &["10.7.0.70", "fd00:7::46"]);
+    let node = Node::with(&[
+        ("10.7.0.70", "c1\r\neth0"),
+        ("10.7.0.71", "c2"),
+        ("fd00:7::46", "c1\r\neth0"),
+        ("last_reserved_ip.0", "10.7.0.71"),
+        ("lock", ""),
+    ]);
     for _ in 0..2 {
-        runtime.block_on(migrate(&world.settings(), "a", &places)).unwrap();
+        node.migrate(world).unwrap();
     }
 
     let expected = [
         ("10.7.0.65".to_owned(), "ipip-tunnel-addr-a".to_owned()),
         ("10.7.0.70".to_owned(), "k8s-pod-network.c1".to_owned()),
+        ("fd00:7::46".to_owned(), "k8s-pod-network.c1".to_owned()),
     ];
     assert_eq!(world.allocated(), expected);
-    assert!(!networks.exists() && !plugin.exists());
-    let get = |path: &str| -> Value {
-        serde_json::from_str(&server.request("GET", path, "").unwrap().body).unwrap()
-    };
+    assert!(!node.networks().exists() && !node.plugin().exists());
     let annotation =
-        &get("/api/v1/nodes/a")["metadata"]["annotations"]["projectcalico.org/IPv4IPIPTunnelAddr"];
+        &get(world, "/api/v1/nodes/a")["metadata"]["annotations"]["projectcalico.org/IPv4IPIPTunnelAddr"];
     assert_eq!(annotation, "10.7.0.65");
-    let cluster = get(&format!("{}/default", flavour.path("clusterinformations")));
-    assert_eq!(cluster["spec"]["datastoreReady"], true);
+    assert_eq!(cluster(world, flavour)["spec"]["datastoreReady"], true);
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_refused_before_the_cluster_is_stopped() {
+    let flavour = Flavour::Classic;
+    let world = World::kubernetes(flavour);
+    pod_with(&world, &["10.7.0.70", "fd00:8::46"]);
+    let before = cluster(&world, flavour);
+    for (name, expected) in [
+        ("fd00:8::46", "fd00:8::46 of pod ns/web-0 is in no enabled pool"),
+        ("fd00:7::zz", "is named after no address"),
+    ] {
+        let node = Node::with(&[("10.7.0.70", "c1"), (name, "c1")]);
+        let reason = node.migrate(&world).unwrap_err();
+        assert!(reason.contains(expected), "{reason}");
+        assert!(node.plugin().exists() && node.networks().join(name).exists());
+    }
+    assert_eq!(cluster(&world, flavour), before);
+    assert_eq!(world.allocated(), []);
+}
+
+#[test]
+fn a_failure_half_way_starts_the_cluster_again() {
+    let flavour = Flavour::Classic;
+    let world = World::kubernetes(flavour);
+    let node = Node::with(&[("10.7.0.70", "c1")]);
+    let before = cluster(&world, flavour);
+    fs::create_dir(node.networks().join("lock")).unwrap();
+    let reason = node.migrate(&world).unwrap_err();
+    assert!(reason.contains("lock"), "{reason}");
+    let after = cluster(&world, flavour);
+    assert_eq!(after["spec"]["datastoreReady"], true);
+    assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+}
+
+/// A pod of node `a` that runs and has these addresses, the first of which is its `podIP`.
+fn pod_with(world: &World, addresses: &[&str]) {
+    let server = world.server();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "ns"},
+        "spec": {"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
+    create(server, "/api/v1/namespaces/ns/pods", &[pod]).unwrap();
+    let path = "/api/v1/namespaces/ns/pods/web-0";
+    let mut pod = get(world, path);
+    let all: Vec<Value> = addresses.iter().map(|address| json!({"ip": address})).collect();
+    pod["status"] = json!({"podIP": addresses[0], "podIPs": all, "phase": "Running"});
+    assert_eq!(server.request("PUT", &format!("{path}/status"), &pod.to_string()).unwrap().status, 200);
+}
+
+fn get(world: &World, path: &str) -> Value {
+    serde_json::from_str(&world.server().request("GET", path, "").unwrap().body).unwrap()
+}
+
+/// The cluster information.
+fn cluster(world: &World, flavour: Flavour) -> Value {
+    get(world, &format!("{}/default", flavour.path("clusterinformations")))
+}
+
+/// The files of a node: what host-local has given out, and its program.
+struct Node(TempDir);
+
+impl Node {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let node = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(node.networks()).unwrap();
+        for (name, content) in files {
+            fs::write(node.networks().join(name), content).unwrap();
+        }
+        fs::write(node.plugin(), "").unwrap();
+        node
+    }
+
+    fn networks(&self) -> PathBuf {
+        self.0.path().join("networks")
+    }
+
+    fn plugin(&self) -> PathBuf {
+        self.0.path().join("host-local")
+    }
+
+    fn migrate(&self, world: &World) -> Result<(), String> {
+        let places =
+            Places { addresses: self.networks(), plugins: vec![self.plugin()], wait: Duration::ZERO };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(migrate(&world.settings(), "a", &places))
+    }
 }
