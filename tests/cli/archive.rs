@@ -42,6 +42,21 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     assert!(noted.stderr.contains("it is not a regular file"), "{noted:?}");
 }
 
+/// A list of which kubectl got the first page only is not the whole: nothing is called leaked or gone by it.
+#[test]
+fn a_list_that_was_cut_off_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, metadata) in [("pages", r#"{"continue":"eyJ2"}"#), ("counted", r#"{"remainingItemCount":7}"#)]
+    {
+        let file = folder.path().join(format!("{name}.json"));
+        let list = format!(r#"{{"apiVersion":"v1","kind":"PodList","metadata":{metadata},"items":[]}}"#);
+        fs::write(&file, list).unwrap();
+        let run = calipam(&["check", "--datastore", file.to_str().unwrap()]);
+        assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+        assert!(run.stderr.contains(file.to_str().unwrap()) && run.stderr.contains("PodList"), "{run:?}");
+    }
+}
+
 #[test]
 fn kubernetes_has_an_archive() {
     is_told("calipam export --archive /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");

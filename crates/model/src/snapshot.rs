@@ -246,6 +246,11 @@ impl Snapshot {
         parts.into_iter().for_each(|part| self.absorb(part));
     }
 
+    /// The GUID of the cluster; empty where it has none.
+    pub fn guid(&self) -> &str {
+        self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
+    }
+
     /// The configuration that the allocator goes by: what it stores, else Calico's defaults. `None`
     /// where it is stored but cannot be read. On Kubernetes there is one object for both.
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {

@@ -168,7 +168,7 @@ fn part_name(pool: &str, index: usize) -> String {
 
 /// A UID that no other object has: of the cluster, the time and the name. Kubernetes gives UIDs by itself.
 fn uid(snapshot: &Snapshot, name: &str) -> String {
-    let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.as_str()).unwrap_or_default();
+    let guid = snapshot.guid();
     let sum = Sha256::digest(format!("{guid} {} {name}", snapshot.taken_at));
     let hex: String = sum[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     // Version 8, which is for what an application computes, and the variant of RFC 9562.

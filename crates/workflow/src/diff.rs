@@ -104,8 +104,7 @@ fn compare_clusters(
     force: bool,
     operator: &dyn Operator,
 ) -> Result<(), Error> {
-    let guid = |snapshot: &Snapshot| snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
-    let guids = [guid(old), guid(new)];
+    let guids = [old, new].map(|snapshot| snapshot.guid().to_owned());
     if let Some(unknown) = [old, new].into_iter().zip(&guids).find(|(_, guid)| guid.is_empty()) {
         operator.note(Note::ClusterNotKnown { location: &unknown.0.location });
         return Ok(());

@@ -69,8 +69,8 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
 /// True where the cooldown of an address is known to be over: then the allocator takes it for free, and so does calicoctl.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
-    let (Some(config), Some(released)) = (config, attribute.released_time()) else { return false };
-    snapshot.taken_at.duration_since(released) > SignedDuration::from_secs(config.cooldown_seconds)
+    let cooldown = config.map(|config| SignedDuration::from_secs(config.cooldown_seconds));
+    cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
 }
 
 fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {

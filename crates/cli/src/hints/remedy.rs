@@ -1,4 +1,4 @@
-//! The commands that repair findings.
+//! The commands that repair findings. Which remedy a finding has, `check/src/remedy.rs` decides.
 
 use calipam_check::Remedy;
 

@@ -148,7 +148,7 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     let oldest = client.oldest_kept(now.revision).await?;
     let past = Past {
         location: redact_url(client.endpoint()),
-        guid: cluster.cluster.map(|cluster| cluster.guid).unwrap_or_default(),
+        guid: cluster.guid().to_owned(),
         oldest,
         newest: now.revision,
         read_at: Timestamp::now(),

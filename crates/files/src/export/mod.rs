@@ -71,7 +71,7 @@ impl Header {
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
         let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
         let mut header = Self::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
-        header.guid = snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
+        header.guid = snapshot.guid().to_owned();
         header.with_coverage(&snapshot.coverage)
     }
 

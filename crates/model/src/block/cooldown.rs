@@ -1,11 +1,19 @@
 //! The cooldown of released addresses (facts 3.10): they are not assigned again for a while (Calico 3.33 and later).
+//! Whether a release cools or frees is decided by `release` of the crate `assign`.
 
 use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Block, BlockUpdate};
-use crate::attributes::Attribute;
+use crate::attributes::{Attribute, AttributeRef};
+
+impl AttributeRef<'_> {
+    /// True where the record is that of a release, and the cooldown after it is over.
+    pub fn has_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> bool {
+        self.released_time().is_some_and(|released| now.duration_since(released) > cooldown)
+    }
+}
 
 impl Block {
     pub fn has_cooling(&self) -> bool {
@@ -53,13 +61,8 @@ impl BlockUpdate<'_> {
         if !self.block.has_cooling() {
             return Vec::new();
         }
-        let over = |released: Timestamp| now.duration_since(released) > cooldown;
-        let expired: Vec<u32> = self
-            .block
-            .allocations()
-            .filter(|a| a.attribute.released_time().is_some_and(over))
-            .map(|a| a.ordinal)
-            .collect();
+        let expired = self.block.allocations().filter(|a| a.attribute.has_cooled(now, cooldown));
+        let expired: Vec<u32> = expired.map(|a| a.ordinal).collect();
         self.release_by_handle(&expired)
     }
 }

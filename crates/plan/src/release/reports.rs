@@ -84,11 +84,11 @@ pub fn read_report(
 
     read.observations.name = name.to_owned();
     read.observations.narrows = true;
-    let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
+    let guid = snapshot.guid();
 
     if read.observations.cluster != guid || guid.is_empty() {
         let reported = read.observations.cluster.clone();
-        read.objections.insert(0, ReportError::OtherCluster { reported, found: guid });
+        read.objections.insert(0, ReportError::OtherCluster { reported, found: guid.to_owned() });
     }
     Ok(read)
 }

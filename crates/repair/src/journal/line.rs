@@ -1,5 +1,5 @@
 //! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that a
-//! byte that was flipped, and a line that was moved, shows.
+//! byte that was flipped, and a line that was moved, shows. What stands in them says `entry.rs`.
 
 use std::io::{self, BufRead, Read};
 

@@ -92,9 +92,8 @@ async fn begin(client: &EtcdClient) -> Result<Begun> {
     let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
     let mut cluster = Snapshot::default();
     now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
-    let guid = cluster.cluster.map(|cluster| cluster.guid).unwrap_or_default();
     Ok(Begun {
-        identity: identity(now.cluster_id, guid),
+        identity: identity(now.cluster_id, cluster.guid().to_owned()),
         revision: now.revision,
         raft_term: now.raft_term,
         taken_at: Timestamp::now(),

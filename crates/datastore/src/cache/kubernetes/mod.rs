@@ -96,7 +96,7 @@ impl Cluster {
 
     /// The cluster whose datastore is etcd. What its API server tells again shows that it is the same one.
     fn with_etcd(folder: &Path, etcd: &Snapshot) -> Self {
-        let guid = etcd.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
+        let guid = etcd.guid().to_owned();
         Self { folder: folder.to_owned(), api_group: "etcd", uid: guid.clone(), guid }
     }
 
