@@ -86,7 +86,7 @@ impl Record {
 
 /// A block that is sound and lies where it says.
 fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, DecodeError> {
-    let block = BlockContent::parse(value)?.usable()?;
+    let block = BlockContent::parse(value)?.into_usable()?;
     match block.cidr() == key {
         true => Ok(Record::Block(Arc::from(block))),
         false => Err(DecodeError::AnotherBlock(block.cidr())),

@@ -32,8 +32,11 @@ pub struct IndexedBlock<'s> {
     pub key: IpNet,
     /// Who owns it.
     pub owner: Option<&'s BlockOwner>,
-    /// The block, where it is sound. A corrupt one is judged by its key alone.
+    /// The block, where it is sound.
     pub sound: Option<&'s Block>,
+    /// What the block says of its addresses: the sound block, or one that is corrupt only by records that no ordinal refers
+    /// to, without these. Of any other corrupt block nothing but its key is known.
+    pub usable: Option<&'s Block>,
     /// The sound block without the addresses whose cooldown has passed, where it holds such.
     cooled: Option<Box<Block>>,
     /// What is broken; empty for a sound block.
@@ -124,8 +127,10 @@ pub struct Index<'s> {
     pods: HashMap<PodName<'s>, u32>,
     /// Nodes, by position, whose own address lies in a pool.
     nodes_in_pools: HashMap<IpAddr, u32>,
-    /// CIDRs of blocks that are corrupt or cannot be decoded: what lies in them is not judged.
+    /// CIDRs of blocks that are corrupt or cannot be decoded: what is said of them is not judged.
     unjudged: Vec<IpNet>,
+    /// Those of them of whose addresses nothing is known.
+    unknown: Vec<IpNet>,
     nodes: HashMap<&'s str, u32>,
     /// Calico's names of nodes, by those of Kubernetes.
     calico_nodes: HashMap<&'s str, &'s str>,
@@ -144,8 +149,10 @@ impl<'s> Index<'s> {
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
         let blocks = index_blocks(snapshot, now);
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
+        let unusable = blocks.iter().filter(|b| b.usable.is_none()).map(|b| b.key);
         let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
-        let unjudged: Vec<IpNet> = corrupt.chain(hidden).collect();
+        let unjudged: Vec<IpNet> = corrupt.chain(hidden.clone()).collect();
+        let unknown: Vec<IpNet> = unusable.chain(hidden).collect();
         let mut broken_nodes = HashSet::new();
         let mut broken_workloads = Vec::new();
         let mut pools_incomplete = false;
@@ -190,6 +197,7 @@ impl<'s> Index<'s> {
             pods,
             nodes_in_pools,
             unjudged,
+            unknown,
             nodes,
             calico_nodes,
             broken_nodes,
@@ -236,6 +244,11 @@ impl<'s> Index<'s> {
     /// True if a corrupt or undecodable block lies over any part of `cidr`.
     pub fn is_unjudged(&self, cidr: IpNet) -> bool {
         self.unjudged.iter().any(|block| cidr::overlap(*block, cidr))
+    }
+
+    /// True if a block lies over any part of `cidr` of whose addresses nothing is known.
+    pub(crate) fn is_unknown(&self, cidr: IpNet) -> bool {
+        self.unknown.iter().any(|block| cidr::overlap(*block, cidr))
     }
 
     /// The block with exactly this CIDR as its key.
@@ -376,14 +389,17 @@ fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
         .map(|stored| {
             let content = &stored.value.content;
             let mut problems = match content {
-                BlockContent::Sound(block) => released_in_future(block, future),
+                BlockContent::Sound(_) => Vec::new(),
                 BlockContent::Corrupt(block) => block.problems.clone(),
             };
+            problems.extend(content.usable().into_iter().flat_map(|block| released_in_future(block, future)));
             if content.cidr() != stored.value.key {
                 let (key, cidr) = (stored.value.key.to_string(), content.cidr().to_string());
                 problems.push(BlockProblem::KeyMismatch { key, cidr });
             }
-            let sound = content.sound().filter(|_| problems.is_empty());
+            let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });
+            let usable = content.usable().filter(|_| problems.iter().all(is_unreferenced));
+            let sound = usable.filter(|_| problems.is_empty());
             let cooled = sound.zip(cooldown).and_then(|(block, cooldown)| {
                 let cooled = block.without_cooled(now, cooldown);
                 (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
@@ -392,6 +408,7 @@ fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
                 key: stored.value.key,
                 owner: content.owner(),
                 sound,
+                usable,
                 cooled,
                 problems,
                 revision: &stored.revision,

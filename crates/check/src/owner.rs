@@ -86,7 +86,7 @@ impl Context<'_> {
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
         let record = |(cidr, ordinal): &(IpNet, u32)| {
             let block = self.index.block(*cidr)?;
-            let allocation = block.sound?.allocation(*ordinal)?;
+            let allocation = block.usable?.allocation(*ordinal)?;
             Some((Record { block, allocation }, Claim::of(&allocation.attribute)))
         };
         let records: Vec<Option<(Record<'_, '_>, Claim<'_>)>> = allocations.iter().map(record).collect();
@@ -248,7 +248,7 @@ impl<'c, 's> Owners<'c, 's> {
         let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
         let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };
         let has_handle = |address| {
-            let mut blocks = index.blocks_around(address).filter_map(|block| block.sound);
+            let mut blocks = index.blocks_around(address).filter_map(|block| block.usable);
             blocks.any(|block| {
                 let sibling = block.allocation_of(address);
                 sibling.is_some_and(|a| a.attribute.clean_handle() == Some(handle))

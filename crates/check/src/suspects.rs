@@ -135,7 +135,7 @@ fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: 
     if before.revision == after.revision {
         return true;
     }
-    let (Some(old), Some(new)) = (before.value.content.sound(), after.value.content.sound()) else {
+    let (Some(old), Some(new)) = (before.value.content.usable(), after.value.content.usable()) else {
         return false;
     };
     match &finding.subject {

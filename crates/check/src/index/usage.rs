@@ -185,6 +185,6 @@ impl Usage {
 
 fn is_recorded_for(blocks: &[IndexedBlock<'_>], service: &Service, address: IpAddr) -> bool {
     let around = blocks.iter().filter(|b| b.key.contains(&address));
-    let mut records = around.filter_map(|b| b.sound?.allocation_of(address));
+    let mut records = around.filter_map(|b| b.usable?.allocation_of(address));
     records.any(|a| Claim::of(&a.attribute) == Claim::Service && names_service(&a.attribute, service))
 }

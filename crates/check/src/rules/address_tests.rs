@@ -269,3 +269,27 @@ fn a_tunnel_of_a_node_that_workloads_name_is_not_gone_in_a_view_either() {
     cluster.endpoint("node-9", "web-9", &["10.244.9.9/32"]);
     assert_eq!(status(&cluster), Some(OwnerStatus::Unknown));
 }
+
+#[test]
+fn records_that_no_ordinal_refers_to_hide_no_address() {
+    let mut cluster = healthy();
+    let records = json!([pod("node-1", "stray"), pod("node-1", "gone"), pod("node-1", "stray")]);
+    let mut block = json!({"cidr": "10.244.1.4/30", "affinity": "host:node-1",
+        "allocations": [null, 1, null, null], "unallocated": [0, 2, 3], "attributes": records});
+    cluster.endpoint("node-1", "unrecorded", &["10.244.1.6/32"]);
+    let key = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30";
+    cluster.put(key, block.clone());
+    assert_eq!(cluster.verdict(), ["unallocated-in-use 10.244.1.6", "leaked-address 10.244.1.5"]);
+    let found = check(&cluster.0, &Options::default()).findings;
+    assert!(found.iter().any(|f| f.code == crate::Code::CorruptBlock), "the block's own finding stays");
+    let view = views::address(&cluster.0, "10.244.1.5".parse().unwrap());
+    assert_eq!(view.blocks[0].recorded_owner.as_deref(), Some("default/gone"));
+    assert_eq!(view.blocks[0].problems.len(), 2);
+
+    // Anything else that is wrong hides them.
+    let mut later = healthy();
+    later.endpoint("node-1", "unrecorded", &["10.244.1.6/32"]);
+    block["unallocated"] = json!([0, 2]);
+    later.put(key, block);
+    assert_eq!(later.verdict(), [""; 0]);
+}

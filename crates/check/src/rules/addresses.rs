@@ -66,15 +66,15 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
         uses = later;
         records.clear();
         for block in run {
-            let allocations = block.sound.into_iter().flat_map(|b| b.allocations());
+            let allocations = block.usable.into_iter().flat_map(|b| b.allocations());
             records.extend(allocations.map(|allocation| Record { block, allocation }));
         }
         if run.len() > 1 {
             records.sort_by_key(|r| r.allocation.address);
         }
-        let hidden = index.is_unjudged(first.key);
+        let hidden = index.is_unknown(first.key);
         merge(&records, within, |address, records, uses| {
-            if !hidden || !index.is_unjudged(address.into()) {
+            if !hidden || !index.is_unknown(address.into()) {
                 visit(Address { address, records, uses, blocks: run });
             }
         });
@@ -85,7 +85,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
 /// Visits addresses that are used where there is no block.
 fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
     merge(&[], uses, |address, records, uses| {
-        if !index.is_unjudged(IpNet::from(address)) {
+        if !index.is_unknown(IpNet::from(address)) {
             visit(Address { address, records, uses, blocks: &[] });
         }
     });
@@ -125,9 +125,9 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
         }
     }
 
-    /// Sound blocks in which the address lies.
+    /// Blocks in which the address lies.
     pub(crate) fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
         let address = self.address;
-        self.blocks.iter().filter(move |b| b.sound.is_some() && cidr::ordinal_of(b.key, address).is_some())
+        self.blocks.iter().filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())
     }
 }

@@ -58,8 +58,8 @@ fn has_finished_pods(snapshot: &Snapshot) -> bool {
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);
-    let sound = || context.index.blocks.iter().filter_map(|block| block.sound);
-    if sound().any(|block| block.attributes().any(|record| has_aged(&record))) {
+    let blocks = || context.index.blocks.iter().filter_map(|block| block.usable);
+    if blocks().any(|block| block.attributes().any(|record| has_aged(&record))) {
         let is_wanted = |address: &addresses::Address<'_, '_, '_>| {
             address.records.iter().any(|record| has_aged(&record.allocation.attribute))
         };

@@ -170,7 +170,7 @@ fn state<'c, 's: 'c>(
     undecodable: bool,
     address: IpAddr,
 ) -> AddressState {
-    let records = blocks.clone().filter_map(|b| b.current()?.allocation_of(address));
+    let records = blocks.clone().filter_map(|b| b.current().or(b.usable)?.allocation_of(address));
     let state = |a: Allocation<'_>| match a.attribute {
         attribute if attribute.is_cooling() => AddressState::Cooling,
         attribute if attribute.is_windows_reserved() => AddressState::WindowsReserved,
@@ -181,14 +181,14 @@ fn state<'c, 's: 'c>(
     if let Some(found) = order.into_iter().find(|s| states.contains(s)) {
         return found;
     }
-    if undecodable || blocks.clone().any(|b| b.sound.is_none()) {
+    if undecodable || blocks.clone().any(|b| b.usable.is_none()) {
         return AddressState::Unknown;
     }
     if blocks.count() == 0 { AddressState::NoBlock } else { AddressState::Free }
 }
 
 fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
-    let allocation = block.sound.and_then(|b| b.allocation_of(address));
+    let allocation = block.usable.and_then(|b| b.allocation_of(address));
     let record = allocation.map(|allocation| Record { block, allocation });
     let handle = |a: Allocation<'_>| a.attribute.clean_handle().map(|h| h.to_string());
     BlockOfAddress {
@@ -252,7 +252,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
 /// What sound blocks record about an address.
 fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<Item = Record<'c, 's>> {
     let around = context.index.blocks.iter().filter(move |b| b.key.contains(&address));
-    around.filter_map(move |block| Some(Record { block, allocation: block.sound?.allocation_of(address)? }))
+    around.filter_map(move |block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }))
 }
 
 /// True if a record names its owner by something else than the key of an endpoint.

@@ -46,7 +46,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);
     let mut list = AddressList { addresses: Vec::new() };
-    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.sound?))) {
+    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.usable?))) {
         let host = indexed.owner.and_then(|owner| owner.host());
         for allocation in block.allocations().filter(|allocation| scope.has(allocation.address.into())) {
             let record = allocation.attribute;

@@ -43,7 +43,7 @@ pub struct BorrowedAddress {
 pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
-    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.sound?))) {
+    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.usable?))) {
         if matches!(indexed.owner, Some(BlockOwner::Virtual(_))) {
             continue;
         }

@@ -90,7 +90,7 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         })
         .collect();
     let blocks = context.index.blocks.iter().filter_map(|indexed| {
-        let block = indexed.sound?;
+        let block = indexed.usable?;
         let allocations = block.allocations();
         let allocations = allocations.map(|a| allocation(&context, block, &a, leaked.contains(&a.address)));
         Some(CalicoctlBlock {

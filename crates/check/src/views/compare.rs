@@ -119,7 +119,7 @@ fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     // what they use.
     let is_recorded = |address: IpAddr| {
         let around = context.index.blocks.iter().filter(|block| block.key.contains(&address));
-        around.filter_map(|block| block.sound).any(|block| block.allocation_of(address).is_some())
+        around.filter_map(|block| block.usable).any(|block| block.allocation_of(address).is_some())
     };
     let is_ours = |pod: &Pod| {
         context.snapshot.datastore != DatastoreKind::Kubernetes
@@ -160,7 +160,7 @@ struct InBlocks {
 
 fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
     let mut found = InBlocks::default();
-    let allocations = context.index.blocks.iter().filter_map(|block| Some((block, block.sound?)));
+    let allocations = context.index.blocks.iter().filter_map(|block| Some((block, block.usable?)));
     for (block, allocation) in
         allocations.flat_map(|(block, sound)| sound.allocations().map(move |a| (block, a)))
     {

@@ -60,7 +60,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     for (cidr, count) in object.into_iter().flat_map(|h| h.value.blocks()) {
         blocks.entry(cidr).or_insert_with(|| unseen(cidr)).in_handle = count;
     }
-    for block in context.index.blocks.iter().filter_map(|b| b.sound) {
+    for block in context.index.blocks.iter().filter_map(|b| b.usable) {
         if let Some(known) = blocks.get_mut(&block.cidr()) {
             known.exists = true;
         }

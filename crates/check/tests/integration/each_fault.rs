@@ -1,6 +1,10 @@
 //! One fault at a time.
 
+use calipam_check::{Options, check};
+use calipam_model::block::BlockContent;
+use calipam_model::snapshot::Snapshot;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use serde_json::json;
 
 use crate::expected::assert_truth;
 
@@ -16,4 +20,31 @@ fn each_fault_gives_exactly_its_findings() {
         }
     }
     assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// Code and subject of the findings about addresses.
+fn of_addresses(snapshot: &Snapshot) -> Vec<String> {
+    let report = check(snapshot, &Options::default());
+    let about = report.findings.iter().filter(|finding| finding.subject.kind() == "address");
+    about.map(|finding| format!("{} {}", finding.code, finding.subject)).collect()
+}
+
+#[test]
+fn a_record_that_no_ordinal_refers_to_changes_no_finding_about_an_address() {
+    for fault in Fault::ALL {
+        let mut cluster = Cluster::small(ClusterSpec::new(7));
+        cluster.inject(*fault, 2);
+        let snapshot = cluster.snapshot();
+        let mut stray = snapshot.clone();
+        for block in &mut stray.blocks {
+            let Some(sound) = block.value.content.sound().filter(|sound| !sound.is_deleted()) else {
+                continue;
+            };
+            let mut value = serde_json::to_value(sound).unwrap();
+            let Some(records) = value["attributes"].as_array_mut() else { continue };
+            records.push(json!({"handle_id": "stray"}));
+            block.value.content = BlockContent::parse(value.to_string().as_bytes()).unwrap();
+        }
+        assert_eq!(of_addresses(&stray), of_addresses(&snapshot), "{}", fault.name());
+    }
 }

@@ -256,7 +256,7 @@ impl Block {
     }
 }
 
-/// A block that reads as JSON but whose structure is broken. It is judged by its key alone.
+/// A block that reads as JSON but whose structure is broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptBlock {
     /// The CIDR that the value states.
@@ -267,6 +267,8 @@ pub struct CorruptBlock {
     pub deleted: bool,
     /// Everything that is wrong with it.
     pub problems: Vec<BlockProblem>,
+    /// The block without the records that no ordinal refers to, where nothing else is wrong with it.
+    pub usable: Option<Box<Block>>,
     /// The value as it is stored.
     pub raw: Box<str>,
 }

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};
 
 use super::records::{Kept, Records};
-use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
+use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras, usable};
 use crate::DecodeError;
 use crate::cidr;
 use crate::json::plain::{self, Plain};
@@ -57,11 +57,13 @@ impl BlockContent {
         }
         let owner = raw.owner();
         let raw_text = String::from_utf8_lossy(json).into_owned().into_boxed_str();
+        let usable = usable::without_unreferenced(&raw_text, &problems).map(Box::new);
         Ok(Self::Corrupt(Box::new(CorruptBlock {
             cidr,
             owner,
             deleted: raw.deleted,
             problems,
+            usable,
             raw: raw_text,
         })))
     }

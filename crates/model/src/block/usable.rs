@@ -2,37 +2,43 @@
 
 use serde_json::Value;
 
-use super::{Block, BlockContent, BlockProblem, CorruptBlock};
+use super::{Block, BlockContent, BlockProblem};
 use crate::DecodeError;
 
 impl BlockContent {
     /// The block as an allocator takes it: sound, or with nothing wrong but records that no ordinal refers to, which are
     /// left out. Calico drops them with its next write (3.33 and later), and a release must not fail for them.
-    pub fn usable(self) -> Result<Box<Block>, DecodeError> {
+    pub fn usable(&self) -> Option<&Block> {
+        match self {
+            Self::Sound(block) => Some(block),
+            Self::Corrupt(block) => block.usable.as_deref(),
+        }
+    }
+
+    /// As [`Self::usable`].
+    pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
-            Self::Corrupt(block) => {
-                without_unreferenced(&block).map(Box::new).ok_or(DecodeError::Corrupt(block.problems))
-            }
+            Self::Corrupt(block) => block.usable.ok_or(DecodeError::Corrupt(block.problems)),
         }
     }
 }
 
 /// The block without the records that no ordinal refers to; `None` if anything else is wrong with it.
-fn without_unreferenced(block: &CorruptBlock) -> Option<Block> {
+pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Option<Block> {
     let index = |problem: &BlockProblem| match problem {
         BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),
         _ => None,
     };
-    let unused: Vec<u64> = block.problems.iter().map(index).collect::<Option<_>>()?;
+    let unused: Vec<u64> = problems.iter().map(index).collect::<Option<_>>()?;
 
-    let mut value: Value = serde_json::from_str(&block.raw).ok()?;
+    let mut value: Value = serde_json::from_str(json).ok()?;
     let mut indices = 0u64..;
     let records = value.get_mut("attributes")?.as_array_mut()?;
-    records.retain(|_| indices.next().is_some_and(|index| !unused.contains(&index)));
+    records.retain(|_| indices.next().is_some_and(|index| unused.binary_search(&index).is_err()));
     for allocation in value.get_mut("allocations")?.as_array_mut()? {
         let Some(index) = allocation.as_u64() else { continue };
-        let before = unused.iter().filter(|unused| **unused < index).count() as u64;
+        let before = unused.partition_point(|unused| *unused < index) as u64;
         *allocation = (index - before).into();
     }
     match BlockContent::parse(value.to_string().as_bytes()).ok()? {
@@ -58,7 +64,7 @@ mod tests {
     fn records_that_no_ordinal_refers_to_are_left_out() {
         let (one, two) = (r#"{"handle_id":"h1"}"#, r#"{"handle_id":"h2","secondary":{"node":"a"}}"#);
         let stray = r#"{"handle_id":"stray"}"#;
-        let sound = block("[0,1,null,null]", &format!("{one},{two}")).usable().unwrap();
+        let sound = block("[0,1,null,null]", &format!("{one},{two}")).into_usable().unwrap();
         for (allocations, attributes) in [
             ("[1,2,null,null]", format!("{stray},{one},{two}")),
             ("[0,2,null,null]", format!("{one},{stray},{two}")),
@@ -66,9 +72,10 @@ mod tests {
         ] {
             let content = block(allocations, &attributes);
             assert!(content.sound().is_none(), "a check still tells it");
-            assert_eq!(content.usable().unwrap(), sound);
+            assert_eq!(content.into_usable().unwrap(), sound);
         }
-        let broken = block("[0,7,null,null]", &format!("{one},{stray}")).usable().unwrap_err().to_string();
+        let broken =
+            block("[0,7,null,null]", &format!("{one},{stray}")).into_usable().unwrap_err().to_string();
         assert!(broken.contains("attribute 7") && broken.contains("attribute 1"), "{broken}");
     }
 }

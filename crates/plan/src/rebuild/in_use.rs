@@ -22,6 +22,7 @@ use super::record::{Wanted, sandbox, wanted};
 use crate::basis::handles::{Allocated, clean};
 use crate::basis::preconditions::{self, Users};
 use crate::plan::{Change, Verb};
+use crate::release::policy::in_corrupt_block;
 use crate::skipped::{Refusal, SkipReason};
 
 /// Plans the records of addresses in use.
@@ -54,7 +55,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
                 let owner = owners.next().unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
                 rewrite(planner, &sources, finding, held, owner)
             }
-            None => Err((SkipReason::Overlap, "more than one block records it".into())),
+            None => Err(why_not_one(planner, finding)),
         };
         if let Err((reason, why)) = rewritten {
             planner.skip(finding, reason, format!("{}; {why}", finding.message()));
@@ -125,6 +126,10 @@ fn record(
     finding: &Finding,
     address: IpAddr,
 ) -> Result<(), Refusal> {
+    if let Some(refusal) = in_corrupt_block(planner.index(), address) {
+        return Err(refusal);
+    }
+
     let wanted = wanted_for(planner, sources, address)?;
     let change = Change {
         action: Verb::AssignAddress,
@@ -159,6 +164,15 @@ fn record(
     let planned = AddressPlan { address, what, evidence: wanted.evidence, change };
     planner.blocks.entry(block.key).or_default().addresses.insert(ordinal, planned);
     Ok(())
+}
+
+/// Why there is no one record to write.
+fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
+    let corrupt = match finding.subject {
+        Subject::Address(address) => in_corrupt_block(planner.index(), address),
+        _ => None,
+    };
+    corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
 }
 
 /// The one record that the finding is about; `None` where several blocks have one.

@@ -1,6 +1,6 @@
 //! Leaked addresses, which are released.
 
-use calipam_check::Code;
+use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::DatastoreKind;
@@ -10,7 +10,9 @@ use super::planner::Planner;
 use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
 use crate::release::Observations;
-use crate::release::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early, unknown_owner};
+use crate::release::policy::{
+    Choice, Chosen, allocations, in_corrupt_block, keep_whole_handles, too_early, unknown_owner,
+};
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Plans the release of every leaked address that may be released.
@@ -37,7 +39,11 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> C
             .iter()
             .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
         let address = &finding.subject;
-        if let Some(refusal) = unknown_owner(finding) {
+        if let Subject::Address(address) = finding.subject
+            && let Some((reason, detail)) = in_corrupt_block(planner.index(), address)
+        {
+            planner.skip(finding, reason, detail);
+        } else if let Some(refusal) = unknown_owner(finding) {
             let (reason, detail) = tunnel_of_calico2(planner, &held).unwrap_or(refusal);
             let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action =

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
+use calipam_check::index::Index;
 use calipam_check::owner::{Unread, unread};
 use calipam_check::{
     AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject, names_of_owners,
@@ -49,7 +50,7 @@ impl Chosen<'_> {
 /// What is to be released, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// The allocations that a finding is about.
+/// The allocations that a finding is about; none where a block of them is corrupt, which is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
@@ -61,7 +62,7 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
         }
         Some(allocated)
     };
-    evidence.records.iter().filter_map(allocation).collect()
+    evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Why a leaked address is released only where the operator names it, or insists on what reports list.
@@ -226,13 +227,16 @@ pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     Skipped::new(Subject::Address(address), reason, detail)
 }
 
+/// Why nothing is written about an address whose block is corrupt or cannot be decoded.
+pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
+    let detail = || format!("{address} lies in a block that is corrupt or cannot be decoded");
+    index.is_unjudged(address.into()).then(|| (SkipReason::Unchecked, detail()))
+}
+
 fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let index = &basis.context.index;
-    if index.is_unjudged(address.into()) {
-        return (
-            SkipReason::Unchecked,
-            format!("{address} lies in a block that is corrupt or cannot be decoded"),
-        );
+    if let Some(refusal) = in_corrupt_block(index, address) {
+        return refusal;
     }
 
     let around = index.blocks.iter().filter(|block| block.key.contains(&address));

@@ -9,8 +9,8 @@ use calipam_model::block::BlockOwner;
 use super::handle_owners::HandleOwners;
 use super::observation::Observations;
 use super::policy::{
-    Choice, Chosen, allocations, can_be_forced, keep_whole_handles, too_early, too_early_orphan,
-    unknown_owner, why_not,
+    Choice, Chosen, allocations, can_be_forced, in_corrupt_block, keep_whole_handles, too_early,
+    too_early_orphan, unknown_owner, why_not,
 };
 use super::{Force, Request};
 use crate::basis::Basis;
@@ -219,7 +219,8 @@ impl<'s> Selector<'_, 's> {
         match finding {
             Some(finding) => {
                 // Alone, whatever else its handle holds.
-                if self.force == Force::Named {
+                let is_corrupt = self.basis.context.index.is_unjudged(address.into());
+                if self.force == Force::Named && !is_corrupt {
                     self.selection.forced.push(address);
                 }
                 self.choose(finding);
@@ -287,6 +288,18 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn choose(&mut self, finding: &'s Finding) {
+        let index = &self.basis.context.index;
+        if let Subject::Address(address) = finding.subject
+            && let Some((reason, detail)) = in_corrupt_block(index, address)
+        {
+            let mut corrupt = index.blocks.iter().filter(|b| b.sound.is_none() && b.key.contains(&address));
+            let repair = corrupt.next().map(|block| Remedy::RebuildBlock(block.key));
+            let skipped = Skipped::finding(finding, reason, detail);
+            let suggested_action = repair.map(SuggestedAction::Remedy);
+            self.selection.skipped.push(Skipped { suggested_action, ..skipped });
+            return;
+        }
+
         for allocated in allocations(self.basis, finding) {
             let record = (allocated.block, allocated.held.ordinal);
             self.selection.chosen.insert(record, Chosen { allocated, finding: Some(finding) });

@@ -234,7 +234,7 @@ fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
             key: Key::Block(value.key),
             reason: error.to_string(),
         };
-        let usable = value.content.usable();
+        let usable = value.content.into_usable();
         let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
             Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
             Ok(other) => undecodable(DecodeError::AnotherBlock(other.cidr())),

@@ -1,13 +1,15 @@
 //! Corrupt blocks: what can be trusted stays, and what cannot be told is left alone.
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::{Code, Options, Remedy, Subject, check};
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent};
+use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::SkipReason;
 use calipam_plan::rebuild::{Request, block_files};
+use calipam_plan::release::{self, Force};
+use calipam_plan::{Basis, SkipReason, SuggestedAction};
 use calipam_testkit::cluster::rng::Rng;
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use serde_json::{Value, json};
 
 use super::judge::{Rebuilt, planned, rebuild, words};
@@ -258,4 +260,45 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
             );
         }
     }
+}
+
+#[test]
+fn what_leaked_from_a_corrupt_block_is_released_after_its_repair() {
+    let grace = Options { grace: Some(jiff::SignedDuration::ZERO), ..Options::default() };
+    let mut cluster = Cluster::plain(ClusterSpec::new(5).v4_only(), 2, 4);
+    cluster.inject(Fault::LeakedNoOwner, 1);
+    let leaks = |snapshot: &Snapshot| {
+        let report = check(snapshot, &grace);
+        let leaked = report.findings.into_iter().filter(|finding| finding.code == Code::LeakedAddress);
+        leaked.map(|finding| finding.subject).collect::<Vec<Subject>>()
+    };
+    let leaked = leaks(&cluster.snapshot());
+    let [Subject::Address(address)] = leaked[..] else { panic!("{leaked:?}") };
+
+    let stored =
+        cluster.snapshot().blocks.into_iter().find(|b| b.value.key.contains(&address)).unwrap().value;
+    let mut value = serde_json::to_value(stored.content.sound().unwrap()).unwrap();
+    value["attributes"].as_array_mut().unwrap().push(json!({"handle_id": "left-behind"}));
+    cluster.put_raw(Key::Block(stored.key).to_string(), value.to_string());
+    let snapshot = cluster.snapshot();
+    assert_eq!(leaks(&snapshot), leaked);
+
+    let report = check(&snapshot, &grace);
+    let basis = Basis::new(&snapshot, &report, &grace);
+    for request in [
+        release::Request { leaked: true, ..release::Request::default() },
+        release::Request { addresses: vec![address], force: Force::Named, ..release::Request::default() },
+    ] {
+        let plan = release::plan(&basis, &request, &[], 0);
+        assert!(plan.is_empty(), "{}", words(&plan));
+        let [skipped] = plan.skipped.as_slice() else { panic!("{:?}", plan.skipped) };
+        assert_eq!(skipped.reason, SkipReason::Unchecked);
+        let repair = SuggestedAction::Remedy(Remedy::RebuildBlock(stored.key));
+        assert_eq!(skipped.suggested_action, Some(repair));
+    }
+
+    let plan = calipam_plan::rebuild::plan(&basis, &Request::default(), &[], 0);
+    let repairs: Vec<Code> =
+        plan.changes().flat_map(|change| &change.repairs).map(|(code, _)| *code).collect();
+    assert_eq!(repairs, [Code::CorruptBlock, Code::LeakedAddress], "{}", words(&plan));
 }
