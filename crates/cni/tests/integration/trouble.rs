@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 use serde_json::{Value, json};
 
@@ -222,4 +223,41 @@ fn prefixed_variables_go_over_the_configuration() {
     runtime.variables.insert("CALICO_ETCD_ENDPOINTS".into(), "http://127.0.0.1:1".into());
     assert_eq!(runtime.call("ADD", "c", "").error().0, 11);
     world.assert_empty();
+}
+
+/// Runtimes hand their own variables on, those of proxies among them.
+#[test]
+fn a_proxy_that_does_not_count_is_no_reason_to_fail() {
+    let world = World::kubernetes(Flavour::Classic);
+    let mut runtime = world.runtime();
+    for (name, value) in [("HTTPS_PROXY", "http://u:hunter2@:1"), ("NO_PROXY", "10.0.0.0/8, ;,,:80,")] {
+        runtime.variables.insert(name.into(), value.into());
+    }
+    runtime.call("ADD", "c", "").success();
+    runtime.call("DEL", "c", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn an_error_names_the_proxy_in_between() {
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+        clusters: [{name: c, cluster: {server: 'https://api.invalid:6443'}}]\n\
+        contexts: [{name: a, context: {cluster: c, user: u}}]\n";
+    let mut runtime = Runtime::new(&json!({"datastore_type": "kubernetes"}));
+    let path = runtime.folder().join("kubeconfig");
+    fs::write(&path, kubeconfig).unwrap();
+    runtime.configuration["kubernetes"] = json!({"kubeconfig": path});
+    for (proxy, code, expected) in [
+        (
+            "http://u:hunter2@127.0.0.1:1",
+            11,
+            "https://api.invalid:6443 through the proxy http://127.0.0.1:1: ",
+        ),
+        ("http://u:hunter2@", 999, "cannot use HTTPS_PROXY: it is not the URL of a proxy"),
+    ] {
+        runtime.variables.insert("HTTPS_PROXY".into(), proxy.into());
+        let (found, text) = runtime.call("ADD", "c", "").error();
+        assert!(found == code && text.contains(expected), "{found} {text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
 }

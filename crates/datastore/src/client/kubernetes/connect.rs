@@ -10,12 +10,12 @@ use calipam_files::regular;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
+use kube::config::{ExecInteractiveMode, Kubeconfig, KubeconfigError, NamedContext};
 use secrecy::ExposeSecret;
 
 use super::classify::login_failure;
 use super::token_file::bearer;
-use super::{flags, request_error};
+use super::{chosen, flags, proxy, request_error};
 use crate::error::{Error, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
@@ -28,6 +28,9 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
     flags::apply(&settings.kubectl, &mut config)?;
+    if config.proxy_url.is_none() {
+        config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
+    }
     // kube asks for one of its features, of which no operator knows.
     if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
         let reason = "it logs in by the auth-provider gcp, which Google has ended: \
@@ -125,7 +128,7 @@ pub(super) fn location(url: &Uri) -> String {
 
 async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if let Some((kubeconfig, name)) = kubeconfig(settings)? {
-        return from_kubeconfig(kubeconfig, settings, &name).await;
+        return chosen::configuration(kubeconfig, settings, &name);
     }
     if !settings.context.is_empty() {
         return Err(SettingsError::ContextAlone(settings.context.clone()).into());
@@ -151,24 +154,6 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
         });
     }
     merged.ok_or_else(|| Error::KubeconfigFile { what: name.into(), reason: "there is no such file".into() })
-}
-
-async fn from_kubeconfig(
-    kubeconfig: Kubeconfig,
-    settings: &KubernetesSettings,
-    name: &str,
-) -> Result<Config, Error> {
-    let context = Some(settings.context.clone()).filter(|context| !context.is_empty());
-    let (cluster, user) = (settings.kubectl.cluster.clone(), settings.kubectl.user.clone());
-    // kube would go on without a user that is not there.
-    if let Some(user) =
-        user.as_ref().filter(|user| !kubeconfig.auth_infos.iter().any(|one| one.name == **user))
-    {
-        let reason = format!("auth info {user:?} does not exist");
-        return Err(Error::Kubeconfig { what: name.into(), reason });
-    }
-    let options = KubeConfigOptions { context, cluster, user };
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| bad(name, &e))
 }
 
 /// Applies what is set in addition to a kubeconfig, or in place of one.
@@ -226,16 +211,20 @@ pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
 
 /// The certificates of a PEM file.
 pub(super) fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    let what = "the CA certificate";
+    certificates_of(&read(path, what)?, &format!("{what} {}", path.display()))
+}
+
+/// The certificates of PEM.
+pub(super) fn certificates_of(pem: &[u8], what: &str) -> Result<Vec<Vec<u8>>, Error> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
 
-    let what = "the CA certificate";
-    let pem = read(path, what)?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = read.unwrap_or_default();
     if found.is_empty() {
         return Err(Error::Kubeconfig {
-            what: format!("{what} {}", path.display()),
+            what: what.to_owned(),
             reason: "it holds no PEM block `CERTIFICATE-----`".into(),
         });
     }
@@ -247,7 +236,7 @@ fn join(paths: &[PathBuf]) -> String {
 }
 
 /// What is wrong with a kubeconfig. Errors of its text show the text, which may hold secrets.
-fn bad(what: &str, error: &KubeconfigError) -> Error {
+pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     if let KubeconfigError::ReadConfig(error, _) = error {
         return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };
     }
@@ -257,7 +246,6 @@ fn bad(what: &str, error: &KubeconfigError) -> Error {
         KubeconfigError::LoadContext(name) => format!("context {name:?} does not exist"),
         KubeconfigError::LoadClusterOfContext(name) => format!("cluster {name:?} does not exist"),
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
-        KubeconfigError::ParseProxyUrl(_) => "the URL of its proxy cannot be decoded".into(),
         other => other.to_string(),
     };
     Error::Kubeconfig { what: what.into(), reason }
@@ -277,9 +265,6 @@ pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
         kube::Error::Auth(error) => {
             let failure = Failure::Login(login_failure(error));
             return request_error(server, "anything", failure);
-        }
-        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
-            ("the proxy", "its URL must begin with http:// or socks5://".into())
         }
         kube::Error::RustlsTls(error) => ("the certificates", innermost(error)),
         other => ("the kubeconfig", innermost(other)),

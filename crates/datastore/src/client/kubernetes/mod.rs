@@ -1,6 +1,7 @@
 //! A connection to an API server, and requests whose answers are read as they arrive.
 
 mod busy;
+mod chosen;
 mod classify;
 mod connect;
 mod credentials;
@@ -8,6 +9,7 @@ pub(crate) mod discovery;
 mod flags;
 pub(crate) mod kinds;
 pub(crate) mod permission;
+mod proxy;
 pub(crate) mod schema;
 mod token_file;
 mod transport;
@@ -48,6 +50,8 @@ const MAX_REFUSAL: usize = 64 << 10;
 pub struct KubeClient {
     client: kube::Client,
     server: String,
+    /// Between this program and the server, without user and password.
+    proxy: Option<String>,
     timeout: Duration,
     connect_timeout: Duration,
     token_file: Option<TokenFile>,
@@ -127,6 +131,7 @@ impl KubeClient {
         Arc::new(Self {
             client: self.client.clone(),
             server: self.server.clone(),
+            proxy: self.proxy.clone(),
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
             token_file: self.token_file.clone(),
@@ -142,6 +147,7 @@ impl KubeClient {
             let mut config = connect::config(settings).await?;
             let token_file = TokenFile::take(&mut config)?;
             let server = connect::location(&config.cluster_url);
+            let proxy = config.proxy_url.as_ref().map(connect::location);
             let has_certificate = connect::has_certificate(&config);
             // Credential plugins run here, and block.
             let made = match process {
@@ -155,6 +161,7 @@ impl KubeClient {
             Ok(Self {
                 client,
                 server,
+                proxy,
                 timeout: settings.timeouts.request,
                 connect_timeout: settings.timeouts.connect,
                 token_file,
@@ -292,11 +299,19 @@ impl KubeClient {
     }
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
-        request_error(&self.server, what, failure)
+        request_error(&self.way_to_server(&failure), what, failure)
+    }
+
+    /// The server; where none answered, with the proxy that may be why.
+    fn way_to_server(&self, failure: &Failure) -> String {
+        match (&self.proxy, failure) {
+            (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),
+            _ => self.server.clone(),
+        }
     }
 
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
-        let endpoint = self.server.clone();
+        let endpoint = self.way_to_server(&failure);
         Error::Write { server: Server::Kubernetes, endpoint, what: what.to_owned(), failure }
     }
 }

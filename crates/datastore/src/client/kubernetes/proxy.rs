@@ -1,0 +1,172 @@
+//! The proxy before an API server, as client-go finds it: `proxy-url` of the kubeconfig, else the variables that Go's
+//! `http.ProxyFromEnvironment` reads. kube holds `NO_PROXY` against the proxy, not the server, and fails at values that Go takes.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use http::Uri;
+
+use crate::error::Error;
+
+/// The proxy that the environment names for a server.
+///
+/// # Errors
+/// Where the proxy would be used, and its variable cannot be read.
+pub(super) fn of_environment(
+    server: &Uri,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Uri>, Error> {
+    let is_set = |name: &&str| variable(name).is_some_and(|value| !value.is_empty());
+    let first_of = |names: [&'static str; 2]| names.into_iter().find(is_set);
+
+    let (names, usual_port) = match server.scheme_str() {
+        Some("https") => (["HTTPS_PROXY", "https_proxy"], 443),
+        _ => (["HTTP_PROXY", "http_proxy"], 80),
+    };
+    let Some(name) = first_of(names) else { return Ok(None) };
+    let exempt = first_of(["NO_PROXY", "no_proxy"]).and_then(&variable).unwrap_or_default();
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_lowercase();
+    if is_exempt(&host, server.port_u16().unwrap_or(usual_port), &exempt.to_lowercase()) {
+        return Ok(None);
+    }
+    parse(name, &variable(name).unwrap_or_default()).map(Some)
+}
+
+/// The URL of a proxy; without a scheme it is that of HTTP. `name` says where it stands.
+pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
+    // The value itself may hold a password.
+    let wrong = |reason: &str| Error::Kubeconfig { what: name.to_owned(), reason: reason.to_owned() };
+    let text = match text.split_once("://") {
+        Some(("socks5h", rest)) => format!("socks5://{rest}"),
+        Some(_) => text.to_owned(),
+        None => format!("http://{text}"),
+    };
+    let url: Uri = text.parse().map_err(|_| wrong("it is not the URL of a proxy"))?;
+    let host = url.host().filter(|host| !host.is_empty());
+    let authority = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    // A port that is not a number is decoded as no port at all.
+    let has_bad_port = url.port_u16().is_none() && host.is_none_or(|host| !authority.ends_with(host));
+    if host.is_none() || has_bad_port {
+        return Err(wrong("it is not the URL of a proxy"));
+    }
+    match url.scheme_str() {
+        Some("http" | "https" | "socks5") => Ok(url),
+        _ => Err(wrong("its URL must begin with http://, https:// or socks5://")),
+    }
+}
+
+/// True for what is never asked through a proxy: this machine, and what `NO_PROXY` lists.
+fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
+    let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+    if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
+        return true;
+    }
+    listed.split(',').map(str::trim).any(|entry| is_meant(entry, host, address, port))
+}
+
+/// True where an entry of `NO_PROXY` means a host. One that is no host, address or CIDR means none.
+fn is_meant(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Ok(cidr) = entry.parse::<IpNet>() {
+        return address.is_some_and(|address| cidr.contains(&address));
+    }
+    let (name, wanted) = split_port(entry).unwrap_or((entry, ""));
+    if !wanted.is_empty() && wanted != port.to_string() {
+        return false;
+    }
+    if let Ok(listed) = name.parse::<IpAddr>() {
+        return address == Some(listed.to_canonical());
+    }
+    if name.is_empty() || address.is_some() {
+        return false;
+    }
+    match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
+        Some(domain) => is_below(host, domain),
+        None => host == name || is_below(host, name),
+    }
+}
+
+fn is_below(host: &str, domain: &str) -> bool {
+    host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// Host and port of `host:port` and `[address]:port`.
+fn split_port(entry: &str) -> Option<(&str, &str)> {
+    match entry.strip_prefix('[') {
+        Some(rest) => rest.split_once("]:"),
+        None => entry.rsplit_once(':').filter(|(host, _)| !host.contains(':')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(server: &str, variables: &[(&str, &str)]) -> Result<Option<String>, String> {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        let found = of_environment(&server.parse().unwrap(), variable);
+        found.map(|url| url.map(|url| url.to_string())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn no_proxy_is_read_as_go_reads_it() {
+        for (server, exempt, proxied) in [
+            ("https://api.example:6443", "", true),
+            ("https://api.example:6443", "*", false),
+            ("https://api.example:6443", "other, ,api.example,", false),
+            ("https://API.example:6443", "Example", false),
+            ("https://api.example:6443", ".example", false),
+            ("https://api.example:6443", "*.example", false),
+            ("https://example:6443", ".example", true),
+            ("https://badexample:6443", "example", true),
+            ("https://api.example:6443", "api.example:443", true),
+            ("https://api.example:6443", "api.example:6443", false),
+            ("https://api.example", "api.example:443", false),
+            // Go parts entries by commas alone.
+            ("https://api.example:6443", "other;api.example", true),
+            ("https://api.example:6443", ";,:80,[,http://x y", true),
+            ("https://10.1.2.3:6443", "10.0.0.0/8,", false),
+            ("https://10.1.2.3:6443", "10.1.2.3", false),
+            ("https://10.1.2.3:6443", "10.1.2.3:443", true),
+            ("https://10.1.2.3:6443", ".3", true),
+            ("https://[fd00::5]:6443", "fd00::/64", false),
+            ("https://[fd00::5]:6443", "fd00::5", false),
+            ("https://[fd00::5]:6443", "[fd00::5]:6443", false),
+            ("https://localhost:6443", "", false),
+            ("https://127.0.0.2:6443", "", false),
+            ("https://[::1]:6443", "", false),
+        ] {
+            let found = found(server, &[("HTTPS_PROXY", "http://proxy:3128"), ("NO_PROXY", exempt)]);
+            assert_eq!(found.unwrap().is_some(), proxied, "{server} {exempt:?}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_of_the_server_says_which_variable_counts() {
+        let both = [("HTTPS_PROXY", ""), ("https_proxy", "secure:3128"), ("HTTP_PROXY", "http://plain")];
+        assert_eq!(found("https://a", &both).unwrap().as_deref(), Some("http://secure:3128/"));
+        assert_eq!(found("http://a", &both).unwrap().as_deref(), Some("http://plain/"));
+        assert_eq!(
+            found("https://a", &[("HTTPS_PROXY", "socks5h://b:1")]).unwrap().as_deref(),
+            Some("socks5://b:1/")
+        );
+        assert_eq!(found("https://a", &[("ALL_PROXY", "http://b")]), Ok(None));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_where_it_would_be_used() {
+        for bad in ["http://u:hunter2@:1", "http://hunter2 x", "proxy:hunter2", "ftp://hunter2", ":1"] {
+            let variables = [("https_proxy", bad)];
+            let error = found("https://a", &variables).unwrap_err();
+            assert!(error.contains("https_proxy") && !error.contains("hunter2"), "{bad}: {error}");
+            for unused in ["http://a", "https://localhost:6443", "https://127.0.0.1:6443"] {
+                assert_eq!(found(unused, &variables), Ok(None));
+            }
+            assert_eq!(found("https://a", &[("https_proxy", bad), ("no_proxy", "a")]), Ok(None));
+        }
+    }
+}
