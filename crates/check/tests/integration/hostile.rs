@@ -199,3 +199,16 @@ fn keys_of_any_bytes_are_borne() {
     let defects = undecodable.snapshot().defects;
     assert!(matches!(defects[..], [ref defect] if matches!(defect.kind, DefectKind::Key(_))));
 }
+
+#[test]
+fn a_number_beyond_a_double_in_an_unknown_field_changes_nothing() {
+    let cluster = healthy();
+    for key in victims(&cluster) {
+        let value = String::from_utf8(value_of(&cluster, &key)).unwrap();
+        for (at, field) in [("{", r#"{"x":1e400,"#), (r#""spec":{"#, r#""spec":{"x":[{"y":-1e400}],"#)] {
+            let value = value.replacen(at, field, 1).replace(",}", "}");
+            let found = judge(&cluster, &key, value.as_bytes());
+            assert!(found.is_empty(), "{found:?}: {value}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Blocks that an allocator can work with although something about them is not as it should be.
 
-use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Block, BlockContent, BlockProblem};
 use crate::DecodeError;
@@ -32,16 +34,24 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
     };
     let unused: Vec<u64> = problems.iter().map(index).collect::<Option<_>>()?;
 
-    let mut value: Value = serde_json::from_str(json).ok()?;
-    let mut indices = 0u64..;
-    let records = value.get_mut("attributes")?.as_array_mut()?;
-    records.retain(|_| indices.next().is_some_and(|index| unused.binary_search(&index).is_err()));
-    for allocation in value.get_mut("allocations")?.as_array_mut()? {
-        let Some(index) = allocation.as_u64() else { continue };
-        let before = unused.partition_point(|unused| *unused < index) as u64;
-        *allocation = (index - before).into();
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
+    // Of fields that differ in case only the last counts, and their order is lost here.
+    let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
+    if names.len() < fields.len() {
+        return None;
     }
-    match BlockContent::parse(value.to_string().as_bytes()).ok()? {
+
+    let records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
+    let used = (0u64..).zip(records).filter(|(index, _)| unused.binary_search(index).is_err());
+    let used: Vec<&RawValue> = used.map(|(_, record)| record).collect();
+    let allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
+    let moved = |index: u64| index - unused.partition_point(|unused| *unused < index) as u64;
+    let allocations: Vec<_> = allocations.into_iter().map(|index| index.map(moved)).collect();
+
+    let (used, allocations) = (to_raw_value(&used).ok()?, to_raw_value(&allocations).ok()?);
+    fields.insert("attributes".to_owned(), used);
+    fields.insert("allocations".to_owned(), allocations);
+    match BlockContent::parse(&serde_json::to_vec(&fields).ok()?).ok()? {
         BlockContent::Sound(block) => Some(*block),
         BlockContent::Corrupt(_) => None,
     }
