@@ -1,19 +1,23 @@
 //! What is known of the owner that a record names. Rules, `show`, releases and rebuilds ask here and nowhere else, so
 //! that none of them calls an owner gone that another keeps.
 
+mod identity;
+mod undecodable;
+
 use std::collections::HashMap;
 
 use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
-use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
-use calipam_model::snapshot::{Coverage, DefectKind, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_model::text::{Text, TextRef};
 
-use crate::claim::{Claim, machines_of, names_service, tails};
+use self::identity::{NO_NAMESPACE, claimed_identities, identity};
+use self::undecodable::{has_broken_tunnel, may_be_any_container, protects};
+use crate::claim::{Claim, machines_of, names_service};
 use crate::context::Context;
 use crate::finding::LeakReason;
-use crate::index::{BrokenWorkload, Index, Owner};
+use crate::index::{Index, Owner};
 use crate::record::{Record, is_on_machine, names_owner, names_workload};
 
 /// What is known of the owner that a record names.
@@ -373,74 +377,4 @@ fn reason_not_to_use(index: &Index<'_>, owner: Owner) -> Option<LeakReason> {
         Owner::Tunnel(..) | Owner::Service(_) => true,
     };
     has_address.then_some(LeakReason::PodHasOtherAddress)
-}
-
-fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {
-    context.snapshot.defects.iter().any(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
-            name == node && fields.iter().any(|f| f.field == kind.field())
-        }
-        _ => false,
-    })
-}
-
-/// True if the key of an endpoint or pod that cannot be decoded names the recorded owner. Of a container it names
-/// only the node as a rule, so that it protects the container IDs in the blocks of that node.
-fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
-    let Some(key) = &broken.name else {
-        return claim.pod().is_some_and(|(namespace, _)| namespace == broken.namespace);
-    };
-    match claim {
-        Claim::Pod { namespace, pod, .. } => {
-            *namespace == *broken.namespace && *pod == *key.workload.as_str()
-        }
-        Claim::LegacyPod { namespace, pod } => {
-            let by_pod = namespace == broken.namespace && *pod == key.workload;
-            by_pod || key.workload == format!("{namespace}.{pod}")
-        }
-        Claim::Container(id) => {
-            let host = record.block.owner.and_then(BlockOwner::host);
-            key.workload == *id || host == Some(key.node.as_str())
-        }
-        _ => false,
-    }
-}
-
-/// True if the key of an endpoint or pod that cannot be decoded leaves its container open: only the keys of `cni`
-/// name it (facts 1.10).
-fn may_be_any_container(broken: &BrokenWorkload<'_>) -> bool {
-    broken.name.as_ref().is_none_or(|key| key.orchestrator != "cni")
-}
-
-/// Stands for the namespace of containers, which have none.
-const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
-
-/// Writes the bytes that name a pod, or a container, into `key`.
-fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
-    key.clear();
-    key.extend_from_slice(&namespace.packed().len().to_be_bytes());
-    key.extend_from_slice(namespace.packed());
-    key.extend_from_slice(name.packed());
-}
-
-/// The identities under which the workload of a claim may be known.
-fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
-    let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
-        let mut key = Vec::new();
-        identity(&mut key, namespace, name);
-        key
-    };
-    let container = |id: &str| bytes(NO_NAMESPACE, Text::new(id).as_ref());
-    match claim {
-        Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
-        Claim::Container(id) => vec![container(id)],
-        // By its form this may be the handle of bare CNI, too: a network, and a container ID that is not hexadecimal.
-        Claim::LegacyPod { namespace, pod } => {
-            let handle = format!("{namespace}.{pod}");
-            let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
-            [of_pod].into_iter().chain(tails(&handle).map(container)).collect()
-        }
-        Claim::Foreign { handle } => tails(handle).map(container).collect(),
-        _ => Vec::new(),
-    }
 }

@@ -1,0 +1,87 @@
+//! The stored blocks: which of them are sound, which can be read all the same, and what has cooled down in them.
+
+use calipam_model::IpNet;
+use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
+use calipam_model::snapshot::{Revision, Snapshot, Source};
+use calipam_model::time::CLOCK_SKEW;
+use jiff::Timestamp;
+
+/// A block that is stored and not marked deleted.
+#[derive(Debug)]
+pub struct IndexedBlock<'s> {
+    pub key: IpNet,
+    /// Who owns it.
+    pub owner: Option<&'s BlockOwner>,
+    /// The block, where it is sound.
+    pub sound: Option<&'s Block>,
+    /// What the block says of its addresses: the sound block, or one that is corrupt only by records that no ordinal refers
+    /// to, without these. Of any other corrupt block nothing but its key is known.
+    pub usable: Option<&'s Block>,
+    /// The sound block without the addresses whose cooldown has passed, where it holds such.
+    cooled: Option<Box<Block>>,
+    /// What is broken; empty for a sound block.
+    pub problems: Vec<BlockProblem>,
+    /// Its version.
+    pub revision: &'s Revision,
+}
+
+impl IndexedBlock<'_> {
+    /// A sound block as an allocator reads it: what has cooled down is free.
+    pub(crate) fn current(&self) -> Option<&Block> {
+        self.cooled.as_deref().or(self.sound)
+    }
+}
+
+/// The stored blocks, ascending by CIDR. What was released after `now` makes a block corrupt.
+pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
+    let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
+    let cooldown = config.map(|config| config.cooldown());
+    let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
+    let mut blocks: Vec<_> = stored
+        .map(|stored| {
+            let content = &stored.value.content;
+            let mut problems = match content {
+                BlockContent::Sound(_) => Vec::new(),
+                BlockContent::Corrupt(block) => block.problems.clone(),
+            };
+            problems.extend(content.usable().into_iter().flat_map(|block| released_in_future(block, future)));
+            if content.cidr() != stored.value.key {
+                let (key, cidr) = (stored.value.key.to_string(), content.cidr().to_string());
+                problems.push(BlockProblem::KeyMismatch { key, cidr });
+            }
+            let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });
+            let usable = content.usable().filter(|_| problems.iter().all(is_unreferenced));
+            let sound = usable.filter(|_| problems.is_empty());
+            let cooled = sound.zip(cooldown).and_then(|(block, cooldown)| {
+                let cooled = block.without_cooled(now, cooldown);
+                (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
+            });
+            IndexedBlock {
+                key: stored.value.key,
+                owner: content.owner(),
+                sound,
+                usable,
+                cooled,
+                problems,
+                revision: &stored.revision,
+            }
+        })
+        .collect();
+    blocks.sort_by_key(|b| b.key);
+    blocks
+}
+
+fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
+    if !block.attributes().any(|a| a.is_cooling()) {
+        return Vec::new();
+    }
+    let late = |time: Timestamp| time > limit;
+    let broken = block.allocations().filter(|a| a.attribute.released_time().is_some_and(late));
+    broken
+        .map(|a| BlockProblem::ReleasedInFuture {
+            ordinal: a.ordinal,
+            released_at: a.attribute.released_at().map(|t| t.to_string()).unwrap_or_default(),
+        })
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! How messages name owners and texts of the datastore, one or several.
+
+use std::sync::Arc;
+
+use calipam_model::attributes::AttributeRef;
+
+use crate::claim::Claim;
+use crate::finding::{OwnerEvidence, OwnerKind};
+
+/// Longest text of the datastore in a message, in characters; the evidence has all of it.
+const LONGEST: usize = 100;
+/// So many things are named in a message; the evidence lists all.
+const NAMED: usize = 3;
+
+/// A text of the datastore as a message shows it: on one line and not too long.
+pub(super) fn short(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len().min(LONGEST));
+    for (position, c) in text.chars().enumerate() {
+        if position == LONGEST {
+            shown.push('…');
+            break;
+        }
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Several names in one phrase: `a, b and c`, or `a, b, c and 4 more`.
+pub(super) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
+    let mut names = names.into_iter();
+    let mut shown: Vec<String> = names.by_ref().take(NAMED).map(|n| short(&n.to_string())).collect();
+    let more = names.count();
+    if more > 0 {
+        shown.push(format!("{more} more"));
+    }
+    match shown.split_last() {
+        None => "nothing".to_owned(),
+        Some((only, [])) => only.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+/// `1 address` or `2 addresses`.
+pub(super) fn addresses(count: impl std::fmt::Display) -> String {
+    let count = count.to_string();
+    if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
+}
+
+/// How a message names an owner: `default/web-0 (node-1)` or `a tunnel of node-1`.
+fn name_of_owner(owner: &OwnerEvidence) -> String {
+    let on_node =
+        |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
+    match owner.kind {
+        OwnerKind::Tunnel => format!("a tunnel of {}", owner.node),
+        OwnerKind::Node => format!("node {} itself", owner.node),
+        OwnerKind::Service => format!("service {}", owner.name),
+        OwnerKind::Endpoint | OwnerKind::Pod if owner.pod.is_empty() => on_node(&owner.name),
+        OwnerKind::Endpoint | OwnerKind::Pod => on_node(&owner.pod),
+    }
+}
+
+/// How a message names owners: `default/web-0 (node-1) and a tunnel of node-2`.
+pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
+    let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
+    names.dedup();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "no one".to_owned(),
+    }
+}
+
+/// How a message names the one whose address a record says it is.
+pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
+    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
+    match Claim::of(attribute) {
+        Claim::Cooling => "no one (cooling)".to_owned(),
+        Claim::WindowsReserved => "Windows".to_owned(),
+        Claim::Anonymous => "an owner that is not recorded".to_owned(),
+        Claim::Tunnel { node, .. } => format!("a tunnel of {node}"),
+        Claim::Pod { namespace, pod, .. } => format!("{namespace}/{pod}"),
+        Claim::LegacyPod { namespace, pod } => format!("{namespace}/{pod}"),
+        Claim::Container(id) => format!("container {id}"),
+        Claim::Service => match (attribute.get("namespace"), attribute.get("service")) {
+            (Some(namespace), Some(service)) => format!("service {namespace}/{service}"),
+            _ => format!("the service of {}", handle()),
+        },
+        Claim::Machine => match (attribute.get("namespace"), attribute.get("vmi-name")) {
+            (Some(namespace), Some(machine)) => format!("virtual machine {namespace}/{machine}"),
+            _ => format!("the virtual machine of {}", handle()),
+        },
+        Claim::Foreign { handle } => format!("handle {handle}"),
+        Claim::Unknown => format!("handle {}", handle()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stay_on_one_line_and_short() {
+        assert_eq!(short("a\r\nb"), "a\\r\\nb");
+        assert_eq!(short(&"x".repeat(1_000_000)).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn lists() {
+        assert_eq!(list(["a"]), "a");
+        assert_eq!(list(["a", "b"]), "a and b");
+        assert_eq!(list(["a", "b", "c"]), "a, b and c");
+        assert_eq!(list(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+        assert_eq!(list([""; 0]), "nothing");
+        assert_eq!(addresses(1), "1 address");
+        assert_eq!(addresses(0), "0 addresses");
+    }
+}

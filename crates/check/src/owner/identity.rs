@@ -1,0 +1,38 @@
+//! The names under which pods and containers are found, and those that a record claims.
+
+use calipam_model::text::{Text, TextRef};
+
+use crate::claim::{Claim, tails};
+
+/// Stands for the namespace of containers, which have none.
+pub(super) const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
+
+/// Writes the bytes that name a pod, or a container, into `key`.
+pub(super) fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
+    key.clear();
+    key.extend_from_slice(&namespace.packed().len().to_be_bytes());
+    key.extend_from_slice(namespace.packed());
+    key.extend_from_slice(name.packed());
+}
+
+/// The identities under which the workload of a claim may be known.
+pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
+    let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
+        let mut key = Vec::new();
+        identity(&mut key, namespace, name);
+        key
+    };
+    let container = |id: &str| bytes(NO_NAMESPACE, Text::new(id).as_ref());
+    match claim {
+        Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
+        Claim::Container(id) => vec![container(id)],
+        // By its form this may be the handle of bare CNI, too: a network, and a container ID that is not hexadecimal.
+        Claim::LegacyPod { namespace, pod } => {
+            let handle = format!("{namespace}.{pod}");
+            let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
+            [of_pod].into_iter().chain(tails(&handle).map(container)).collect()
+        }
+        Claim::Foreign { handle } => tails(handle).map(container).collect(),
+        _ => Vec::new(),
+    }
+}

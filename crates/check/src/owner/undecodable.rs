@@ -1,0 +1,49 @@
+//! What cannot be decoded, and whose owner it may be.
+
+use calipam_model::block::BlockOwner;
+use calipam_model::key::Key;
+use calipam_model::node::TunnelKind;
+use calipam_model::snapshot::DefectKind;
+
+use crate::claim::Claim;
+use crate::context::Context;
+use crate::index::BrokenWorkload;
+use crate::record::Record;
+
+/// True if the field of a node that names its tunnel address cannot be decoded.
+pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {
+    context.snapshot.defects.iter().any(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
+            name == node && fields.iter().any(|f| f.field == kind.field())
+        }
+        _ => false,
+    })
+}
+
+/// True if the key of an endpoint or pod that cannot be decoded names the recorded owner. Of a container it names
+/// only the node as a rule, so that it protects the container IDs in the blocks of that node.
+pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
+    let Some(key) = &broken.name else {
+        return claim.pod().is_some_and(|(namespace, _)| namespace == broken.namespace);
+    };
+    match claim {
+        Claim::Pod { namespace, pod, .. } => {
+            *namespace == *broken.namespace && *pod == *key.workload.as_str()
+        }
+        Claim::LegacyPod { namespace, pod } => {
+            let by_pod = namespace == broken.namespace && *pod == key.workload;
+            by_pod || key.workload == format!("{namespace}.{pod}")
+        }
+        Claim::Container(id) => {
+            let host = record.block.owner.and_then(BlockOwner::host);
+            key.workload == *id || host == Some(key.node.as_str())
+        }
+        _ => false,
+    }
+}
+
+/// True if the key of an endpoint or pod that cannot be decoded leaves its container open: only the keys of `cni`
+/// name it (facts 1.10).
+pub(super) fn may_be_any_container(broken: &BrokenWorkload<'_>) -> bool {
+    broken.name.as_ref().is_none_or(|key| key.orchestrator != "cni")
+}
