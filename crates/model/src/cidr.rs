@@ -16,10 +16,23 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
         return block_around(address.into(), prefix.unwrap_or(32));
     }
     let net = match text.split_once('/') {
-        Some(_) => text.parse::<IpNet>().ok()?,
+        Some((address, prefix)) => parse_parts(address, prefix)?,
         None => IpNet::from(text.parse::<IpAddr>().ok()?),
     };
     Some(net.trunc())
+}
+
+/// As Go's `ParseCIDR`: ipnet's own reader takes zeros before a number (`010.7.0.0/29`), which is another address to some.
+fn parse_parts(address: &str, prefix: &str) -> Option<IpNet> {
+    let prefix = Some(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
+}
+
+/// Reads the CIDR of a pool: with a prefix length, and not IPv4 in the form of IPv6.
+pub fn parse_pool(text: &str) -> Option<IpNet> {
+    let net = Some(text).filter(|text| text.contains('/')).and_then(parse_cidr)?;
+    let is_mapped = matches!(net, IpNet::V6(net) if net.addr().to_ipv4_mapped().is_some());
+    (!is_mapped).then_some(net)
 }
 
 /// Reads an entry of a reservation as Calico does: blanks around it do not count, and IPv4 in the form of IPv6
@@ -39,7 +52,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
         return Some(address.into());
     }
     match text.split_once('/') {
-        Some(_) => text.parse::<IpNet>().ok().map(|net| net.addr()),
+        Some((address, prefix)) => parse_parts(address, prefix).map(|net| net.addr()),
         None => text.parse().ok(),
     }
 }
@@ -140,6 +153,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn cidrs_are_read_as_go_reads_them() {
+        for (text, expected) in [
+            ("10.7.0.9/29", Some("10.7.0.8/29")),
+            ("10.7.0.0/029", Some("10.7.0.0/29")),
+            ("fd00::9/125", Some("fd00::8/125")),
+            ("010.7.0.0/29", None),
+            ("10.7.0.0/+8", None),
+            ("10.7.0.0/33", None),
+            ("10.7.0.0/", None),
+            ("fd00::%eth0/64", None),
+        ] {
+            assert_eq!(parse_cidr(text).map(|cidr| cidr.to_string()).as_deref(), expected, "{text}");
+            assert_eq!(parse_address(text).is_some(), expected.is_some(), "{text}");
+            assert_eq!(parse_pool(text), parse_cidr(text));
+        }
+        assert_eq!(parse_pool("::ffff:10.0.0.0/120"), None);
+        assert_eq!(parse_pool("10.0.0.1"), None);
+    }
 
     /// Texts that look like an IPv4 address or CIDR.
     fn v4() -> impl Strategy<Value = String> {

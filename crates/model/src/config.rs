@@ -2,8 +2,10 @@
 
 use jiff::SignedDuration;
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use crate::DecodeError;
+use crate::json::{self, Fields, Object, is, set};
 use crate::resource::read;
 use crate::snapshot::FieldDefect;
 
@@ -39,25 +41,45 @@ impl Default for IpamConfig {
     }
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default)]
 struct RawIpamConfig {
-    #[serde(alias = "strictAffinity")]
     strict_affinity: Option<bool>,
-    #[serde(alias = "autoAllocateBlocks")]
     auto_allocate_blocks: Option<bool>,
-    #[serde(rename = "maxBlocksPerHost")]
     max_blocks_per_host: Option<i64>,
-    #[serde(rename = "kubeVirtVMAddressPersistence")]
     kubevirt_persistence: Option<String>,
-    #[serde(rename = "ipCooldownSeconds")]
     cooldown_seconds: Option<i64>,
+}
+
+impl<'de> Fields<'de> for RawIpamConfig {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            _ if is(name, "strict_affinity") || is(name, "strictAffinity") => {
+                set(&mut self.strict_affinity, map)
+            }
+            _ if is(name, "auto_allocate_blocks") || is(name, "autoAllocateBlocks") => {
+                set(&mut self.auto_allocate_blocks, map)
+            }
+            _ if is(name, "maxBlocksPerHost") => set(&mut self.max_blocks_per_host, map),
+            _ if is(name, "kubeVirtVMAddressPersistence") => set(&mut self.kubevirt_persistence, map),
+            _ if is(name, "ipCooldownSeconds") => set(&mut self.cooldown_seconds, map),
+            _ => map.next_value::<IgnoredAny>().map(drop),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RawIpamConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut raw = Self::default();
+        Object(&mut raw).deserialize(deserializer)?;
+        Ok(raw)
+    }
 }
 
 impl IpamConfig {
     /// Reads the value under `/calico/ipam/v2/config`. An absent flag is false, although the default of
     /// an absent value is true for one of them: `{}` turns allocation of blocks off (facts 1.6).
-    pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
-        let raw: RawIpamConfig = serde_json::from_slice(json)?;
+    pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
+        let raw: RawIpamConfig = json::from_slice(text)?;
         Ok(raw.into())
     }
 
@@ -320,4 +342,27 @@ pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
         rest = &rest[digits + unit_len..];
     }
     (!text.is_empty() && text != "-").then(|| SignedDuration::try_from_secs_f64(sign * seconds).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_settings_match_in_any_case() {
+        let text = br#"{"Strict_Affinity":true,"AUTO_ALLOCATE_BLOCKS":true,"MaxBlocksPerHost":3,"maxblocksperhost":null,
+            "KubeVirtVMAddressPersistence":"Disabled","IPCooldownSeconds":7,"other":{}}"#;
+        let expected = IpamConfig {
+            strict_affinity: true,
+            auto_allocate_blocks: true,
+            max_blocks_per_host: 3,
+            kubevirt_persistence: Some(false),
+            cooldown_seconds: 7,
+        };
+        assert_eq!(IpamConfig::parse(text), Ok(expected));
+        let resource = format!("{{\"spec\":{}}}", std::str::from_utf8(text).unwrap());
+        assert_eq!(IpamConfig::parse_resource(resource.as_bytes()), Ok(expected));
+        assert!(IpamConfig::parse(br#"{"Strict_Affinity":1}"#).is_err());
+        assert!(!IpamConfig::parse(b"{}").unwrap().auto_allocate_blocks);
+    }
 }

@@ -51,7 +51,7 @@ impl Pool {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;
         // Calico ignores a pool that states an address without a prefix length.
-        let cidr = Some(text.as_str()).filter(|text| text.contains('/')).and_then(cidr::parse_cidr);
+        let cidr = cidr::parse_pool(&text);
         let cidr = cidr.ok_or_else(|| DecodeError::NotACidr { field: "spec.cidr", value: text.clone() })?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
         let block_size = match spec.block_size.unwrap_or(0) {

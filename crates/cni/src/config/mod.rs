@@ -260,7 +260,7 @@ fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, String> 
 
 /// Reads an entry of a list of pools as a CIDR, as Go does: with its length, host bits masked off.
 pub fn pool_cidr(entry: &str) -> Option<IpNet> {
-    entry.parse::<IpNet>().ok().map(|cidr| cidr.trunc())
+    calipam_model::cidr::parse_pool(entry)
 }
 
 #[cfg(test)]
