@@ -67,7 +67,7 @@ fn what_follows_is_said_before_the_question() {
         assert!(site.run(&strict).stderr.contains(&says), "{says}");
     }
     let harmless = site.run(&["configure", "--ip-cooldown-seconds=30", "--dry-run", "-o", "json"]);
-    assert_eq!(harmless.json()["warnings"], json!([]), "{harmless:?}");
+    assert!(!harmless.json()["warnings"].to_string().contains("after this"), "{harmless:?}");
 }
 
 #[test]
