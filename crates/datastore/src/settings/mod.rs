@@ -1,6 +1,8 @@
 //! Connection settings: calicoctl's configuration file, its environment variables, and what the command
 //! line says, with calicoctl's precedence (facts section 7).
 
+#[cfg(test)]
+pub(crate) mod any_text;
 mod fields;
 mod file;
 mod tls;

@@ -1,5 +1,7 @@
 //! A connection to an API server, and requests whose answers are read as they arrive.
 
+#[cfg(test)]
+mod any_text_tests;
 mod busy;
 mod chosen;
 mod classify;

@@ -1,0 +1,164 @@
+//! Settings of arbitrary text: none of them may be more than a clear error.
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::json;
+
+use super::fields::FIELDS;
+use super::*;
+
+/// What a text is made of that means something to a reader of URLs, of YAML, of PEM or of headers.
+const PIECES: [&str; 32] = [
+    "http://",
+    "https://",
+    "socks5://",
+    "://",
+    "[::1]",
+    "[",
+    "]",
+    "a",
+    "10.0.0.1",
+    ":",
+    ":0",
+    ":99999",
+    "/",
+    "?",
+    "#",
+    "@",
+    "%",
+    "%zz",
+    ",",
+    ".",
+    " ",
+    "\n",
+    "\r\n",
+    "\0",
+    "\u{7f}",
+    "é",
+    "🦀",
+    "\"",
+    "{",
+    "-",
+    "1e400",
+    "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+];
+
+pub(crate) fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![3 => select(&PIECES[..]).prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from)];
+    vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+}
+
+/// The only file that there is, whatever its path.
+struct OneFile(Vec<u8>);
+
+impl Files for OneFile {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.0.clone())
+    }
+
+    fn exists(&self, _: &Path) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// Settings files: of arbitrary bytes, with arbitrary lines, and with arbitrary values of known fields.
+fn file() -> impl Strategy<Value = Vec<u8>> {
+    const HEAD: &str = "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec:\n";
+    let names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
+    let of_fields = btree_map(select(names.clone()), text(), 0..6).prop_map(|spec| {
+        let file = json!({"apiVersion": "projectcalico.org/v3", "kind": "CalicoAPIConfig", "spec": spec});
+        file.to_string().into_bytes()
+    });
+    let of_lines =
+        (select(names), text()).prop_map(|(name, text)| format!("{HEAD}  {name}: {text}").into_bytes());
+    prop_oneof![Just(Vec::new()), vec(any::<u8>(), 0..60), of_lines, of_fields]
+}
+
+fn environment() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let names = FIELDS.iter().filter_map(|field| field.variable);
+    let names: Vec<String> = names.flat_map(|name| [name.to_owned(), format!("CALICO_{name}")]).collect();
+    btree_map(select(names), text(), 0..6)
+}
+
+fn kubectl() -> impl Strategy<Value = KubectlOptions> {
+    let path = || option::of(text().prop_map(PathBuf::from));
+    let identity = option::of((text().prop_map(PathBuf::from), text().prop_map(PathBuf::from)));
+    let names = (option::of(text()), option::of(text()), option::of(text()), option::of(text()));
+    (names, text(), vec(text(), 0..2), any::<bool>(), path(), identity, option::of(text())).prop_map(
+        |(
+            (cluster, user, server, as_user),
+            token,
+            as_groups,
+            insecure,
+            ca,
+            client_identity,
+            tls_server_name,
+        )| {
+            KubectlOptions {
+                cluster,
+                user,
+                server,
+                as_user,
+                as_groups,
+                insecure,
+                client_identity,
+                tls_server_name,
+                token: Secret::new(token),
+                certificate_authority: ca,
+                request_timeout: None,
+            }
+        },
+    )
+}
+
+fn overrides() -> impl Strategy<Value = Overrides> {
+    let path = || option::of(text().prop_map(PathBuf::from));
+    let kinds = ["etcd", "etcdv2", "kubernetes", "-"].map(str::to_owned);
+    let datastore = option::of(prop_oneof![select(kinds.to_vec()), text()]);
+    let texts = (option::of(text()), option::of(text()), option::of(text()));
+    (path(), texts, path(), path(), path(), datastore, kubectl()).prop_map(
+        |(
+            config,
+            (kubeconfig, context, etcd_endpoints),
+            etcd_cacert,
+            etcd_cert,
+            etcd_key,
+            datastore,
+            kubectl,
+        )| {
+            Overrides {
+                config,
+                kubeconfig,
+                context,
+                etcd_endpoints,
+                etcd_cacert,
+                etcd_cert,
+                etcd_key,
+                datastore,
+                kubectl,
+                connect_timeout: None,
+                unattended: true,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn no_settings_panic(overrides in overrides(), environment in environment(), file in file()) {
+        let files = OneFile(file);
+        let resolved = Settings::resolve(&overrides, &environment, &files);
+        let _ = resolved.map_err(|error| error.to_string());
+        let _ = KubernetesSettings::resolve(&overrides, &environment, &files);
+
+        // What the options leave to the environment and the file.
+        let server = |datastore: &str| Overrides { datastore: Some(datastore.to_owned()), ..Overrides::default() };
+        for overrides in [Overrides::default(), server("etcd"), server("kubernetes")] {
+            for files in [&files, &OneFile(Vec::new())] {
+                let _ = Settings::resolve(&overrides, &environment, files);
+            }
+        }
+    }
+}
