@@ -1,7 +1,10 @@
 //! Kubeconfigs of arbitrary text: none of them may be more than a clear error.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::token_file::TokenFile;
 use super::{connect, transport};
@@ -9,7 +12,10 @@ use crate::secret::Secret;
 use crate::settings::any_text::text;
 use crate::settings::{KubectlOptions, KubernetesSettings};
 
-/// Makes a client, as far as that needs no server.
+/// Nothing listens there.
+const NOBODY: &str = "https://127.0.0.1:1";
+
+/// Makes a client, and sends a request where nobody answers.
 fn client(settings: &KubernetesSettings) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -17,8 +23,14 @@ fn client(settings: &KubernetesSettings) -> Result<(), String> {
         TokenFile::take(&mut config).map_err(|error| error.to_string())?;
         let server = connect::location(&config.cluster_url);
         assert!(config.auth_info.exec.is_none(), "no program is run");
-        let client = transport::client(config);
-        client.map(drop).map_err(|error| connect::unusable(&server, &error).to_string())
+        let client =
+            transport::client(config).map_err(|error| connect::unusable(&server, &error).to_string())?;
+        // Headers are made with the request.
+        if server == NOBODY {
+            let request = http::Request::get("/version").body(Vec::new()).unwrap();
+            let _ = timeout(Duration::from_secs(1), client.request_text(request)).await;
+        }
+        Ok(())
     })
 }
 
@@ -28,7 +40,7 @@ fn inline(text: impl Into<String>) -> KubernetesSettings {
 
 /// A kubeconfig with one text of its own in one of its fields.
 fn kubeconfig(field: usize, text: &str) -> String {
-    let mut cluster = json!({"server": "https://a:6443"});
+    let mut cluster = json!({"server": NOBODY});
     let mut user = json!({});
     let mut context = json!({"cluster": "c", "user": "u"});
     match field {
