@@ -326,10 +326,13 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
     let tls = tls(values, overrides, files)?;
     let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
     let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
+    // Calico's client has a TLS configuration in any case, and etcd's uses it for an endpoint without scheme. What the command
+    // line says is read as by etcdctl.
+    let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() { "http" } else { "https" };
     let endpoints = list
         .split(',')
         .filter(|e| !e.trim().is_empty())
-        .map(|e| normalise(e, &tls))
+        .map(|e| normalise(e, usual))
         .collect::<Result<Vec<_>, _>>()?;
     match (srv, endpoints.is_empty()) {
         (Some(_), false) => return Err(SettingsError::EndpointsAndSrv),

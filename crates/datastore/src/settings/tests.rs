@@ -55,7 +55,7 @@ fn without_a_file_the_environment_counts() {
     let settings = settings.unwrap();
     assert_eq!(settings.kubernetes.kubeconfig, "/k");
     let etcd = etcd_of(settings);
-    assert_eq!(etcd.endpoints, ["http://a:2379", "http://b:2380"]);
+    assert_eq!(etcd.endpoints, ["http://a:2379", "https://b:2380"]);
     assert_eq!(etcd.user, None, "a user without a password does not count");
 }
 
@@ -107,6 +107,15 @@ fn discovery_is_refused_in_clear_words() {
     assert_eq!(error, SettingsError::SrvUnsupported("example.org".into()));
     let overrides = Overrides { etcd_endpoints: Some("y:1".into()), ..default };
     assert_eq!(etcd_of(resolve(&overrides, &both).unwrap()).endpoints, ["http://y:1"]);
+}
+
+#[test]
+fn an_endpoint_without_scheme_is_asked_by_tls_as_calico_does() {
+    let endpoints = [("ETCD_ENDPOINTS", "x:1,http://y:2")];
+    let etcd = etcd_of(resolve(&Overrides::default(), &endpoints).unwrap());
+    assert_eq!(etcd.endpoints, ["https://x:1", "http://y:2"]);
+    let line = Overrides { etcd_endpoints: Some("x:1".into()), ..Overrides::default() };
+    assert_eq!(etcd_of(resolve(&line, &[]).unwrap()).endpoints, ["http://x:1"]);
 }
 
 #[test]

@@ -16,15 +16,13 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// The endpoint as a URL: without a scheme it is https where TLS certificates are set, as etcd's own
-/// client does.
-pub(crate) fn normalise(endpoint: &str, tls: &TlsSettings) -> Result<String, SettingsError> {
+/// The endpoint as a URL; `usual` is the scheme of one that states none.
+pub(crate) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
     let text = endpoint.trim();
     let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };
     let (scheme, host) = match text.split_once("://") {
         Some((scheme, host)) => (scheme, host),
-        None if tls.is_set() => ("https", text),
-        None => ("http", text),
+        None => (usual, text),
     };
     let host = host.trim_end_matches('/');
     if scheme != "http" && scheme != "https" {
@@ -137,22 +135,20 @@ mod tests {
 
     #[test]
     fn endpoints_become_urls() {
-        let plain = TlsSettings::default();
-        let tls = TlsSettings { ca: Some("x".into()), identity: None };
-        for (endpoint, settings, url) in [
-            ("http://10.0.0.5:2379", &plain, "http://10.0.0.5:2379"),
-            (" https://etcd.example/ ", &plain, "https://etcd.example:2379"),
-            ("10.0.0.5:2379", &plain, "http://10.0.0.5:2379"),
-            ("10.0.0.5:2379", &tls, "https://10.0.0.5:2379"),
-            ("[fd00::1]:2379", &tls, "https://[fd00::1]:2379"),
-            ("http://10.0.0.5", &tls, "http://10.0.0.5:2379"),
+        for (endpoint, usual, url) in [
+            ("http://10.0.0.5:2379", "http", "http://10.0.0.5:2379"),
+            (" https://etcd.example/ ", "http", "https://etcd.example:2379"),
+            ("10.0.0.5:2379", "http", "http://10.0.0.5:2379"),
+            ("10.0.0.5:2379", "https", "https://10.0.0.5:2379"),
+            ("[fd00::1]:2379", "https", "https://[fd00::1]:2379"),
+            ("http://10.0.0.5", "https", "http://10.0.0.5:2379"),
         ] {
-            assert_eq!(normalise(endpoint, settings).as_deref(), Ok(url));
+            assert_eq!(normalise(endpoint, usual).as_deref(), Ok(url));
         }
         for endpoint in ["", "ftp://x:1", "https://", "http://x:port", "http://x:1/path", "http://x y"] {
-            assert!(normalise(endpoint, &plain).is_err(), "{endpoint:?}");
+            assert!(normalise(endpoint, "http").is_err(), "{endpoint:?}");
         }
-        let error = normalise("https://root:s3cret@etcd:2379", &plain).unwrap_err();
+        let error = normalise("https://root:s3cret@etcd:2379", "http").unwrap_err();
         assert!(!error.to_string().contains("s3cret"), "{error}");
     }
 }
