@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -52,7 +53,8 @@ fn lock(path: &Path) -> io::Result<File> {
 /// Opens the file. `flock` needs no right to write: a file of another user is locked as well.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    match options.read(true).write(true).create(true).truncate(false).open(path) {
+    // The mode that Calico's plugin gives it.
+    match options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
         Ok(file) => Ok(file),
         Err(error) => File::open(path).map_err(|_| error),
     }

@@ -46,6 +46,10 @@ pub fn run(
             return SUCCESS;
         }
         Some("upgrade") => return upgrade::run(variables),
+        Some("h" | "help") => {
+            eprintln!("Usage of calico-ipam:\n{USAGE_TEXT}");
+            return SUCCESS;
+        }
         Some(_) => {
             eprintln!("unknown argument {}\nUsage of calico-ipam:\n{USAGE_TEXT}", arguments[0]);
             return USAGE;
@@ -224,6 +228,7 @@ mod tests {
         };
         assert_eq!(run("-x"), (2, String::new()));
         assert_eq!(run("-v"), (0, format!("{}\n", version())));
+        assert_eq!((run("-h").0, run("--help").0), (0, 0));
         assert_eq!(run("-upgrade").0, 1);
     }
 }

@@ -186,7 +186,10 @@ fn the_lock_excludes_other_plugins() {
     assert!(waiting.try_wait().unwrap().is_none() && world.allocated().is_empty());
     drop(held);
     crate::runtime::wait(waiting).success();
+    // As Calico's plugin makes the file.
+    fs::remove_file(&path).unwrap();
     runtime.call("DEL", "c", "").success();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
