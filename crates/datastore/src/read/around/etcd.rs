@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
-use calipam_model::names::{EndpointName, endpoint_name};
+use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
 
-use super::{Lookup, PodOnNode};
+use super::{Lookup, Named, PodOnNode};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::secret::redact_url;
@@ -18,8 +18,6 @@ use crate::secret::redact_url;
 pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Most endpoints of one pod: one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
-/// Most keys of endpoints among which those of a node are looked for: about 2 MB.
-const MAX_ENDPOINT_KEYS: i64 = 20_000;
 
 /// Reads around an address or a handle, all at one revision. Pools and configuration are read whole.
 pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
@@ -37,12 +35,8 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
     reader.read(blocks.iter().filter_map(range_of)).await?;
 
     let named = lookup.named(&reader.snapshot);
-    let of_nodes = match lookup {
-        Lookup::Address(_) => endpoints_of_nodes(client, reader.revision, &named.nodes()).await?,
-        Lookup::Handle(_) => None,
-    };
-    let endpoints = of_nodes.unwrap_or_else(|| named.endpoints.iter().map(endpoints_of).collect());
-    reader.read(named.keys.iter().filter_map(range_of).chain(endpoints)).await?;
+    let ranges = named.keys.iter().filter_map(range_of).chain(named_endpoints(&named));
+    reader.read(ranges).await?;
 
     let Reader { mut snapshot, revision, .. } = reader;
     snapshot.datastore = DatastoreKind::Etcd;
@@ -79,29 +73,21 @@ impl Reader<'_> {
     }
 }
 
-/// Where the endpoints of some nodes lie, whatever their pods. Keys begin with the namespace, so that all of them are asked
-/// for at a revision, without values; `None` where there are too many.
-pub(crate) async fn endpoints_of_nodes(
-    client: &EtcdClient,
-    revision: i64,
-    nodes: &[&str],
-) -> Result<Option<Vec<Range>>> {
-    if nodes.is_empty() {
-        return Ok(Some(Vec::new()));
-    }
-    let all = Range::prefix(ENDPOINT_PREFIX).with_limit(MAX_ENDPOINT_KEYS).keys_only().at(revision);
-    let found = client.get(&[all], "endpoints").await?;
-    let keys: Vec<&[u8]> = found.entries().map(|entry| entry.key).collect();
-    if keys.len() as i64 == MAX_ENDPOINT_KEYS {
-        return Ok(None);
-    }
-
-    let is_of_node = |key: &&[u8]| {
-        let name = std::str::from_utf8(key).ok().and_then(|key| key.rsplit('/').next());
-        let name = name.and_then(EndpointName::parse);
-        name.is_some_and(|name| nodes.contains(&name.node.as_str()))
-    };
-    Ok(Some(keys.into_iter().filter(is_of_node).map(Range::key).collect()))
+/// Where the endpoints of the named pods lie and, whatever their pods, those of the named nodes in the named namespaces: keys begin
+/// with the namespace, and to go through all of them would take the longer the larger the cluster is.
+pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
+    let nodes = named.nodes();
+    let of_nodes = named.namespaces.iter().flat_map(|namespace| {
+        nodes.iter().map(move |node| {
+            // Its name up to the pod.
+            let name = endpoint_name(node, "k8s", "", "");
+            Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{}", name.trim_end_matches('-')))
+        })
+    });
+    let is_among_them =
+        |pod: &&PodOnNode| named.namespaces.contains(&pod.namespace) && nodes.contains(&pod.node.as_str());
+    let others = named.endpoints.iter().filter(|pod| !is_among_them(pod)).map(endpoints_of);
+    of_nodes.chain(others).collect()
 }
 
 /// The range of a key that etcd has.

@@ -28,6 +28,8 @@ pub enum Lookup {
 pub(crate) struct Named {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
+    /// Of an address: the namespaces of all pods that the blocks around it record, in which its nodes have endpoints.
+    pub namespaces: BTreeSet<String>,
     /// The workload endpoints of these pods: their keys are known only up to the name of the interface.
     pub endpoints: BTreeSet<PodOnNode>,
 }
@@ -67,6 +69,12 @@ impl Lookup {
         let mut named = Named::default();
         for block in snapshot.blocks.iter().filter_map(|block| block.value.content.sound()) {
             named.add_owner(block);
+            if let Self::Address(_) = self {
+                let namespaces = block.allocations().filter_map(|a| a.attribute.get("namespace"));
+                named
+                    .namespaces
+                    .extend(namespaces.map(|name| name.to_string()).filter(|name| !name.is_empty()));
+            }
             for record in self.records(block) {
                 named.add_record(block, record.attribute);
             }

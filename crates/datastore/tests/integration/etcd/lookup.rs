@@ -18,7 +18,7 @@ async fn an_address_takes_a_few_keys() {
     let before = store.request_count();
     let address = "10.0.1.19".parse().unwrap();
     let snapshot = store.lookup(&Lookup::Address(address)).await.unwrap();
-    assert_eq!(store.request_count() - before, 3);
+    assert_eq!(store.request_count() - before, 2);
     assert_eq!((snapshot.blocks.len(), snapshot.handles.len(), snapshot.endpoints.len()), (1, 1, 14));
     assert_eq!((snapshot.affinities.len(), snapshot.nodes.len(), snapshot.pools.len()), (1, 1, 1));
     let users = snapshot.endpoints.iter().filter(|e| e.value.addresses().any(|a| a == address));
