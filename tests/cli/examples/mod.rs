@@ -12,6 +12,8 @@ mod spoken;
 
 use std::collections::BTreeMap;
 
+use calipam_testkit::servers::{Tool, left_out};
+
 use self::document::{Example, of_documents, of_help};
 use self::listed::{NOT_RUN, RUN, exit_codes, writes};
 use self::place::{Ended, Place};
@@ -53,8 +55,9 @@ fn every_example_is_run_or_listed() {
 #[test]
 fn every_example_ends_and_prints_as_documented() {
     let all = examples();
+    let is_run = |example: &&Example| is_run(example) && !needs_jq(example);
     let (writing, reading): (Vec<&Example>, Vec<&Example>) =
-        all.iter().filter(|example| is_run(example)).partition(|example| writes(&example.line));
+        all.iter().filter(is_run).partition(|example| writes(&example.line));
     assert!(reading.len() > 40 && writing.len() > 12, "{} and {}", reading.len(), writing.len());
 
     let place = Place::start();
@@ -65,6 +68,24 @@ fn every_example_ends_and_prints_as_documented() {
         read.into_iter().flatten().chain(written.join().unwrap()).collect()
     });
     assert!(wrong.is_empty(), "{} examples\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn needs_jq(example: &Example) -> bool {
+    example.line.contains("| jq ")
+}
+
+#[test]
+fn examples_whose_output_jq_reads() {
+    if left_out(&[Tool::Jq]) {
+        return;
+    }
+    let all = examples();
+    let piped: Vec<&Example> = all.iter().filter(|example| is_run(example) && needs_jq(example)).collect();
+    assert!(!piped.is_empty());
+    let place = Place::start();
+    let wrong: Vec<String> =
+        piped.iter().filter_map(|example| judge(example, &place.read(example))).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// What is wrong with how an example ended.

@@ -29,7 +29,7 @@ pub(crate) const TASK: Task = Task {
 Brings what the tests need and the machine has not, before the first of them is
 built:
 
-- zsh, fish, bash-completion, groff, systemd-analyze, dpkg-deb and Chromium, by
+- zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg-deb, Chromium, by
   apt-get as root or with a `sudo` that asks for no password;
 - an older etcd and promtool, from the distribution's packages, which are
   unpacked below target/servers and not installed;

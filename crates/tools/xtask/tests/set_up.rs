@@ -19,7 +19,7 @@ const SERVERS: [&str; 7] = [
     "CALIPAM_TEST_CNI_CLIENT",
 ];
 
-const PACKAGES: [&str; 6] = ["dpkg", "groff-base", "systemd", "zsh", "fish", "chromium-headless-shell"];
+const PACKAGES: [&str; 7] = ["dpkg", "groff-base", "jq", "systemd", "zsh", "fish", "chromium-headless-shell"];
 
 /// Cargo's tests: one of them needs zsh.
 const CARGO: &str = r#"

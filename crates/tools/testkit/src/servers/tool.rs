@@ -29,6 +29,7 @@ pub enum Tool {
     Dpkg,
     Fish,
     Groff,
+    Jq,
     /// etcd 3.4 or 3.5.
     OldEtcd,
     Promtool,
@@ -38,11 +39,12 @@ pub enum Tool {
 
 impl Tool {
     /// In the order in which they are brought.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OldEtcd,
         Self::Promtool,
         Self::Dpkg,
         Self::Groff,
+        Self::Jq,
         Self::SystemdAnalyze,
         Self::BashCompletion,
         Self::Zsh,
@@ -58,6 +60,7 @@ impl Tool {
             Self::Dpkg => "dpkg",
             Self::Fish => "fish",
             Self::Groff => "groff-base",
+            Self::Jq => "jq",
             Self::OldEtcd => "etcd-server",
             Self::Promtool => "prometheus",
             Self::SystemdAnalyze => "systemd",
@@ -76,6 +79,7 @@ impl Tool {
             Self::Dpkg => on_path(&["dpkg-deb"]),
             Self::Fish => on_path(&["fish"]),
             Self::Groff => on_path(&["groff"]),
+            Self::Jq => on_path(&["jq"]),
             Self::OldEtcd => locate::find(Program::OldEtcd, workspace).ok(),
             Self::Promtool => locate::find(Program::Promtool, workspace).ok(),
             Self::SystemdAnalyze => on_path(&["systemd-analyze"]),
@@ -97,6 +101,7 @@ impl fmt::Display for Tool {
             Self::Dpkg => "dpkg-deb",
             Self::Fish => "fish",
             Self::Groff => "groff",
+            Self::Jq => "jq",
             Self::OldEtcd => "etcd 3.4 or 3.5",
             Self::Promtool => "promtool",
             Self::SystemdAnalyze => "systemd-analyze",
