@@ -184,3 +184,14 @@ fn a_fault_is_a_new_finding() {
         assert!(new.contains(&code), "{code} is not among {new:?}");
     }
 }
+
+/// Names of one kind add up, and those of another narrow them.
+#[test]
+fn what_is_compared_is_narrowed_by_every_kind_of_name() {
+    let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());
+    let apart = differ(&["--block", "10.244.1.0/26", "--pool", "192.0.2.0/24"]);
+    assert_eq!((apart.code, apart.stdout.as_str()), (1, ""), "{apart:?}");
+    assert!(apart.stderr.contains("nothing of 10.244.1.0/26 lies in 192.0.2.0/24"), "{apart:?}");
+    let within = differ(&["--block", "10.244.1.0/26", "--pool", "10.244.0.0/16", "--ip", "10.244.1.7"]);
+    assert_eq!(within.code, 0, "{within:?}");
+}

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use calipam_testkit::servers::Etcd;
+
 use super::program::{Run, calipam, command, expected};
 
 #[test]
@@ -58,6 +60,34 @@ fn secrets_are_not_printed() {
             next
         };
     }
+}
+
+/// Whoever has etcd learns of it as well as who has Kubernetes.
+#[test]
+fn without_any_cluster_all_ways_to_name_one_are_said() {
+    let home = tempfile::tempdir().unwrap();
+    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let run =
+        Run::of(program.arg("check").env("HOME", home.path()).env_remove("KUBECONFIG").output().unwrap());
+    assert_eq!(run.code, 3, "{run:?}");
+    for way in ["KUBECONFIG", "ETCD_ENDPOINTS", "--etcd-endpoints URL", "--datastore FILE"] {
+        assert!(run.stderr.contains(way), "{way}: {}", run.stderr);
+    }
+}
+
+/// Twice `-v` is about requests; what HTTP/2 and TLS do comes with a third.
+#[test]
+fn requests_are_said_and_frames_are_not() {
+    let etcd = Etcd::start().unwrap();
+    let said = |level: &str| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.env("ETCD_ENDPOINTS", etcd.endpoint()).args(["check", level]);
+        Run::of(program.output().unwrap()).stderr
+    };
+    let requests = said("-vv");
+    assert!(requests.contains(&format!("{}: read ", etcd.endpoint())), "{requests}");
+    assert!(!requests.contains("h2::") && !requests.contains("hyper"), "{requests}");
+    assert!(said("-vvv").contains(" h2::"));
 }
 
 #[test]

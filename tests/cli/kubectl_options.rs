@@ -82,5 +82,6 @@ fn the_namespace_selects_by_owner() {
     assert_eq!(subjects(&[]), ["10.0.3.1", "10.0.3.2"].map(str::to_owned).into());
     assert_eq!(subjects(&["-n", "team"]), ["10.0.3.1".to_owned()].into());
     assert_eq!(subjects(&["--namespace=other"]), ["10.0.3.2".to_owned()].into());
-    assert!(subjects(&["-n", "tea"]).is_empty());
+    let unknown = cluster.run(&["check", "-n", "tea"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("did you mean `team`?"), "{unknown:?}");
 }

@@ -228,6 +228,13 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     assert!(server.get("/metrics").body.contains("\ncalipam_up 0\n"));
     let (code, said) = server.terminate();
     assert_eq!(code, Some(0), "{said}");
+
+    let server = Server::start(&["--etcd-endpoints", "http://127.0.0.1:1"]);
+    for path in ["/", "/report.json", "/healthz"] {
+        let answer = server.wait(path, |answer| answer.body.contains("failed: "));
+        let cause = "no check has succeeded yet; the last one failed: cannot use etcd: http://127.0.0.1:1: ";
+        assert!(answer.status == 503 && answer.body.starts_with(cause), "{path}: {}", answer.body);
+    }
 }
 
 /// More clients that say nothing than are served at a time: each loses its place, and the next one gets an answer.

@@ -201,13 +201,28 @@ impl<S: Store> Allocator<S> {
 
     /// A block of this size may not be created where blocks of another size have some of its addresses.
     pub(crate) async fn check_overlap(&self, block: IpNet) -> Result<()> {
-        let [blocks] = self.read([Query::Blocks(crate::family::Family::of(block))]).await?;
-        let overlapping = blocks.iter().find_map(|entry| match entry.record.key() {
-            Key::Block(cidr) if cidr != block && calipam_model::cidr::overlap(cidr, block) => Some(cidr),
-            _ => None,
-        });
-        overlapping.map_or(Ok(()), |existing| Err(Error::Overlap { block, existing }))
+        let existing = self.overlapping(block).await?;
+        existing.map_or(Ok(()), |existing| Err(Error::Overlap { block, existing }))
     }
+
+    /// A block of another size that has addresses of `block`.
+    pub(crate) async fn overlapping(&self, block: IpNet) -> Result<Option<IpNet>> {
+        let [found] = self.read([Query::Overlapping(block)]).await?;
+        Ok(largest_other(&found, block))
+    }
+}
+
+/// Which block an entry is of.
+pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
+    match entry.record.key() {
+        Key::Block(cidr) => Some(cidr),
+        _ => None,
+    }
+}
+
+/// The largest block of another size than `block` among those that overlap it: what lies beside `block` may lie in it, too.
+pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
+    overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }
 
 /// What is gone already need not be deleted.

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::event::{Observer, Trace};
+use crate::full::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
@@ -28,17 +29,23 @@ pub(crate) const RETRIES: usize = 100;
 pub struct Allocator<S> {
     store: S,
     pub(crate) trace: Trace,
+    pub(crate) notes: Option<Arc<dyn Notes>>,
 }
 
 impl<S: Store> Allocator<S> {
     /// An allocator on a datastore.
     pub fn new(store: S) -> Self {
-        Self { store, trace: Trace::default() }
+        Self { store, trace: Trace::default(), notes: None }
     }
 
     /// The same, with someone who is told every decision.
     pub fn observed_by(self, observer: Observer) -> Self {
         Self { trace: Trace::to(observer), ..self }
+    }
+
+    /// The same, with a place for what searches that find nothing learn: the next one then reads less.
+    pub fn with_notes(self, notes: Arc<dyn Notes>) -> Self {
+        Self { notes: Some(notes), ..self }
     }
 
     /// The datastore.

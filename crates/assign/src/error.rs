@@ -165,6 +165,11 @@ impl Error {
         matches!(self, Self::Store(error) if error.is_lost_race())
     }
 
+    /// True for a handle that is not there, or of which no more is known.
+    pub(crate) fn is_lost_handle(&self) -> bool {
+        matches!(self, Self::NoHandle(_) | Self::Undecodable { key: Key::Handle(_), .. })
+    }
+
     /// True if the datastore gave no answer: what was asked for may have been done or not.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))

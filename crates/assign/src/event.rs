@@ -108,6 +108,8 @@ pub struct Passed {
     pub in_use: usize,
     /// Empty blocks of others.
     pub empty: usize,
+    /// Blocks that nobody looked into.
+    pub unread: usize,
 }
 
 /// Why an empty block of another holder stays with it.

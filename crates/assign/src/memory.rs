@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use calipam_model::IpNet;
+use calipam_model::cidr;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
 use jiff::{SignedDuration, Timestamp};
@@ -170,7 +172,24 @@ impl State {
                 self.list("/calico/ipam/v2/host/").into_iter().filter(is_affinity).collect()
             }
             Query::Blocks(family) => self.list(&block_prefix(*family)),
+            Query::BlockKey(cidr) => self.block_keys(Family::of(*cidr), |found| found == *cidr),
+            Query::Overlapping(cidr) => {
+                self.block_keys(Family::of(*cidr), |found| cidr::overlap(found, *cidr))
+            }
+            Query::BlockKeys(family) | Query::BlockRevisions(family) => self.block_keys(*family, |_| true),
         }
+    }
+
+    fn block_keys(&self, family: Family, is_wanted: impl Fn(IpNet) -> bool) -> Vec<Entry> {
+        let prefix = block_prefix(family);
+        let found = self.values.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
+        let keys = found.filter_map(|(path, (_, revision))| match Key::parse(path).ok().flatten()? {
+            Key::Block(cidr) if is_wanted(cidr) => {
+                Some(Entry { record: Record::BlockKey(cidr), revision: Revision::Etcd(*revision) })
+            }
+            _ => None,
+        });
+        keys.collect()
     }
 
     fn list(&self, prefix: &str) -> Vec<Entry> {

@@ -158,6 +158,12 @@ impl<'s> SnapshotStore<'s> {
             }),
             Query::HostAffinities => self.affinities(|affinity| affinity.key.kind == AffinityType::Host),
             Query::Blocks(family) => self.blocks(*family),
+            Query::BlockKey(cidr) => self.current(&Key::Block(*cidr)).iter().map(block_key).collect(),
+            Query::Overlapping(cidr) => {
+                let all = self.block_keys(Family::of(*cidr)).into_iter();
+                all.filter(|entry| has_addresses_of(entry, *cidr)).collect()
+            }
+            Query::BlockKeys(family) | Query::BlockRevisions(family) => self.block_keys(*family),
         }
     }
 
@@ -201,6 +207,24 @@ impl<'s> SnapshotStore<'s> {
         stored.map(block).chain(hidden).chain(new).collect()
     }
 
+    fn block_keys(&self, family: Family) -> Vec<Entry> {
+        let written = self.written();
+        let is_wanted = |key: &Key| {
+            matches!(key, Key::Block(cidr) if Family::of(*cidr) == family) && !written.now.contains_key(key)
+        };
+        let stored = self.snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
+        let hidden = self.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+        let of_snapshot = stored.chain(hidden.map(|cidr| (cidr, Revision::Etcd(0))));
+        let of_snapshot = of_snapshot.filter(|(cidr, _)| is_wanted(&Key::Block(*cidr)));
+        let old = of_snapshot.map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
+        let of_family = |entry: &&Entry| match &entry.record {
+            Record::Block(block) => Family::of(block.cidr()) == family,
+            _ => false,
+        };
+        let new = written.now.values().flatten().filter(of_family).map(block_key);
+        old.chain(new).collect()
+    }
+
     fn is_at(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         match self.current(key) {
             None => Err(StoreError::NotFound(key.clone())),
@@ -230,6 +254,19 @@ fn block(stored: &Versioned<StoredBlock>) -> Entry {
         }
     };
     Entry { record, revision: stored.revision.clone() }
+}
+
+/// The key of a block that was found.
+fn block_key(found: &Entry) -> Entry {
+    let record = match found.record.key() {
+        Key::Block(cidr) => Record::BlockKey(cidr),
+        _ => found.record.clone(),
+    };
+    Entry { record, revision: found.revision.clone() }
+}
+
+fn has_addresses_of(entry: &Entry, cidr: IpNet) -> bool {
+    matches!(entry.record.key(), Key::Block(found) if calipam_model::cidr::overlap(found, cidr))
 }
 
 fn affinity(stored: &Versioned<Affinity>) -> Entry {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use calipam_model::DecodeError;
 use calipam_model::affinity::Affinity;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::config::IpamConfig;
@@ -11,12 +10,14 @@ use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::writable::Object;
+use calipam_model::{DecodeError, IpNet};
 
 /// A record under its key. Blocks, affinities, handles and the configuration are written; the others are read only.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// Shared, since a claim reads all blocks of the cluster and looks into few.
     Block(Arc<Block>),
+    /// The key of a block, of which no more was read.
+    BlockKey(IpNet),
     Affinity(Affinity),
     Handle(Handle),
     /// The configuration of the allocator: `/calico/ipam/v2/config`, or the object `default` of Kubernetes.
@@ -60,7 +61,8 @@ impl Record {
             Self::Affinity(affinity) => Some(Object::Affinity(affinity.clone()).encode()),
             Self::Handle(handle) => Some(Object::Handle(handle.clone()).encode()),
             Self::Config(config) => Some(config.encode()),
-            Self::Pool(_)
+            Self::BlockKey(_)
+            | Self::Pool(_)
             | Self::Reservation(_)
             | Self::Node(_)
             | Self::Host(_)
@@ -72,6 +74,7 @@ impl Record {
     pub fn key(&self) -> Key {
         match self {
             Self::Block(block) => Key::Block(block.cidr()),
+            Self::BlockKey(cidr) => Key::Block(*cidr),
             Self::Affinity(affinity) => Key::Affinity(affinity.key.clone()),
             Self::Handle(handle) => Key::Handle(handle.id().to_string()),
             Self::Config(_) => Key::IpamConfig,
@@ -85,7 +88,7 @@ impl Record {
 }
 
 /// A block that is sound and lies where it says.
-fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, DecodeError> {
+fn block(key: IpNet, value: &[u8]) -> Result<Record, DecodeError> {
     let block = BlockContent::parse(value)?.into_usable()?;
     match block.cidr() == key {
         true => Ok(Record::Block(Arc::from(block))),

@@ -1,14 +1,12 @@
 //! What the allocator needs of a datastore.
 
-use std::sync::Arc;
-
+use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
 use crate::family::Family;
-use crate::listed::{Answer, Listed};
 use crate::record::Record;
 
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
@@ -28,13 +26,6 @@ pub trait Store {
     /// [`Record::Undecodable`] and is never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
-    /// All blocks of a family, of which the search for another block looks at few: the same as [`Query::Blocks`] gives.
-    /// A datastore in memory need not copy them.
-    async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
-        let found = self.read(&[Query::Blocks(family)]).await?.into_iter().flatten().collect();
-        Ok(Arc::new(Answer::new(found)))
-    }
-
     /// Stores a record where there is none under its key.
     async fn create(&self, record: &Record) -> Result<Revision, StoreError>;
 
@@ -52,10 +43,6 @@ impl<S: Store> Store for &S {
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         (**self).read(queries).await
-    }
-
-    async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
-        (**self).blocks(family).await
     }
 
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
@@ -88,8 +75,26 @@ pub enum Query {
     },
     /// The affinities of all nodes in both families; not those of virtual holders.
     HostAffinities,
-    /// All blocks of a family.
+    /// All blocks of a family with what they hold: much in a large cluster, so that no assignment asks for it.
     Blocks(Family),
+    /// Whether there is a block of a CIDR: a [`Record::BlockKey`], or nothing.
+    BlockKey(IpNet),
+    /// The keys of all blocks of any size that have addresses of a CIDR, of the one that it names, too.
+    Overlapping(IpNet),
+    /// The keys of all blocks of a family. Their revisions may be missing.
+    BlockKeys(Family),
+    /// The keys of all blocks of a family, with revisions.
+    BlockRevisions(Family),
+}
+
+impl Query {
+    /// True if it asks for keys of blocks, as the search for another block does.
+    pub fn asks_for_block_keys(&self) -> bool {
+        matches!(
+            self,
+            Self::BlockKey(_) | Self::Overlapping(_) | Self::BlockKeys(_) | Self::BlockRevisions(_)
+        )
+    }
 }
 
 /// A record as it was read.

@@ -88,6 +88,11 @@ pub fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
     prefixes.filter_map(move |prefix| cidr::block_around(address, prefix))
 }
 
+/// The CIDRs of blocks of any size that contain `net`, itself the last.
+pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
+    around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
+}
+
 fn last(net: IpNet) -> IpAddr {
     net.broadcast()
 }
@@ -100,7 +105,7 @@ fn number(address: IpAddr) -> u128 {
 }
 
 /// FNV-1a.
-fn hash(text: &str) -> u64 {
+pub(crate) fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     scatter(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }

@@ -243,6 +243,11 @@ impl<'s> Index<'s> {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
     }
 
+    /// The pool from which an address is assigned: of enabled ones that overlap, the first by name.
+    pub fn enabled_pool_around(&self, address: IpAddr) -> Option<&'s Pool> {
+        self.pools_around(address.into()).filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
+    }
+
     /// The pod of that name, by its position.
     pub fn pod(&self, namespace: TextRef<'_>, name: TextRef<'_>) -> Option<u32> {
         self.pods.get(&(namespace.packed(), name.packed())).copied()

@@ -19,10 +19,8 @@ pub enum Remedy {
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
-    /// Rebuild this block, its handles and its affinities.
-    RebuildBlock(IpNet),
-    /// Rebuild everything.
-    Rebuild,
+    /// Rebuild these blocks, their handles and their affinities; everything where there are none.
+    Rebuild(BTreeSet<IpNet>),
 }
 
 impl Finding {
@@ -52,19 +50,17 @@ impl Finding {
         evidence.owner.as_ref()?.host().map(str::to_owned)
     }
 
-    /// The rebuild of the one block that it is about; of everything where there are several, or none yet.
+    /// The rebuild of the blocks that it is about; of everything where there is none yet.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
-            (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => return Remedy::RebuildBlock(*cidr),
+            (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => {
+                return Remedy::Rebuild(BTreeSet::from([*cidr]));
+            }
             (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block).collect(),
             (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block).collect(),
             _ => BTreeSet::new(),
         };
-        let mut blocks = blocks.into_iter();
-        match (blocks.next(), blocks.next()) {
-            (Some(only), None) => Remedy::RebuildBlock(only),
-            _ => Remedy::Rebuild,
-        }
+        Remedy::Rebuild(blocks)
     }
 }
 

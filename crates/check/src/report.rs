@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::code::{Code, Severity};
-use crate::finding::{Finding, Subject};
+use crate::finding::{Evidence, Finding, Subject};
 
 /// Which cluster was read, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -115,7 +115,12 @@ impl Filter {
         match &finding.subject {
             subject if subject.network().is_some() => subject.network().is_some_and(near),
             Subject::Handle(_) | Subject::Endpoint(_) => {
-                finding.addresses().into_iter().any(|address: IpAddr| near(address.into()))
+                let blocks = match &finding.evidence {
+                    Evidence::Handle(handle) => handle.blocks.as_slice(),
+                    _ => &[],
+                };
+                blocks.iter().any(|of_block| near(of_block.block))
+                    || finding.addresses().into_iter().any(|address: IpAddr| near(address.into()))
             }
             _ => false,
         }

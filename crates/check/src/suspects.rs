@@ -73,14 +73,10 @@ fn users<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Use
         snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), User::Node(&n.value)));
     }
     if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
-        snapshot.pods.iter().for_each(|p| add(key_of_pod(&p.value), User::Pod(&p.value)));
+        snapshot.pods.iter().for_each(|p| add(p.value.key(), User::Pod(&p.value)));
     }
     snapshot.services.iter().for_each(|s| add(key_of_service(&s.value), User::Service(&s.value)));
     found
-}
-
-fn key_of_pod(pod: &Pod) -> Key {
-    Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
 }
 
 fn key_of_service(service: &Service) -> Key {
@@ -111,7 +107,7 @@ pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<
         }
     }
     if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
-        snapshot.pods.iter().for_each(|pod| add(key_of_pod(&pod.value), &pod.revision));
+        snapshot.pods.iter().for_each(|pod| add(pod.value.key(), &pod.revision));
     }
     snapshot.services.iter().for_each(|service| add(key_of_service(&service.value), &service.revision));
     found

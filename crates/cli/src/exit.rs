@@ -99,6 +99,7 @@ pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
 fn workflow_code(error: &Error) -> u8 {
     match error {
         Error::UnknownNode(_)
+        | Error::UnknownNamespace(_)
         | Error::UnknownPool(_)
         | Error::AmbiguousHandle { .. }
         | Error::Split(_)

@@ -1,35 +1,38 @@
 //! One call of the plugin: what the runtime says, and the connections that it needs.
 
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use calipam_assign::Allocator;
+use calipam_assign::plugin::{self, Container};
+use calipam_assign::{Allocator, PodName};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::lookup::Lookup;
 use calipam_datastore::settings::{Settings, Target};
 use calipam_datastore::write::Consent;
+use calipam_files::regular;
 use tokio::time::timeout;
 
 use crate::config::Configuration;
 use crate::failure;
 use crate::identity::Identity;
-use crate::lock::NodeLock;
+use crate::machine::Owner;
+use crate::notes::{self, FileNotes};
 use crate::protocol::{Arguments, CniError, Command, Environment};
 
-/// How long one operation on the datastore may take, from the moment that the lock is held.
-pub(crate) const OPERATION: Duration = Duration::from_secs(90);
 /// How long connecting may take, however many endpoints are tried.
 const CONNECT: Duration = Duration::from_secs(15);
 /// How long the pools of one family may be looked for.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
-/// How long it may take to take back what was assigned before an ADD failed.
-pub(crate) const UNDO: Duration = Duration::from_secs(30);
-/// How long the reuse of a machine's addresses may take.
-pub(crate) const REUSE: Duration = Duration::from_secs(30);
 
 /// What lies beside the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
+/// The same beside the file with the node's name, where that has a folder: the lock's is empty after a reboot. It says of which
+/// node in which datastore, since disks outlive nodes.
+const LABELLED_BEFORE: &str = "calipam_labelled";
 
 /// What a runtime asks, understood.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Call {
     pub environment: Environment,
     pub arguments: Arguments,
     pub identity: Identity,
+    pub command: Command,
+    pub begun: Instant,
     settings: Settings,
 }
 
@@ -59,12 +64,14 @@ impl Call {
             Command::Gc => Identity::for_node(&configuration),
             _ => Identity::new(&configuration, &environment, &arguments)?,
         };
-        Ok(Self { configuration, environment, arguments, identity, settings })
+        let begun = Instant::now();
+        Ok(Self { configuration, environment, arguments, identity, command, begun, settings })
     }
 
     /// Connects to the datastore.
     pub(crate) async fn connect(&self) -> Result<CallAllocator, CniError> {
-        connect(&self.settings, self.labelled_marker().exists()).await
+        let allocator = connect(&self.settings, self.is_labelled()).await?;
+        Ok(allocator.with_notes(Arc::new(FileNotes::new(&self.configuration.lock_file, &self.settings))))
     }
 
     /// A connection to the API server for namespaces, pods and machines: that of the datastore where it is the same.
@@ -77,27 +84,47 @@ impl Call {
         }
     }
 
-    /// Takes the lock of the node.
-    pub(crate) fn lock(&self) -> NodeLock {
-        NodeLock::take(&self.configuration.lock_file)
+    /// The container of the call, whose pod gets the addresses of `owner`.
+    pub(crate) fn container(&self, owner: Owner) -> Container {
+        let pod = self.identity.pod.clone();
+        let machine = match (owner, pod) {
+            (Owner::Machine(machine), Some((namespace, name))) => Some(plugin::Machine {
+                handle: machine.handle(&self.configuration.name),
+                pod: PodName { namespace, name },
+                is_migration_target: machine.migration.is_some(),
+                is_being_deleted: machine.is_being_deleted,
+            }),
+            _ => None,
+        };
+        Container { node: self.identity.node.clone(), handle: self.identity.handle.clone(), machine }
     }
 
-    /// Gives the affinities of the node their labels, once in the life of the node. To be called with the lock held.
-    pub(crate) async fn label_affinities(&self, allocator: &CallAllocator) {
+    /// Whether the affinities of the node have their labels.
+    pub(crate) fn is_labelled(&self) -> bool {
+        let is_ours = |mut file: File| {
+            let mut text = String::new();
+            file.read_to_string(&mut text).is_ok() && text == self.lasting_text()
+        };
+        self.labelled_marker().exists()
+            || regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true)).is_ok_and(is_ours)
+    }
+
+    /// The affinities of the node have their labels now.
+    pub(crate) fn note_labelled(&self) {
         let marker = self.labelled_marker();
-        if self.settings.target != Target::Kubernetes || marker.exists() {
-            return;
+        if let Err(error) = touch(&marker) {
+            tracing::warn!("cannot write {}: {error}", marker.display());
         }
-        // Without labels all affinities of the cluster are listed: slower, and just as right.
-        match allocator.store().label_affinities(&self.identity.node).await {
-            Ok(labelled) => {
-                tracing::info!("all affinities of the node have labels, {labelled} of them since now");
-                if let Err(error) = touch(&marker) {
-                    tracing::warn!("cannot write {}: {error}", marker.display());
-                }
-            }
-            Err(error) => tracing::warn!("the affinities of the node get no labels: {error}"),
-        }
+        // Without the folder nothing is lost but a list after the next reboot.
+        std::fs::write(self.lasting_marker(), self.lasting_text()).ok();
+    }
+
+    fn lasting_marker(&self) -> PathBuf {
+        self.configuration.node.file.with_file_name(LABELLED_BEFORE)
+    }
+
+    fn lasting_text(&self) -> String {
+        format!("{} {}\n", notes::datastore(&self.settings), self.identity.node)
     }
 
     fn labelled_marker(&self) -> PathBuf {
@@ -123,7 +150,7 @@ fn touch(path: &std::path::Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    std::fs::File::create(path).map(drop)
+    File::create(path).map(drop)
 }
 
 /// Gives up what takes longer than `limit`.

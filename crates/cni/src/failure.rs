@@ -2,25 +2,40 @@
 
 use std::time::Duration;
 
+use calipam_assign::plugin::Failure;
 use calipam_assign::{Error, StoreError};
 
 use crate::protocol::{CniError, Code};
 
+/// Why a call failed.
+pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
+    let may_pass = match &failure {
+        Failure::LookUp(error) => return error.clone(),
+        Failure::TooSlow(_) => true,
+        Failure::Allocator(error) => may_pass(error),
+        Failure::Existing { error, .. } | Failure::Owner { error, .. } => may_pass(error),
+        Failure::Short { .. } | Failure::NothingToMigrate(_) => false,
+    };
+    CniError::new(code(may_pass), failure.to_string())
+}
+
 /// An error of the allocator. As with Calico the code is 999; where nothing is wrong but the moment, it is 11.
 pub(crate) fn from_allocator(error: &Error) -> CniError {
-    CniError::new(if may_pass(error) { Code::TryAgainLater } else { Code::Internal }, error.to_string())
+    CniError::new(code(may_pass(error)), error.to_string())
 }
 
 /// An error of a connection.
 pub(crate) fn from_datastore(error: &calipam_datastore::Error) -> CniError {
-    let code = if datastore_may_pass(error) { Code::TryAgainLater } else { Code::Internal };
-    CniError::new(code, error.to_string())
+    CniError::new(code(datastore_may_pass(error)), error.to_string())
 }
 
 /// An operation that took too long.
 pub(crate) fn too_slow(limit: Duration) -> CniError {
-    let text = format!("the datastore did not finish within {} s", limit.as_secs());
-    CniError::new(Code::TryAgainLater, text)
+    from_plugin(Failure::TooSlow(limit))
+}
+
+fn code(may_pass: bool) -> Code {
+    if may_pass { Code::TryAgainLater } else { Code::Internal }
 }
 
 fn may_pass(error: &Error) -> bool {

@@ -1,12 +1,10 @@
 //! Pods of KubeVirt's virtual machines, whose addresses belong to the machine (facts of the plugin, section 15).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_assign::{Error, Expected, NewOwner, OwnerConditions, OwnerUpdates, PodName};
 use calipam_datastore::lookup::{LauncherPod, Lookup};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
@@ -182,89 +180,6 @@ async fn keeps_addresses(allocator: &CallAllocator) -> bool {
         }
         Err(_) => true,
     }
-}
-
-/// Makes a pod the owner of an address of its machine: the active one, or as the target of a migration the alternate one.
-pub(crate) async fn own(
-    allocator: &CallAllocator,
-    machine: &Machine,
-    handle: &str,
-    address: IpAddr,
-    attributes: &BTreeMap<String, String>,
-) -> Result<(), CniError> {
-    let owner = NewOwner::Set(attributes.clone());
-    let updates = match machine.migration {
-        Some(_) => OwnerUpdates { alternate: owner, ..OwnerUpdates::default() },
-        None => OwnerUpdates { active: owner, ..OwnerUpdates::default() },
-    };
-    let set = allocator.set_owner_attributes(address, handle, &updates, &OwnerConditions::default()).await;
-    set.map_err(|error| {
-        let failure = failure::from_allocator(&error);
-        CniError::new(
-            failure.code,
-            format!("failed to set owner attributes for IP {address}: {}", failure.msg),
-        )
-    })
-}
-
-/// Takes the pod of a call out of the owners of an address; where it is none of them nothing changes.
-///
-/// # Errors
-/// Where the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
-pub(crate) async fn disown(
-    call: &Call,
-    allocator: &CallAllocator,
-    handle: &str,
-    address: IpAddr,
-) -> Result<(), CniError> {
-    let Some((namespace, name)) = &call.identity.pod else { return Ok(()) };
-    let record = match allocator.assignment_attributes(address).await {
-        Ok(record) => record,
-        Err(error) if is_gone(&error) => return Ok(()),
-        Err(error) => return Err(failure::from_allocator(&error)),
-    };
-    let is_pod = |owner: &Option<BTreeMap<String, String>>| {
-        owner
-            .as_ref()
-            .is_some_and(|owner| owner.get("namespace") == Some(namespace) && owner.get("pod") == Some(name))
-    };
-    let pod = Expected::Pod(PodName { namespace: namespace.clone(), name: name.clone() });
-    let (updates, conditions) = if is_pod(&record.owner) {
-        let updates = OwnerUpdates { active: NewOwner::Clear, ..OwnerUpdates::default() };
-        (updates, OwnerConditions { active: pod, ..OwnerConditions::default() })
-    } else if is_pod(&record.alternate) {
-        let updates = OwnerUpdates { alternate: NewOwner::Clear, ..OwnerUpdates::default() };
-        (updates, OwnerConditions { alternate: pod, ..OwnerConditions::default() })
-    } else {
-        return Ok(());
-    };
-    match allocator.set_owner_attributes(address, handle, &updates, &conditions).await {
-        Ok(()) => Ok(()),
-        Err(error) if is_gone(&error) => Ok(()),
-        Err(error) => Err(failure::from_allocator(&error)),
-    }
-}
-
-/// True if one of the addresses is still owned by a pod.
-pub(crate) async fn has_owners(allocator: &CallAllocator, addresses: &[IpAddr]) -> Result<bool, CniError> {
-    for address in addresses {
-        match allocator.assignment_attributes(*address).await {
-            Ok(record) => {
-                let owners = [&record.owner, &record.alternate];
-                if owners.into_iter().flatten().any(|owner| !owner.is_empty()) {
-                    return Ok(true);
-                }
-            }
-            Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(failure::from_allocator(&error)),
-        }
-    }
-    Ok(false)
-}
-
-/// The address was released meanwhile.
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_))
 }
 
 #[cfg(test)]

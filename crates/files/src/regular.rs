@@ -1,4 +1,4 @@
-//! Opening files. Whoever can write to a folder can put a pipe there, which waits for ever, a link, or a file that says what a
+//! Opening files. Whoever can write to a folder can put a pipe there, which waits forever, a link, or a file that says what a
 //! run is to do: only regular files are read, and nothing is waited for.
 
 use std::fs::{File, OpenOptions};

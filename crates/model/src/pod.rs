@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use crate::cidr;
+use crate::key::Key;
 use crate::packing::{boxed_texts, take_sized};
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
@@ -122,6 +123,10 @@ impl Pod {
             has_cni_annotation: parts.cni_ip.is_some() || parts.cni_ips.is_some(),
         };
         (pod, found.defects)
+    }
+
+    pub fn key(&self) -> Key {
+        Key::Pod { namespace: self.namespace().to_string(), name: self.name().to_string() }
     }
 
     pub fn namespace(&self) -> TextRef<'_> {

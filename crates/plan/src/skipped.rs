@@ -93,8 +93,8 @@ pub enum SkipReason {
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,
-    /// A report does not list it.
-    NotInReport,
+    /// It is named, but another option leaves it out.
+    OutOfScope,
     /// It is not what the report says any more.
     ReportDiffers,
     /// A block records the address already.

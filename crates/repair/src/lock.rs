@@ -19,8 +19,8 @@ use crate::journal::{Journal, LockMark};
 /// How long restoring is tried while the datastore cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often taking it is tried while answers are lost.
-const LOST_ANSWERS: usize = 5;
+/// How often taking it is tried again while answers are lost or the server is not able to write.
+const ATTEMPTS: usize = 5;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -112,7 +112,9 @@ impl Information {
 /// Takes the lock. That it is about to be taken, and what the field was, is in the journal before.
 pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, RepairError> {
     let failed = |reason| LockAction::Take.failed(reason);
-    let mut lost_answers = 0;
+    let mut failures = 0;
+    // No answer was lost: what the server said it did not write, it did not.
+    let mut is_certain = true;
     // A write whose answer was lost: what it was to replace, and what it was to write.
     let mut unsure: Option<(Information, Bytes)> = None;
     for _ in 0..RETRIES {
@@ -137,10 +139,15 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
                 return Ok(Held { before: now.ready, replaced: Some((now.stored, revision)) });
             }
             Ok(None) => {}
-            Err(error) if error.may_pass() && lost_answers < LOST_ANSWERS => {
-                lost_answers += 1;
+            Err(error) if error.may_pass() && failures < ATTEMPTS => {
+                failures += 1;
+                is_certain &= error.is_certainly_unwritten();
                 unsure = Some((now, locked));
                 tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) if is_certain && error.is_certainly_unwritten() => {
+                journal.mark_lock(LockMark::Restored).await?;
+                return Err(error.into());
             }
             Err(error) if error.may_pass() => return Err(failed(LockFailure::Unsure(error))),
             Err(error) => return Err(error.into()),

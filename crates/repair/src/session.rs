@@ -133,13 +133,13 @@ pub(crate) async fn carry_out(
         false => run(context, groups).await,
     };
     execution.passed_over = passed_over;
-    execution.intents = journal.intents();
-    // A run that broke off may leave intents open, and did not end by itself.
+    execution.open_intents = journal.open_intents();
+    // A run that broke off in the midst of its writes did not end by itself.
     if let Some(journal) = Arc::into_inner(journal)
-        && execution.broken_off.is_none()
+        && (execution.broken_off.is_none() || !execution.may_have_written())
         && let Err(error) = journal.finish().await
     {
-        execution.broken_off = Some(error.into());
+        execution.broken_off.get_or_insert(error.into());
     }
     Ok(execution)
 }

@@ -48,6 +48,12 @@ impl Micros {
     }
 }
 
+impl From<std::time::Duration> for Micros {
+    fn from(duration: std::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Add for Micros {
     type Output = Self;
 

@@ -9,7 +9,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::Skipped;
 use calipam_plan::assign::{self, Assignment};
 
-use crate::error::Error;
+use crate::error::{Error, NotFound};
 use crate::look::{Judging, Look, look};
 use crate::operator::{Operator, Pending};
 use crate::planning::try_plan;
@@ -85,10 +85,12 @@ pub fn explain_assignment<'a>(
 }
 
 fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Error> {
+    let wanted = &request.wanted.node;
     let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
-    nodes
-        .find(|node| node.name == request.wanted.node)
-        .ok_or_else(|| Error::UnknownNode(request.wanted.node.clone()))
+    nodes.find(|node| node.name == *wanted).ok_or_else(|| {
+        let known = snapshot.nodes.iter().map(|node| node.value.name.clone()).collect();
+        Error::UnknownNode(NotFound::of(wanted, &known))
+    })
 }
 
 fn plan(seen: &Look, request: &AssignRequest) -> Result<Assignment, Error> {

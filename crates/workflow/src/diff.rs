@@ -8,6 +8,7 @@ use calipam_check::{Code, Context, Finding, Options, Report, Subject, check};
 use calipam_datastore::Datastore;
 use calipam_history::diff::{Difference, Scope, align, compare};
 use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::look::{read_at, read_two};
 use crate::operator::{Note, Operator, Pending};
 use crate::recheck::recheck;
-use crate::scope::{nodes, pool};
+use crate::scope::{nodes, pool, texts};
 
 /// Where one of two states is read.
 pub struct Side {
@@ -158,10 +159,18 @@ async fn recheck_side(
     Ok(())
 }
 
-/// The part of two states that is named: nodes and pools by the names of either.
-pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[String]) -> Result<Scope, Error> {
+/// The part of two states that is named: nodes and pools by the names of either. Each kind of name narrows the others.
+///
+/// # Errors
+/// Where a name is not found, or the networks of two kinds have nothing in common.
+pub fn scope(
+    pair: &Pair,
+    networks: [Vec<IpNet>; 2],
+    named: &[String],
+    pools: &[String],
+) -> Result<Scope, Error> {
     let sides = [&pair.old, &pair.new];
-    let mut scope = Scope { networks, ..Scope::default() };
+    let mut scope = Scope::default();
     for name in named {
         let [old, new] = sides.map(|snapshot| nodes(snapshot, std::slice::from_ref(name)));
         match (old, new) {
@@ -170,15 +179,33 @@ pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[Strin
         }
     }
 
+    let mut of_pools = Vec::new();
     for name in pools {
         let [old, new] = sides.map(|snapshot| pool(snapshot, name));
         match (old, new) {
             (Err(_), Err(error)) => return Err(error),
-            (old, new) => scope.networks.extend(old.into_iter().chain(new)),
+            (old, new) => of_pools.extend(old.into_iter().chain(new)),
         }
     }
 
+    for named in networks.into_iter().chain([of_pools]) {
+        scope.networks = in_both(std::mem::take(&mut scope.networks), named)?;
+    }
     scope.networks.sort();
     scope.networks.dedup();
     Ok(scope)
+}
+
+/// What lies in networks of both kinds; of one kind alone, all of it.
+fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Error> {
+    if some.is_empty() || others.is_empty() {
+        return Ok(if some.is_empty() { others } else { some });
+    }
+    let inner =
+        |a: &IpNet, b: &IpNet| overlap(*a, *b).then(|| if a.prefix_len() < b.prefix_len() { *b } else { *a });
+    let both: Vec<IpNet> = some.iter().flat_map(|a| others.iter().filter_map(move |b| inner(a, b))).collect();
+    if both.is_empty() {
+        return Err(Error::NothingInCommon { nodes: texts(&some), pools: texts(&others) });
+    }
+    Ok(both)
 }

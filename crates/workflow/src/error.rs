@@ -1,5 +1,6 @@
 //! Why a command could not do its work.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +24,10 @@ pub enum Error {
     /// A file, or another service of the system.
     #[error("cannot {doing}: {error}")]
     Io { doing: String, error: io::Error },
-    #[error("node {0:?} not found")]
-    UnknownNode(String),
+    #[error("node {:?} not found", .0.name)]
+    UnknownNode(NotFound),
+    #[error("namespace {:?} not found: no pod, endpoint, service or record names it", .0.name)]
+    UnknownNamespace(NotFound),
     /// The IDs are some of those that begin so.
     #[error("several handles begin with {begin:?}")]
     AmbiguousHandle { begin: String, ids: Vec<String> },
@@ -38,8 +41,8 @@ pub enum Error {
     /// The GUIDs of an archive, and of what is checked; empty where it has none.
     #[error("the archive is of cluster {:?}, and what is checked of {:?}", .guids[0], .guids[1])]
     ArchiveOfAnother { guids: [String; 2] },
-    #[error("there is no pool {0:?}")]
-    UnknownPool(String),
+    #[error("there is no pool {:?}", .0.name)]
+    UnknownPool(NotFound),
     #[error("nothing of {nodes} lies in {pools}")]
     NothingInCommon { nodes: String, pools: String },
     /// Nothing is there, and nothing uses an address of it.
@@ -87,6 +90,31 @@ pub enum Error {
         NoConsent::Failed(error) => format!("cannot ask: {error}"),
     })]
     NoConsent(NoConsent),
+}
+
+/// A name that nothing has.
+#[derive(Debug)]
+pub struct NotFound {
+    pub name: String,
+    /// The known name that is most like it, where one is.
+    pub nearest: Option<String>,
+}
+
+impl NotFound {
+    pub(crate) fn of(name: &str, known: &BTreeSet<String>) -> Self {
+        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        Self { name: name.to_owned(), nearest }
+    }
+}
+
+/// Of the names that are known, the one that was probably meant: the first that contains the text, else the one with the
+/// fewest letters that differ.
+pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<&'k str> {
+    let part = |name: &&str| text.len() > 3 && name.contains(text);
+    known.clone().find(part).or_else(|| {
+        let near = known.map(|name| (strsim::levenshtein(text, name), name)).min();
+        near.filter(|(distance, _)| *distance <= 3 && *distance < text.len()).map(|(_, name)| name)
+    })
 }
 
 impl From<calipam_files::Error> for Error {

@@ -28,7 +28,7 @@ pub use self::archive::{ArchiveHistory, Archiving, archive, archive_history, exp
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
-pub use self::error::Error;
+pub use self::error::{Error, NotFound, nearest};
 pub use self::export::export;
 pub use self::history::{History, history, last_events};
 pub use self::look::{
@@ -39,7 +39,7 @@ pub use self::preflight::LeftLocks;
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};
-pub use self::scope::{guid, have_in_common, known_node, nodes, pool};
+pub use self::scope::{Names, Part, guid, nodes, pool};
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::timing::{ReadTimes, time_reads};
 pub use self::undo::{Undone, undo};

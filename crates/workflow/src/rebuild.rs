@@ -21,7 +21,7 @@ use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::run::{Intent, Run};
-use crate::scope::{known_node, pool};
+use crate::scope::{Names, known_node};
 use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
@@ -82,8 +82,10 @@ pub fn rebuild<'a>(
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
+    // What is written is named in full.
     request.scope.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
-    let pools = request.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<_, _>>()?;
+    let names = Names { nodes: request.scope.nodes.clone(), pools: request.pools.clone(), namespace: None };
+    let pools = names.part(snapshot)?.pools;
     let blocks = request.scope.blocks.iter().map(IpNet::trunc).collect();
     Ok(Request { pools, blocks, ..request.scope.clone() })
 }
@@ -105,6 +107,7 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Erro
     let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
     let is_known = snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
         || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
+        || snapshot.handles.iter().any(|handle| handle.value.blocks().any(|(named, _)| overlap(named, cidr)))
         || snapshot
             .defects
             .iter()

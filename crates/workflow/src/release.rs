@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use calipam_datastore::Datastore;
-use calipam_plan::Plan;
+use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, Observations, Request};
 
 use crate::error::Error;
@@ -12,12 +12,16 @@ use crate::operator::{Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::reports;
 use crate::run::{Intent, Run};
+use crate::scope::{Names, Part};
 use crate::write::Repaired;
 
 /// What to release, and how.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
+    /// All but the pools.
     pub targets: Request,
+    /// Names or CIDRs.
+    pub pools: Vec<String>,
     /// Files with reports of earlier checks, whose observations count as earlier looks.
     pub reports: Vec<PathBuf>,
     pub judging: Judging,
@@ -39,9 +43,11 @@ pub fn release<'a>(
         if request.targets.leaked || request.targets.orphan_handles {
             warn_of_short_grace(&seen.snapshot, judging, operator);
         }
+        let targets = targets(request, &seen.snapshot)?;
         let observations = reports::read(request, &seen.snapshot, operator)?;
         let plan = async |seen: &Look, observations: &[Observations]| {
-            plan(datastore, seen, request, observations).await
+            let cooldown = cooldown(datastore, &seen.snapshot).await;
+            release::plan(&seen.basis(judging), &targets, observations, cooldown)
         };
         let Planned { seen, plan, passed } =
             plan_after_grace(&run, judging, seen, observations, plan).await?;
@@ -51,12 +57,17 @@ pub fn release<'a>(
     })
 }
 
-async fn plan(
-    datastore: &Datastore,
-    seen: &Look,
-    request: &ReleaseRequest,
-    observations: &[Observations],
-) -> Plan {
-    let cooldown = cooldown(datastore, &seen.snapshot).await;
-    release::plan(&seen.basis(&request.judging), &request.targets, observations, cooldown)
+/// The targets of a request in this cluster. Nodes that say what to release by themselves are named in full, since a pattern
+/// could name live ones; others narrow the targets, and may be patterns.
+fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Error> {
+    let targets = &request.targets;
+    let is_of_nodes = targets.is_of_nodes();
+    let names = Names {
+        nodes: if is_of_nodes { Vec::new() } else { targets.nodes.clone() },
+        pools: request.pools.clone(),
+        namespace: targets.namespace.clone(),
+    };
+    let Part { nodes, pools, namespace } = names.part(snapshot)?;
+    let nodes = if is_of_nodes { targets.nodes.clone() } else { nodes };
+    Ok(Request { nodes, pools, namespace, ..targets.clone() })
 }

@@ -1,19 +1,53 @@
-//! Names of nodes and pools, as a request gives them.
+//! Names of nodes, pools and namespaces, as a request gives them.
 
 use std::collections::{BTreeSet, HashSet};
 
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-
+use calipam_model::text::TextRef;
 use wildmatch::WildMatch;
 
-use crate::error::Error;
+use crate::error::{Error, NotFound};
 use crate::operator::Pending;
+
+/// The part of a cluster that a call names; all of it where nothing is named.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Names, or patterns of names.
+    pub nodes: Vec<String>,
+    /// Names or CIDRs.
+    pub pools: Vec<String>,
+    pub namespace: Option<String>,
+}
+
+/// The same in one cluster: nodes by name, pools by CIDR.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub nodes: Vec<String>,
+    pub pools: Vec<IpNet>,
+    pub namespace: Option<String>,
+}
+
+impl Names {
+    /// What is meant by the names.
+    ///
+    /// # Errors
+    /// Where one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
+    /// look like a clean cluster.
+    pub fn part(&self, snapshot: &Snapshot) -> Result<Part, Error> {
+        let nodes: Vec<String> = nodes(snapshot, &self.nodes)?.into_iter().collect();
+        let pools = self.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
+        have_in_common(snapshot, &nodes, &pools)?;
+        self.namespace.iter().try_for_each(|name| known_namespace(snapshot, name))?;
+        Ok(Part { nodes, pools, namespace: self.namespace.clone() })
+    }
+}
 
 /// The GUID of the cluster that a datastore holds; empty where it has none.
 pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> {
@@ -24,17 +58,47 @@ pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> 
     })
 }
 
-/// A node that exists, or that an affinity, a block or an endpoint still names.
+/// A node that exists, or that an affinity, a block, an endpoint or a record still names.
 ///
 /// # Errors
 /// Where it is not found: a misspelt name would look like a clean cluster.
-pub fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
+pub(crate) fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
     let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
     let is_known = snapshot.nodes.iter().any(|node| node.value.name == name)
         || snapshot.affinities.iter().any(|affinity| affinity.value.key.node == name)
         || snapshot.blocks.iter().any(|b| b.value.content.sound().is_some_and(|block| owns(block.owner())))
-        || snapshot.endpoints.iter().any(|endpoint| endpoint.value.node() == *name);
-    if is_known { Ok(()) } else { Err(Error::UnknownNode(name.to_owned())) }
+        || snapshot.endpoints.iter().any(|endpoint| endpoint.value.node() == *name)
+        || attributes(snapshot).any(|record| record.get("node").is_some_and(|node| node == *name));
+    if is_known { Ok(()) } else { Err(Error::UnknownNode(NotFound::of(name, &known_nodes(snapshot)))) }
+}
+
+/// Everything that sound blocks record.
+fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
+    let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    sound.flat_map(Block::attributes)
+}
+
+/// The namespaces that every cluster has.
+const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// A namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
+fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
+    let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
+    let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
+    let named = named
+        .chain(snapshot.pods.iter().map(|pod| pod.value.namespace()))
+        .chain(snapshot.endpoints.iter().map(|endpoint| endpoint.value.namespace()));
+    let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
+    known.extend(snapshot.services.iter().map(|service| service.value.namespace.to_string()));
+    // Of a million records few name another one.
+    let mut last = TextRef::EMPTY;
+    for namespace in named {
+        if namespace != last {
+            known.insert(namespace.to_string());
+            last = namespace;
+        }
+    }
+    if known.contains(name) { Ok(()) } else { Err(Error::UnknownNamespace(NotFound::of(name, &known))) }
 }
 
 /// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one.
@@ -51,7 +115,7 @@ pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, 
         let known = known.get_or_insert_with(|| known_nodes(snapshot));
         let matching: Vec<&String> = known.iter().filter(|node| pattern.matches(node)).collect();
         if matching.is_empty() {
-            return Err(Error::UnknownNode(name.clone()));
+            return Err(Error::UnknownNode(NotFound::of(name, known)));
         }
         found.extend(matching.into_iter().cloned());
     }
@@ -65,6 +129,7 @@ fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     known.extend(snapshot.affinities.iter().map(|affinity| affinity.value.key.node.clone()));
     known.extend(snapshot.blocks.iter().filter_map(|block| owner(block.value.content.sound()?)));
     known.extend(snapshot.endpoints.iter().map(|endpoint| endpoint.value.node().to_string()));
+    known.extend(attributes(snapshot).filter_map(|record| Some(record.get("node")?.to_string())));
     known
 }
 
@@ -73,21 +138,24 @@ pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);
     }
-    name.parse().map(|cidr: IpNet| cidr.trunc()).map_err(|_| Error::UnknownPool(name.to_owned()))
+    name.parse().map(|cidr: IpNet| cidr.trunc()).map_err(|_| Error::UnknownPool(unknown_pool(snapshot, name)))
+}
+
+/// A pool of which there is none.
+pub(crate) fn unknown_pool(snapshot: &Snapshot, name: &str) -> NotFound {
+    let names: BTreeSet<String> = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
+    NotFound::of(name, &names)
 }
 
 /// Where nodes and pools were named: one of the nodes has something in one of the pools.
-///
-/// # Errors
-/// Where none has: nothing can ever be found there, which would look like a clean cluster.
-pub fn have_in_common(snapshot: &Snapshot, nodes: &[String], pools: &[IpNet]) -> Result<(), Error> {
+fn have_in_common(snapshot: &Snapshot, nodes: &[String], pools: &[IpNet]) -> Result<(), Error> {
     if nodes.is_empty() || pools.is_empty() || has_any(snapshot, nodes, pools) {
         return Ok(());
     }
     Err(Error::NothingInCommon { nodes: nodes.join(", "), pools: texts(pools) })
 }
 
-fn texts(pools: &[IpNet]) -> String {
+pub(crate) fn texts(pools: &[IpNet]) -> String {
     pools.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::look::read;
 use crate::operator::{Operator, Pending};
 use crate::run::{Intent, Run, Writing};
+use crate::scope::unknown_pool;
 use crate::write::Repaired;
 
 /// How a pool is named.
@@ -57,7 +58,9 @@ pub fn split<'a>(
         let pool = pool(&snapshot, &request.pool)?;
         let key = Key::Pool(pool.name.clone());
         let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
-        let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
+        let Some(Object::Pool(document)) = stored else {
+            return Err(Error::UnknownPool(unknown_pool(&snapshot, &pool.name)));
+        };
         let how = Split { parts: request.parts, disables_first: request.disables_first };
         let plan = split::plan(&snapshot, pool, &document, how)?;
         // On Kubernetes the pools are written one by one: while they are, no pod starts or stops. Under the lock of others,
@@ -80,7 +83,7 @@ fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> 
         (Some(pool), Some(other), _) => {
             Err(Error::SeveralPools { pools: [pool.name.clone(), other.name.clone()] })
         }
-        (None, _, PoolName::Name(name)) => Err(Error::UnknownPool(name.clone())),
-        (None, _, PoolName::Cidr(cidr)) => Err(Error::UnknownPool(cidr.to_string())),
+        (None, _, PoolName::Name(name)) => Err(Error::UnknownPool(unknown_pool(snapshot, name))),
+        (None, _, PoolName::Cidr(cidr)) => Err(Error::UnknownPool(unknown_pool(snapshot, &cidr.to_string()))),
     }
 }

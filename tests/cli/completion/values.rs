@@ -53,6 +53,12 @@ fn names_come_from_the_etcd_on_the_line() {
         !blocks.is_empty() && blocks.iter().all(|b| b.starts_with("10.244.1") && b.contains('/')),
         "{blocks:?}"
     );
+    let namespaces = on(&["check", "-n", ""]);
+    assert!(
+        namespaces.contains(&"batch".to_owned()) && namespaces.iter().all(|n| !n.contains('/')),
+        "{namespaces:?}"
+    );
+    assert_eq!(on(&["release", "--leaked", "--namespace=batc"]), ["batch"]);
     let networks = on(&["show", "--ip", ""]);
     assert!(networks.iter().any(|network| network.starts_with("10.")), "{networks:?}");
     let addresses = on(&["show", "--ip", "10.244.10."]);
@@ -148,6 +154,7 @@ fn names_come_from_the_kubernetes_on_the_line() {
     assert_eq!(ask(&["check", "--node", ""]), ["node-a", "node-b", "node-gone"]);
     assert_eq!(ask(&["check", "--node", "node-g"]), ["node-gone"]);
     assert_eq!(ask(&["check", "--pool", "def"]), ["default-ipv4-ippool"]);
+    assert_eq!(ask(&["check", "-n", "kube-s"]), ["kube-system"]);
     assert_eq!(ask(&["rebuild", "--block", "10.0."]), ["10.0.3.0/26"]);
     assert_eq!(ask(&["show", "--ip", "10.0.3.5"]).first().map(String::as_str), Some("10.0.3.5"));
     assert_eq!(ask(&["show", "--handle", "k8s-pod-network.team-Web-1"]).len(), 10);

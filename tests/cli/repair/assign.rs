@@ -289,6 +289,38 @@ fn an_explanation_names_each_pool_and_what_decided() {
     assert_eq!(site.dump(), before, "an explanation writes nothing");
 }
 
+/// The allocator of Calico gives addresses where pools overlap, and so does this one: the explanation says what then happens.
+#[test]
+fn pools_that_overlap_are_explained_as_they_are_used() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    put_pool(&site, "inner", serde_json::json!({"cidr": "172.30.0.0/24", "blockSize": 26}));
+    put_pool(&site, "outer", serde_json::json!({"cidr": "172.30.0.0/16", "blockSize": 28}));
+    let overlapping = || site.findings(&["--rule", "overlapping-pools"]).len();
+    assert!(overlapping() > 0);
+    for pool in ["outer", "inner"] {
+        let wanted = ["--count", "2", "--node", &node, "--pool", pool];
+        let explained = site.run(&[&["assign", "--explain", "-o", "json"], &wanted[..]].concat()).json();
+        let decisions = explained["decisions"].as_array().unwrap();
+        let foretold = decisions.iter().filter(|decision| decision["step"] == "assign");
+        let foretold: Vec<&str> =
+            foretold.filter_map(|decision| decision["subject"]["name"].as_str()).collect();
+        assert_eq!(foretold.len(), 1, "{explained}");
+
+        let run = assign(&site, &[&wanted[..], &["--handle", pool]].concat());
+        assert_eq!(run.code, 0, "{run:?}");
+        let block: calipam_model::IpNet = foretold[0].parse().unwrap();
+        let got = assigned(&run.json());
+        assert!(
+            got.len() == 2
+                && got.iter().all(|address| block.contains(&address.parse::<std::net::IpAddr>().unwrap())),
+            "{block}: {got:?}"
+        );
+    }
+    assert!(overlapping() > 0 && site.findings(&["--rule", "overlapping-blocks"]).is_empty());
+}
+
 #[test]
 fn another_cluster_and_a_file_are_not_written() {
     let cluster = healthy();

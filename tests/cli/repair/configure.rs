@@ -54,6 +54,11 @@ fn what_follows_is_said_before_the_question() {
     site.put(&key::affinity("host", &first.name, more), r#"{"state":"confirmed","deleted":false}"#);
     let full = *second.blocks.iter().find(|block| block.addr().is_ipv4()).unwrap();
     site.change_block(full, |block| drop(block.take(block.unallocated.len(), Attribute::bare("held"))));
+    let lent = *first.blocks.iter().find(|block| block.addr().is_ipv4()).unwrap();
+    let of_second =
+        Attribute::new("vxlan-tunnel-addr-other", [("node", &*second.name), ("type", "vxlanTunnelAddress")]);
+    let mut borrowed = Vec::new();
+    site.change_block(lent, |block| borrowed = block.take(1, of_second));
 
     let strict = ["configure", "--strict-affinity=true", "--max-blocks-per-host=1", "--dry-run"];
     let plan = site.run(&[&strict[..], &["-o", "json"]].concat());
@@ -62,6 +67,10 @@ fn what_follows_is_said_before_the_question() {
     for says in [
         format!("after this, 1 node is above the limit of blocks: {}", first.name),
         format!("after this, 1 node gets no further address for pods: {}", second.name),
+        format!(
+            "after this, 1 address lies in a block of another node, which strict affinity does not allow, and stay so: {}",
+            borrowed[0]
+        ),
     ] {
         assert!(warnings.contains(&says), "{says}: {warnings}");
         assert!(site.run(&strict).stderr.contains(&says), "{says}");

@@ -112,7 +112,7 @@ fn what_has_changed_before_the_answer_is_given_up() {
     endpoints.iter().for_each(|key| drop(cluster.remove(key)));
     let site = Site::of(&cluster);
     let before = site.dump();
-    let mut command = site.command(&[&RELEASE[..], &["--node", &node]].concat());
+    let mut command = site.command(&RELEASE);
     let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
         site.put(&pod.endpoint, endpoint);
         site.put(&key::node(&node), node_object);

@@ -168,4 +168,9 @@ fn what_to_undo_is_said_once() {
         let run = site.run(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {run:?}");
     }
+    let alone = site.run(&["undo"]).stderr;
+    assert!(
+        alone.contains("undo --last` undoes the newest run") && alone.contains("undo --list` lists"),
+        "{alone}"
+    );
 }

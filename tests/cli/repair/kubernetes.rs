@@ -282,8 +282,7 @@ fn a_node_that_is_gone_and_what_lives() {
     let node = cluster.nodes().last().unwrap().name.clone();
     let site = KubeSite::of(&cluster, Flavour::Classic);
     let before = site.objects();
-    let address = pod.address().to_string();
-    let refused = site.release(&["--ip", &address, "--handle", &pod.handle]);
+    let refused = site.release(&["--handle", &pod.handle]);
     let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
     assert_eq!((refused.code, skips(&refused.json())), (1, expected), "{refused:?}");
     assert_eq!(site.objects(), before);

@@ -1,7 +1,5 @@
 //! Addresses from the blocks of others, where affinity is not strict.
 
-use std::sync::Arc;
-
 use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 
@@ -13,7 +11,6 @@ use crate::event::Event;
 use crate::handle::Known;
 use crate::request::{Assigned, Message};
 use crate::store::Store;
-use crate::walk::Walk;
 
 /// What came of borrowing from a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,36 +24,36 @@ enum Borrowed {
 impl<S: Store> Search<'_, S> {
     /// Takes what is missing from any blocks of the pools.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
-        let listed = match self.existing.take() {
-            Some(listed) => listed,
-            None => self.allocator.store().blocks(self.family).await?,
+        let Some(mut survey) = self.survey.take() else {
+            // There was nothing a moment ago.
+            assigned.note(Message::Exhausted(self.pools.iter().map(|pool| pool.cidr).collect()));
+            return Ok(());
         };
         let mut exhausted = Vec::new();
-        for pool in &self.pools {
+        for (index, pool) in self.pools.iter().enumerate() {
             if assigned.missing() == 0 {
                 break;
             }
-            let walk = Walk::new(pool, &self.request.host, self.moment());
-            let mut in_pool: Vec<(u128, &Versioned<Arc<Block>>)> = listed
-                .sound()
-                .filter_map(|block| Some((walk.distance(block.value.cidr())?, block)))
-                .collect();
-            in_pool.sort_by_key(|(distance, _)| *distance);
-            let (name, blocks) = (&pool.name, in_pool.len());
+            let (name, blocks) = (&pool.name, survey.blocks(index));
             self.allocator.trace.tell(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
-            for (_, block) in in_pool {
-                if assigned.missing() > 0 && self.free(&block.value) > 0 {
-                    let block =
-                        Versioned { value: Block::clone(&block.value), revision: block.revision.clone() };
-                    if self.borrow_from(block, assigned, handle).await? == Borrowed::Held {
-                        return Ok(());
+            while assigned.missing() > 0 {
+                let Some(block) = survey.next_free(index) else {
+                    if !survey.has_unread(index) {
+                        break;
                     }
+                    self.look_into_some(&mut survey).await?;
+                    continue;
+                };
+                let block = Versioned { value: Block::clone(&block.value), revision: block.revision };
+                if self.borrow_from(block, assigned, handle).await? == Borrowed::Held {
+                    return Ok(());
                 }
             }
             if assigned.missing() > 0 {
                 exhausted.push(pool.cidr);
             }
         }
+        self.survey = Some(survey);
         if !exhausted.is_empty() {
             assigned.note(Message::Exhausted(exhausted));
         }

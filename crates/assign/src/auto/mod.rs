@@ -4,14 +4,13 @@ mod borrow;
 mod look;
 mod new_block;
 mod own_block;
+mod survey;
 mod take;
+mod vacant;
 
 pub use self::look::Look;
 pub(crate) use self::look::affinities_of;
 pub(crate) use self::take::{attribute, check_owner};
-
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
@@ -19,7 +18,10 @@ use calipam_model::block::Block;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Versioned;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use self::survey::Survey;
 use self::take::Taken;
 use crate::affinity::ReleaseAffinity;
 use crate::allocator::{Allocator, RETRIES};
@@ -27,12 +29,13 @@ use crate::capacity::{ClaimDecision, may_borrow};
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
+use crate::full::FullBlocks;
 use crate::handle::Known;
-use crate::listed::Listed;
 use crate::pools::{self, Asking, NodeSelector, Serving};
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::reserved::Reserved;
-use crate::store::Store;
+use crate::store::{Query, Store};
+use crate::walk;
 
 impl<S: Store> Allocator<S> {
     /// Assigns any addresses. Fewer than requested are no error; why there are not more is in the messages.
@@ -98,11 +101,14 @@ impl<S: Store> Allocator<S> {
 
         if let Some(look) = known.as_mut().filter(|look| look.is_early) {
             // What is refused by it may be right by now.
-            if let Ok(search) = self.search(request, look, family).await {
+            if let Ok(mut search) = self.search(request, look, family).await {
                 let assigned = assigned.insert(nothing());
                 search.take_own(assigned, &mut look.handle).await?;
                 if assigned.missing() == 0 {
                     return Ok(());
+                }
+                if search.has_same_affinities(look).await? {
+                    return search.run(assigned, &mut look.handle).await;
                 }
             }
             *known = None;
@@ -145,6 +151,12 @@ impl<S: Store> Allocator<S> {
 
         let limit = block_limit(&look.config, request.max_blocks_per_host);
         let Serving { usable: pools, .. } = serving;
+        let question = walk::hash(&format!(
+            "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",
+            look.kind, request.host, look.config, look.reserved
+        ));
+        let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
+        let known = known.filter(|known| known.question == question).unwrap_or_default();
         Ok(Search {
             allocator: self,
             request,
@@ -158,7 +170,9 @@ impl<S: Store> Allocator<S> {
             pools,
             remaining: usable.into(),
             ahead: HashMap::new(),
-            existing: None,
+            survey: None,
+            began: self.now(),
+            known: FullBlocks { question, ..known },
         })
     }
 
@@ -212,6 +226,9 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     }
 }
 
+/// A search that took longer looks once more at what was written meanwhile.
+const LONG: SignedDuration = SignedDuration::from_secs(1);
+
 /// The search for addresses of one family.
 struct Search<'r, S> {
     allocator: &'r Allocator<S>,
@@ -232,12 +249,32 @@ struct Search<'r, S> {
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
-    /// All blocks of the family, as they were listed when there was none to claim.
-    existing: Option<Arc<dyn Listed>>,
+    /// The blocks of the pools, as they were when there was none to claim.
+    survey: Option<Survey>,
+    began: Timestamp,
+    /// What an earlier search learned that asked the same.
+    known: FullBlocks,
 }
 
 impl<S: Store> Search<'_, S> {
     async fn run(mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+        self.take_any(assigned, handle).await?;
+        if assigned.missing() > 0
+            && self.allocator.notes.is_some()
+            && self.allocator.now().duration_since(self.began) > LONG
+            && let Some(survey) = self.survey.take()
+        {
+            // What was released while thousands of blocks were read. That there was nothing is known as of then.
+            self.known = FullBlocks { blocks: survey.into_full(), nothing_at: None, ..self.known };
+            self.began = self.allocator.now();
+            self.take_any(assigned, handle).await?;
+        }
+        self.note_full_blocks(assigned.missing() > 0);
+        Ok(())
+    }
+
+    /// Takes what is missing from the blocks of the host, from new ones and from those of others.
+    async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.find_or_claim(assigned).await? else { break };
             self.take_all(block, assigned, handle).await?;
@@ -251,8 +288,26 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
+    /// Leaves for the next search what this one has learned.
+    fn note_full_blocks(self, is_nothing: bool) {
+        let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else { return };
+        if is_nothing || survey.is_worth_a_note() {
+            let nothing_at = is_nothing.then_some(self.began);
+            let full = FullBlocks { nothing_at, blocks: survey.into_full(), question: self.known.question };
+            notes.keep_full_blocks(self.family, &full);
+        }
+    }
+
+    /// True if the host has the affinities that it had at an early look: no other call has claimed a block for it since.
+    async fn has_same_affinities(&self, look: &Look) -> Result<bool> {
+        let (kind, holder, family) = (self.kind.clone(), self.request.host.clone(), self.family);
+        let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
+        let then = look.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
+        Ok(affinities_of(found.into_iter()).iter().eq(then))
+    }
+
     /// Takes what is missing from the blocks of the host alone, as far as it goes.
-    async fn take_own(mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+    async fn take_own(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.own_block().await? else { break };
             self.take_all(block, assigned, handle).await?;
@@ -278,7 +333,10 @@ impl<S: Store> Search<'_, S> {
             }
             ClaimDecision::Claim => self.allocator.trace.tell(|| Event::NeedsBlock { held, limit }),
         }
-        let found = self.claim().await?;
+        let found = match self.known.was_nothing(self.began) {
+            true => None,
+            false => self.claim().await?,
+        };
         match &found {
             Some(_) => self.owned += 1,
             None if !may_borrow(&self.config) => assigned.note(Message::StrictAffinity),

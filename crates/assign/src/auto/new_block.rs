@@ -5,18 +5,18 @@ use std::sync::Arc;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::{Block, BlockOwner};
-use calipam_model::cidr;
 use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
 use super::Search;
+use super::survey::Survey;
+use super::vacant::Vacancy;
 use crate::affinity::ReleaseAffinity;
 use crate::allocator::RETRIES;
+use crate::capacity::may_borrow;
 use crate::error::{Error, Result};
-use crate::event::{Event, NotReclaimed, Passed};
-use crate::listed::Found;
+use crate::event::{Event, NotReclaimed};
 use crate::store::Store;
-use crate::walk::Walk;
 
 /// How long a block stays with its owner although it is empty: so long two nodes do not fight over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
@@ -64,62 +64,44 @@ impl<S: Store> Search<'_, S> {
         self.allocator.load_block(pending, found, self.windows).await
     }
 
-    /// The first block of the pools that does not exist, or is the host's and has a free address; else an empty one of
-    /// another host, which is taken from it.
+    /// The first place of the pools without a block. Where there is none: a block of the host with a free address, else an
+    /// empty one of another host, which is taken from it.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
-        let listed = self.allocator.store().blocks(self.family).await?;
-        let mut empty: Vec<&Versioned<Arc<Block>>> = Vec::new();
-        for pool in &self.pools {
-            let of_other_size = listed.of_other_size(pool.block_size);
-            let mut passed = Passed::default();
-            let mut walk = Walk::new(pool, &self.request.host, self.moment());
-            while let Some(cidr) = walk.next() {
-                if let Some(reserved) = self.reserved.covering(cidr) {
-                    walk.skip(reserved);
-                    passed.reserved += 1;
-                    continue;
-                }
-                // Its addresses belong to a block from before the pool's block size was changed.
-                if of_other_size.iter().any(|other| cidr::overlap(*other, cidr)) {
-                    passed.other_size += 1;
-                    continue;
-                }
-                let block = match listed.find(cidr) {
-                    Found::Nothing => return Ok(Some(Candidate { cidr, is_new: true })),
-                    Found::Undecodable => {
-                        passed.undecodable += 1;
-                        continue;
-                    }
-                    Found::Sound(block) => block,
-                };
-                if self.free(&block.value) == 0 {
-                    passed.full += 1;
-                    continue;
-                }
-                if block.value.owner() == Some(&self.holder(cidr).owner()) {
-                    return Ok(Some(Candidate { cidr, is_new: false }));
-                }
-                match block.value.without_cooled(self.allocator.now(), self.config.cooldown()).is_empty() {
-                    true => {
-                        passed.empty += 1;
-                        empty.push(block);
-                    }
-                    false => passed.in_use += 1,
-                }
+        let mut survey = match self.vacancy().await? {
+            Vacancy::At(cidr) => return Ok(Some(Candidate { cidr, is_new: true })),
+            Vacancy::None(survey) => survey,
+        };
+        let mut is_told = false;
+        let mut tell_once = |survey: &Survey| {
+            if !std::mem::replace(&mut is_told, true) {
+                self.tell_searched(&survey.passed);
             }
-            let (pool, cidr) = (&pool.name, pool.cidr);
-            self.allocator.trace.tell(|| Event::Searched { pool: pool.clone(), cidr, passed });
-        }
-        let reclaimed = self.reclaim(&empty).await?;
-        if reclaimed.is_none() {
-            // The same list serves to borrow.
-            self.existing = Some(listed);
-        }
-        Ok(reclaimed)
+        };
+        let found = loop {
+            let looked = self.look_into_some(&mut survey).await?;
+            if let Some(cidr) = looked.own {
+                break Some(Candidate { cidr, is_new: false });
+            }
+            if let Some(cidr) = looked.gone {
+                break Some(Candidate { cidr, is_new: true });
+            }
+            // Blocks of others that are in use give single addresses, so that not all have to be looked into.
+            let is_enough = survey.is_complete() || may_borrow(&self.config) && survey.has_free();
+            if is_enough || !looked.empty.is_empty() {
+                tell_once(&survey);
+            }
+            match self.reclaim(&looked.empty).await? {
+                None if is_enough => break None,
+                None => {}
+                reclaimed => break reclaimed,
+            }
+        };
+        self.survey = Some(survey);
+        Ok(found)
     }
 
     /// Takes an empty block from its owner.
-    async fn reclaim(&self, empty: &[&Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
+    async fn reclaim(&self, empty: &[Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
         for block in empty {
             let cidr = block.value.cidr();
             let now = self.allocator.now();

@@ -1,7 +1,7 @@
 //! The blocks that a host has.
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
 use calipam_model::block::Block;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -11,6 +11,7 @@ use crate::affinity::AffinityAndBlock;
 use crate::allocator::{self, RETRIES};
 use crate::error::{Error, Result};
 use crate::event::{Event, OwnBlock};
+use crate::keys::BlockKeys;
 use crate::store::{Query, Store};
 
 /// Blocks that are read in one round trip.
@@ -27,6 +28,7 @@ enum Attempt {
 impl<S: Store> Search<'_, S> {
     /// The next block of the host that has a free address.
     pub(super) async fn own_block(&mut self) -> Result<Option<Versioned<Block>>> {
+        self.pass_over_full().await?;
         while let Some(affinity) = self.remaining.pop_front() {
             let key = affinity.value.key.clone();
             let (found, block) = self.usable_block(affinity).await?;
@@ -38,6 +40,27 @@ impl<S: Store> Search<'_, S> {
             }
         }
         Ok(None)
+    }
+
+    /// Leaves the blocks out that an earlier search has found full, and that nobody has written since: their keys say so.
+    async fn pass_over_full(&mut self) -> Result<()> {
+        let is_known = |affinity: &Versioned<Affinity>| {
+            affinity.value.state == AffinityState::Confirmed
+                && self.known.blocks.contains_key(&affinity.value.key.cidr)
+        };
+        let known = self.remaining.iter().filter(|affinity| is_known(affinity));
+        let queries: Vec<Query> = known.map(|affinity| Query::BlockKey(affinity.value.key.cidr)).collect();
+        if queries.is_empty() {
+            return Ok(());
+        }
+        let keys = self.allocator.store().read(&queries).await?.into_iter().flatten().collect();
+        let (keys, known) = (BlockKeys::new(keys), &self.known);
+        self.remaining.retain(|affinity| {
+            let cidr = affinity.value.key.cidr;
+            affinity.value.state != AffinityState::Confirmed
+                || !keys.revision(cidr).is_some_and(|now| known.has(cidr, now))
+        });
+        Ok(())
     }
 
     /// What a block of the host has to give, and the block itself where that is an address.

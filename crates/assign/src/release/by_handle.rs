@@ -10,7 +10,7 @@ use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::{By, Ground, without};
+use super::{By, Ground, unless_undecodable, without};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Result};
@@ -188,18 +188,6 @@ impl<S: Store> Allocator<S> {
             _ => None,
         };
         Ok(found.into_iter().flatten().filter_map(|entry| block(entry.record)).collect())
-    }
-}
-
-/// A block that cannot be decoded is passed over: to write to it is not safe, and a release that failed would be
-/// repeated for ever.
-fn unless_undecodable(outcome: Result<()>) -> Result<()> {
-    match outcome {
-        Err(error @ Error::Undecodable { key: Key::Block(_), .. }) => {
-            tracing::warn!(%error, "nothing is released in a block");
-            Ok(())
-        }
-        outcome => outcome,
     }
 }
 

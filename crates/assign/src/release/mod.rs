@@ -11,6 +11,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
@@ -59,9 +60,13 @@ impl<S: Store> Allocator<S> {
     /// Writes a block from which addresses were taken back. One that is empty and without owner is deleted.
     async fn write_released(&self, before: &Versioned<Block>, after: &Block) -> Result<()> {
         if after.is_empty() && after.owner().is_none() {
-            return Ok(ignoring_gone(self.store().delete(&block_entry(before)).await)?);
+            ignoring_gone(self.store().delete(&block_entry(before)).await)?;
+        } else {
+            self.store().update(&Record::Block(Arc::new(after.clone())), &before.revision).await?;
         }
-        self.store().update(&Record::Block(Arc::new(after.clone())), &before.revision).await?;
+        if let Some(notes) = &self.notes {
+            notes.forget_nothing();
+        }
         Ok(())
     }
 
@@ -103,6 +108,18 @@ impl<S: Store> Allocator<S> {
             }
             other => other,
         }
+    }
+}
+
+/// A block that cannot be decoded is passed over: to write to it is not safe, and a release that failed would be
+/// repeated forever.
+pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error @ Error::Undecodable { key: Key::Block(_), .. }) => {
+            tracing::warn!(%error, "nothing is released in a block");
+            Ok(())
+        }
+        outcome => outcome,
     }
 }
 

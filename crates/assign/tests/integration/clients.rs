@@ -1,9 +1,13 @@
 //! What clients do.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
+use std::time::Duration;
 
-use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, MemoryStore, Release, Store};
+use calipam_assign::plugin::{Add, Container, Del, Failure, Host, Plugin, Wanted};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, MemoryStore, Release, Store};
+use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
 use jiff::SignedDuration;
@@ -72,66 +76,65 @@ pub(crate) fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option
     Some(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
 }
 
+/// A node that limits nothing, and whose lock nobody waits for: the datastore is safe without it.
+pub(crate) struct Unlimited;
+
+impl Host for Unlimited {
+    type Held = ();
+    type Error = Infallible;
+
+    async fn lock(&self) {}
+
+    async fn within<T>(&self, _: Duration, work: impl Future<Output = T>) -> Option<T> {
+        Some(work.await)
+    }
+}
+
+fn plugin<'p>(allocator: &'p Allocating<'p>) -> Plugin<'p, &'p MemoryStore, Unlimited> {
+    Plugin { allocator, host: &Unlimited }
+}
+
+pub(crate) fn container(node: &str, handle: &str) -> Container {
+    Container { node: node.to_owned(), handle: handle.to_owned(), machine: None }
+}
+
 /// CNI ADD.
 async fn start(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, rng: &mut Rng) {
-    let handle = format!("k8s-pod-network.{name}");
-    world.begin(&handle);
-    let request = AutoAssign {
-        host: node.to_owned(),
-        v4: 1,
-        v6: rng.below(2) as u32,
-        handle: Some(handle.clone()),
-        attributes: attributes(node, name, world.store.now()),
-        intended_use: Some(PoolUse::Workload),
-        ..AutoAssign::default()
-    };
-    let assigned = match rng.below(2) {
-        0 => allocator.auto_assign(&request).await,
-        // As the plugin does, that waits for its turn after it has looked.
-        _ => match allocator.look(&request).await {
-            Ok(look) => allocator.auto_assign_after(look, &request).await,
-            Err(_) => return delete(world, allocator, &handle).await,
-        },
-    };
-    let is_complete =
-        assigned.as_ref().is_ok_and(|a| a.v4.iter().chain(&a.v6).all(|family| family.missing() == 0));
-    match assigned {
-        Ok(assigned) if is_complete => {
-            let addresses = assigned.addresses().collect();
-            world.give(Pod { node: node.to_owned(), handle: handle.clone(), addresses });
-            world.end(&handle);
-        }
-        // The runtime takes back what a failed ADD left.
-        _ => delete(world, allocator, &handle).await,
-    }
+    let wanted = Wanted::Any { v4: true, v6: rng.below(2) == 1, max_blocks_per_host: 0 };
+    add(world, allocator, node, name, wanted).await;
 }
 
 /// CNI ADD with an address that the pod asks for.
 async fn start_at(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, rng: &mut Rng) {
-    let handle = format!("k8s-pod-network.{name}");
     let address: IpAddr = format!("10.0.0.{}", rng.below(32)).parse().unwrap();
+    add(world, allocator, node, name, Wanted::Address(address)).await;
+}
+
+async fn add(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, wanted: Wanted) {
+    let handle = format!("k8s-pod-network.{name}");
     world.begin(&handle);
-    let request = AssignIp {
-        handle: Some(handle.clone()),
-        attributes: attributes(node, name, world.store.now()),
-        ..AssignIp::new(node, address)
-    };
-    match allocator.assign_ip(&request).await {
-        Ok(()) => {
-            world.give(Pod { node: node.to_owned(), handle: handle.clone(), addresses: vec![address] });
+    let attributes = attributes(node, name, world.store.now()).unwrap_or_default();
+    let add = Add { container: container(node, &handle), attributes, wanted };
+    match plugin(allocator).add(&add).await {
+        Ok(added) => {
+            let addresses = added.addresses.iter().map(IpNet::addr).collect();
+            world.give(Pod { node: node.to_owned(), handle: handle.clone(), addresses });
             world.end(&handle);
         }
-        Err(_) => delete(world, allocator, &handle).await,
+        // The runtime takes back what a failed ADD left.
+        Err(_) => delete(world, allocator, node, &handle, &[]).await,
     }
 }
 
 /// CNI DEL, which a runtime repeats where it fails.
-async fn delete(world: &World, allocator: &Allocating<'_>, handle: &str) {
+async fn delete(world: &World, allocator: &Allocating<'_>, node: &str, handle: &str, previous: &[IpAddr]) {
+    let old_handle = handle.replace("k8s-pod-network", "default");
+    let del = Del { container: container(node, handle), old_handle, previous: previous.to_vec() };
     for _ in 0..20 {
-        match allocator.release_by_handle_wholly(handle).await {
-            Ok(()) | Err(Error::NoHandle(_)) => return world.end(handle),
-            Err(error) if error.is_unavailable() => {}
-            Err(error) => panic!("{handle} cannot be released: {error}"),
+        match plugin(allocator).del(&del).await {
+            Ok(()) => return world.end(handle),
+            Err(Failure::Allocator(error)) if error.is_unavailable() => {}
+            Err(failure) => panic!("{handle} cannot be released: {failure}"),
         }
     }
 }
@@ -145,7 +148,7 @@ fn any_pod(world: &World, rng: &mut Rng) -> Option<Pod> {
 async fn stop(world: &World, allocator: &Allocating<'_>, rng: &mut Rng) {
     let Some(pod) = any_pod(world, rng) else { return };
     world.withdraw(&pod);
-    delete(world, allocator, &pod.handle).await;
+    delete(world, allocator, &pod.node, &pod.handle, &pod.addresses).await;
 }
 
 /// A collector releases the addresses one by one, with guards, and the runtime comes later.
@@ -156,7 +159,7 @@ async fn stop_by_address(world: &World, allocator: &Allocating<'_>, rng: &mut Rn
         |address: &IpAddr| Release { address: *address, handle: Some(pod.handle.clone()), sequence: None };
     let requests: Vec<Release> = pod.addresses.iter().map(request).collect();
     let _ = allocator.release_ips(&requests).await;
-    delete(world, allocator, &pod.handle).await;
+    delete(world, allocator, &pod.node, &pod.handle, &pod.addresses).await;
 }
 
 async fn blocks(world: &World, allocator: &Allocating<'_>, rng: &mut Rng) {

@@ -71,10 +71,6 @@ fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
     Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
 }
 
-fn key_of_pod(pod: &Pod) -> Key {
-    Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
-}
-
 /// True for a pod whose endpoint the CNI plugin should have removed by now. One that does not say when it finished
 /// did so long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
@@ -99,7 +95,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
         return None;
     }
     let owner = context.index.describe_pod(position);
-    Some(finding(Code::PodWithoutEndpoint, owner, key_of_pod(pod)).depending_on(endpoints))
+    Some(finding(Code::PodWithoutEndpoint, owner, pod.key()).depending_on(endpoints))
 }
 
 /// The keys that the pod's endpoint may have: the Calico node may have another name than that of Kubernetes.
@@ -135,7 +131,7 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     let owner = context.index.describe_endpoint(position);
     let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position));
     let found = found.with_detail(Detail::PodOn(pod.node().to_string().into()));
-    Some(found.on_nodes([pod.node().to_string()]).depending_on([key_of_pod(pod)]))
+    Some(found.on_nodes([pod.node().to_string()]).depending_on([pod.key()]))
 }
 
 /// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
@@ -162,7 +158,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let owner = context.index.describe_pod(position);
     let named = Detail::Named(Box::new([status, annotation, endpoint]));
     let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
-    let found = finding(Code::PodAddressDisagreement, owner, key_of_pod(pod));
+    let found = finding(Code::PodAddressDisagreement, owner, pod.key());
     Some(found.with_detail(named).depending_on(keys))
 }
 

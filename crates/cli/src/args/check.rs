@@ -104,12 +104,7 @@ impl TypedValueParser for CodeParser {
 
 /// The rule that was meant, as far as one is near.
 fn nearest(text: &str) -> Option<Code> {
-    let part = |code: &&Code| text.len() > 3 && code.name().contains(text);
-    let all = Code::ALL.iter();
-    all.clone().find(part).copied().or_else(|| {
-        let near = all.map(|code| (strsim::levenshtein(text, code.name()), *code)).min();
-        near.filter(|(distance, _)| *distance <= 3).map(|(_, code)| code)
-    })
+    calipam_workflow::nearest(text, Code::ALL.iter().map(|code| code.name()))?.parse().ok()
 }
 
 #[cfg(test)]

@@ -58,10 +58,10 @@ pub(crate) struct DiffArgs {
 }
 
 impl DiffArgs {
-    /// Addresses and blocks that are named.
-    pub(crate) fn networks(&self) -> Vec<IpNet> {
+    /// Addresses, and blocks, that are named.
+    pub(crate) fn networks(&self) -> [Vec<IpNet>; 2] {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
-        addresses.chain(self.blocks.iter().map(IpNet::trunc)).collect()
+        [addresses.collect(), self.blocks.iter().map(IpNet::trunc).collect()]
     }
 }
 

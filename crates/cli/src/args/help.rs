@@ -121,6 +121,7 @@ pub(super) const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
   calipam release --leaked                    check twice, 15 minutes apart, ask, release
+  calipam release --leaked --node node-7      of one node; --pool and --namespace narrow it, too
   calipam release --node node-7               everything of a deleted node
   calipam release --ip 10.244.1.7             one address that is not in use
   calipam release --handle k8s-pod-network.3f9a6c0b7d2e
@@ -132,6 +133,9 @@ Examples:
 An address in use is never released; its owner is named. A leaked address must be found unused
 twice, --grace apart: every normal deletion of a pod looks like a leak for a moment.
 A handle is released completely or not at all.
+
+Options narrow each other; values of one option add up (--node a --node b), and so do --leaked
+and --orphan-handles.
 
 Every write is recorded in a journal first, and is made only if nothing has changed since the
 read. `calipam undo JOURNAL` restores what was there.
@@ -152,6 +156,7 @@ Examples:
   calipam rebuild --node node-7 --apply
   calipam rebuild --datastore cluster.jsonl   plan on an export, on a laptop
 
+--pool, --node and --block narrow each other; values of one option add up.
 What is correct is kept: attributes, the order of free addresses, cooldowns and reservations.
 What you have to decide yourself is listed as skipped, with the reason.
 

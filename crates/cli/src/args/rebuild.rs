@@ -14,13 +14,13 @@ const SCOPE: &str = "What to rebuild [default: everything]";
 /// Options of `rebuild`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RebuildArgs {
-    /// What is in this pool, by name or CIDR; can be repeated
+    /// Only blocks in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SCOPE)]
     pub pools: Vec<String>,
-    /// Blocks of this node; can be repeated
+    /// Only blocks of this node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SCOPE)]
     pub nodes: Vec<String>,
-    /// This block; can be repeated
+    /// Only this block; can be repeated
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SCOPE)]
     pub blocks: Vec<IpNet>,
     /// Carry out the plan; without this it is only printed
@@ -45,12 +45,7 @@ pub(crate) struct RebuildArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct UndoArgs {
     /// The journal of the run to undo
-    #[arg(
-        value_name = "JOURNAL",
-        value_hint = ValueHint::FilePath,
-        required_unless_present_any = ["last", "list", "prune"],
-        group = "journal_to_undo"
-    )]
+    #[arg(value_name = "JOURNAL", value_hint = ValueHint::FilePath, group = "journal_to_undo")]
     pub run: Option<PathBuf>,
     /// Undo the newest run that is not undone yet, of the cluster in the connection options or of any
     #[arg(long, group = "journal_to_undo")]

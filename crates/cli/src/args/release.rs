@@ -9,6 +9,7 @@ use super::address::address;
 use super::writing::{JudgementArgs, WritingArgs};
 
 const TARGETS: &str = "What to release";
+const FILTER: &str = "Filters";
 
 /// Options of `release`.
 #[derive(Clone, Debug, Args)]
@@ -19,7 +20,8 @@ pub(crate) struct ReleaseArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = TARGETS)]
     pub addresses: Vec<IpAddr>,
-    /// Everything of this deleted node; can be repeated
+    /// Alone: everything of this deleted node. With another target: only what concerns this node, deleted or not; `*` and
+    /// `?` are wildcards then. Can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
     pub nodes: Vec<String>,
     /// Every leaked address whose owner is recorded
@@ -29,13 +31,12 @@ pub(crate) struct ReleaseArgs {
     #[arg(long, help_heading = TARGETS)]
     pub orphan_handles: bool,
     /// What earlier reports list and a new check confirms: `calipam check -o json` or
-    /// `calicoctl ipam check --output`; can be repeated
+    /// `calicoctl ipam check --output`; of several, what all list
     #[arg(
         long = "from-report",
         value_name = "FILE",
         num_args = 1..,
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["leaked", "orphan_handles", "nodes", "addresses", "handles"],
         help_heading = TARGETS
     )]
     pub reports: Vec<PathBuf>,
@@ -43,6 +44,12 @@ pub(crate) struct ReleaseArgs {
     /// a report and the lock that calicoctl requires, and release what names no owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
+    /// Only in this pool, by name or CIDR; can be repeated
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
+    pub pools: Vec<String>,
+    /// Only what is recorded for pods and services in this namespace
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = FILTER)]
+    pub namespace: Option<String>,
     /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,

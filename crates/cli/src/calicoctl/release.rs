@@ -39,6 +39,7 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
             force: if force { Force::Named } else { Force::Nothing },
             ..Request::default()
         },
+        pools: Vec::new(),
         reports: Vec::new(),
         judging: judging(),
         intent: WritingArgs::agreed("calicoctl ipam release --ip"),
@@ -70,6 +71,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
             force: if args.force { Force::Reported } else { Force::Nothing },
             ..Request::default()
         },
+        pools: Vec::new(),
         reports: args.from_report.clone(),
         judging: judging(),
         intent: WritingArgs::agreed("calicoctl ipam release --from-report"),

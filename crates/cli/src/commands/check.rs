@@ -10,7 +10,7 @@ use calipam_check::{Changes, EarlierReport, Filter, Finding, Options, Remedy, Re
 use calipam_files::regular;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{Error, Judging, Look, have_in_common, look_and_confirm, nodes, note_last_use, pool};
+use calipam_workflow::{Error, Judging, Look, Names, Part, look_and_confirm, note_last_use};
 
 use crate::args::{CheckArgs, CheckOptions, Global};
 use crate::console::Console;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         console.print(&render::codes::Rules::all())?;
         return Ok(Outcome::Clean);
     }
-    let Judged { look: Look { report, snapshot, .. }, changes, calicoctl } =
+    let Judged { look: Look { report, snapshot, .. }, filter, changes, calicoctl } =
         match judge(args, global, console) {
             Ok(judged) => judged,
             Err(failure) => {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     let exit_code = exit::code(&Ok(outcome));
     let (took, changes) = (begin.elapsed(), changes.as_ref());
     let checked = Checked { report: &report, snapshot: &snapshot, changes, took, exit_code };
-    let printed = print(&checked, args, console);
+    let printed = print(&checked, &filter, args, console);
     let written = write_report(args.report.as_deref(), calicoctl.as_ref(), &snapshot);
     // The process ends soon: giving back the memory of a million objects one by one would take longer.
     std::mem::forget((report, snapshot, calicoctl));
@@ -61,6 +61,8 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 /// A look, what has changed since an earlier one, and what calicoctl would say, as far as these were asked for.
 struct Judged {
     look: Look,
+    /// What of it was asked for.
+    filter: Filter,
     changes: Option<Changes>,
     calicoctl: Option<CalicoctlView>,
 }
@@ -79,7 +81,7 @@ fn judge(args: &CheckArgs, global: &Global, console: &Console) -> Result<Judged,
         if let Some(folder) = &args.archive {
             note_last_use(folder, &mut look.report, &Person::watching(console))?;
         }
-        Ok(Judged { look, changes, calicoctl })
+        Ok(Judged { look, filter, changes, calicoctl })
     })
 }
 
@@ -166,7 +168,7 @@ fn write_report(
 
 /// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
 /// the command's.
-fn print(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
+fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
     let write =
         |file: &OutputFile| file.write(|out| document::write(checked, file.format, Page::default(), out));
     let files = args.output_files.iter().map(write).fold(Ok(()), Result::and);
@@ -174,7 +176,7 @@ fn print(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<(
         console.print(checked)?;
     }
     if let Some(detail) = console.format.detail() {
-        hints(checked.report, detail, console);
+        hints(checked.report, filter, detail, console);
     }
     files
 }
@@ -197,20 +199,17 @@ fn tell_of_failure(
 }
 
 fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Filter, Failure> {
-    let nodes: Vec<String> = nodes(snapshot, &options.nodes)?.into_iter().collect();
-    let pools = options.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
-    have_in_common(snapshot, &nodes, &pools)?;
-    Ok(Filter {
-        rules: options.rules.clone(),
-        skip: options.skip_rules.clone(),
-        nodes,
+    let names = Names {
+        nodes: options.nodes.clone(),
+        pools: options.pools.clone(),
         namespace: options.namespace.clone(),
-        pools,
-    })
+    };
+    let Part { nodes, pools, namespace } = names.part(snapshot)?;
+    Ok(Filter { rules: options.rules.clone(), skip: options.skip_rules.clone(), nodes, namespace, pools })
 }
 
 /// Says what to do next, the most severe first.
-fn hints(report: &Report, detail: Detail, console: &Console) {
+fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
     let mut steps = vec![match detail {
@@ -220,20 +219,38 @@ fn hints(report: &Report, detail: Detail, console: &Console) {
         }
         Detail::Full => format!("what it means and what to do: {explain}"),
     }];
-    steps.extend(remedies(report).iter().map(hints::remedy::hint));
+    steps.extend(remedies(report, filter).iter().map(hints::remedy::hint));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
         console.note("this is a single read: changes in progress can be among the findings");
     }
 }
 
-/// What repairs the findings, each once, the most severe first. Where several blocks are to be rebuilt, that is a
-/// rebuild of all, and several nodes are released by one command; of several addresses the first stands for the others.
-fn remedies(report: &Report) -> Vec<Remedy> {
+/// So many blocks are named in a hint.
+const BLOCKS: usize = 6;
+
+/// What repairs the findings, each once, the most severe first, and nothing beyond the filter. Where several blocks are to be
+/// rebuilt, that is a rebuild of all, and several nodes are released by one command; of several addresses the first stands
+/// for the others.
+fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
+    // A rebuild is of blocks: those of the findings, where a node or a namespace is all that was asked for.
+    let by_block = !filter.nodes.is_empty() || filter.namespace.is_some();
+    let is_named = |node: &String| filter.nodes.is_empty() || filter.nodes.contains(node);
     let mut shown: Vec<Remedy> = Vec::new();
-    for remedy in report.findings.iter().filter_map(Finding::remedy) {
-        match shown.iter_mut().find(|other| same_command(other, &remedy)) {
-            Some(other) if *other != remedy && is_rebuild(&remedy) => *other = Remedy::Rebuild,
+    for mut remedy in report.findings.iter().filter_map(Finding::remedy) {
+        match &mut remedy {
+            Remedy::ReleaseNodes(nodes) => nodes.retain(is_named),
+            Remedy::Rebuild(blocks) if blocks.is_empty() && by_block => continue,
+            _ => {}
+        }
+        if matches!(&remedy, Remedy::ReleaseNodes(nodes) if nodes.is_empty()) {
+            continue;
+        }
+        match shown.iter_mut().find(|other| discriminant(*other) == discriminant(&remedy)) {
+            Some(Remedy::Rebuild(blocks)) => match &mut remedy {
+                Remedy::Rebuild(more) if by_block || blocks == more => blocks.append(more),
+                _ => blocks.clear(),
+            },
             Some(Remedy::ReleaseNodes(nodes)) => {
                 if let Remedy::ReleaseNodes(more) = remedy {
                     nodes.extend(more);
@@ -243,15 +260,15 @@ fn remedies(report: &Report) -> Vec<Remedy> {
             None => shown.push(remedy),
         }
     }
+    let rebuilds = shown.iter_mut().filter_map(|remedy| match remedy {
+        Remedy::Rebuild(blocks) if blocks.len() > 1 => Some(blocks),
+        _ => None,
+    });
+    for blocks in rebuilds {
+        let named = if by_block { BLOCKS } else { 0 };
+        *blocks = std::mem::take(blocks).into_iter().take(named).collect();
+    }
     shown
-}
-
-fn same_command(a: &Remedy, b: &Remedy) -> bool {
-    discriminant(a) == discriminant(b) || (is_rebuild(a) && is_rebuild(b))
-}
-
-fn is_rebuild(remedy: &Remedy) -> bool {
-    matches!(remedy, Remedy::RebuildBlock(_) | Remedy::Rebuild)
 }
 
 #[cfg(test)]
@@ -265,7 +282,7 @@ mod tests {
     fn one_command_releases_all_nodes_that_are_gone() {
         let mut snapshot = Cluster::plain(ClusterSpec::new(1), 3, 2).snapshot();
         let gone = snapshot.nodes.drain(..2).map(|node| node.value.name).collect();
-        let remedies = remedies(&check(&snapshot, &Options::default()));
+        let remedies = remedies(&check(&snapshot, &Options::default()), &Filter::default());
         assert!(remedies.contains(&Remedy::ReleaseNodes(gone)), "{remedies:?}");
     }
 }

@@ -23,6 +23,10 @@ mod version;
 pub use self::install_links::MAN_PAGES;
 
 use clap::ValueEnum;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::applet::Applet;
 use crate::args::{Cli, Command, Global, IpamCommand};
@@ -82,15 +86,19 @@ fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
     Err(Failure::usage(format!("`-o {name}` is a format of `check` only")))
 }
 
-/// With `-vv` the libraries say on stderr what they do.
+/// With `-vv` every request is said on stderr, with `-vvv` also what the libraries do, down to frames of TLS.
 fn start_log(verbose: u8) {
     if verbose < 2 {
         return;
     }
-    let level = if verbose == 2 { tracing::Level::DEBUG } else { tracing::Level::TRACE };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    let shown = match verbose {
+        2 => Targets::new().with_target("calipam", Level::DEBUG).with_default(Level::WARN),
+        _ => Targets::new().with_default(Level::TRACE),
+    };
+    let log =
+        tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(std::io::stderr).with_ansi(false);
     // Where stderr takes nothing, the log would say so on stderr, and that panics.
-    let log = log.log_internal_errors(false);
+    let log = log.log_internal_errors(false).without_time().finish();
     // A second logger can only be one that a test has set.
-    let _ = log.without_time().try_init();
+    let _ = log.with(shown).try_init();
 }

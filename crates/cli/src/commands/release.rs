@@ -20,6 +20,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     }
     let request = ReleaseRequest {
         targets: targets(args)?,
+        pools: args.pools.clone(),
         reports: args.reports.clone(),
         judging: args.judgement.judging(),
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
@@ -46,6 +47,8 @@ fn flags(args: &ReleaseArgs) -> String {
         (!args.nodes.is_empty(), " --node"),
         (!args.addresses.is_empty(), " --ip"),
         (!args.handles.is_empty(), " --handle"),
+        (!args.pools.is_empty(), " --pool"),
+        (args.namespace.is_some(), " --namespace"),
         (args.force, " --force"),
     ];
     flags.into_iter().filter(|(given, _)| *given).map(|(_, text)| text).collect()
@@ -61,8 +64,10 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
         addresses: args.addresses.clone(),
         handles,
         nodes: args.nodes.clone(),
-        leaked: args.leaked || by_report,
-        orphan_handles: args.orphan_handles || by_report,
+        pools: Vec::new(),
+        namespace: args.namespace.clone(),
+        leaked: args.leaked || (by_report && !args.orphan_handles),
+        orphan_handles: args.orphan_handles || (by_report && !args.leaked),
         force: match (args.force, by_report) {
             (true, true) => Force::Reported,
             (true, false) => Force::Named,
@@ -80,7 +85,8 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
             hint: Some(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))),
         });
     }
-    if request.force == Force::Named && (named != 1 || others) {
+    let filtered = !args.pools.is_empty() || args.namespace.is_some();
+    if request.force == Force::Named && (named != 1 || others || filtered) {
         return Err(Failure::Usage {
             message: "--force needs exactly one --ip or --handle".into(),
             hint: Some("without it, what is in use is skipped and its owner named".into()),

@@ -91,9 +91,7 @@ pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -
     if execution.not_begun > 0 {
         console.warn(&format!("{} not started", count(execution.not_begun, "step was", "steps were")));
     }
-    // A step that was given up has written nothing, although it was about to.
-    let has_written = execution.written + execution.partly > 0 || execution.broken_off.is_some();
-    if execution.intents > 0 && has_written {
+    if execution.may_have_written() {
         // Without the journal there is no way back: it is named at any rate.
         if console.quiet {
             console.say(&format!("journal: {}", quoted(&journal)));

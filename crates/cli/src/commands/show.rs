@@ -185,8 +185,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
     print(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
     if !agree && console.format.detail() == Some(Detail::Short) {
-        console
-            .hint(&format!("{} names the addresses", hints::command(&["show", "--compare", "-o", "wide"])));
+        console.hint(&format!("{} names the addresses", hints::again(&["-o", "wide"], &["output"])));
     }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }

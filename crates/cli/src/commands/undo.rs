@@ -23,6 +23,16 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
     if args.prune {
         return journals::run_prune(args, &folder()?, console);
     }
+    if args.run.is_none() && !args.last {
+        return Err(Failure::Usage {
+            message: "no run is named".to_owned(),
+            hint: Some(format!(
+                "{} undoes the newest run, {} lists them",
+                hints::command(&["undo", "--last"]),
+                hints::command(&["undo", "--list"])
+            )),
+        });
+    }
     connect::block_on(async {
         let (path, datastore) = match &args.run {
             Some(path) => (path.clone(), None),

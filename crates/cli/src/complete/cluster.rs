@@ -28,6 +28,7 @@ pub(super) enum Wanted {
     Blocks,
     Addresses,
     Handles,
+    Namespaces,
 }
 
 /// The cluster that the connection options of a line name.
@@ -109,6 +110,7 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
         Wanted::Blocks => NameKind::Blocks,
         Wanted::Addresses => NameKind::Addresses,
         Wanted::Handles => NameKind::Handles,
+        Wanted::Namespaces => NameKind::Namespaces,
     };
     let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;

@@ -36,6 +36,7 @@ impl Values {
             (Some("ip"), "assign") => return None,
             (Some("ip"), _) => Wanted::Addresses,
             (Some("handle"), _) => Wanted::Handles,
+            (Some("namespace"), _) => Wanted::Namespaces,
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
             (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),
             (None, "undo") if arg.is_positional() => return Some(ArgValueCompleter::new(journals::complete)),

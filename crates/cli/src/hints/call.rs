@@ -70,6 +70,12 @@ impl Call {
         self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
+    /// The options with these IDs.
+    pub(super) fn options(&self, ids: &[&str]) -> Vec<&str> {
+        let wanted = |given: &&Given| ids.contains(&given.id.as_str());
+        self.given.iter().filter(wanted).flat_map(Given::words).collect()
+    }
+
     /// Command, options and arguments but those for the connection and those in `without`.
     pub(super) fn words(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| !given.is_connection && !without.contains(&given.id.as_str());

@@ -38,6 +38,12 @@ pub(crate) fn command(words: &[&str]) -> String {
     line(words.iter().copied().chain(connection))
 }
 
+/// The same with the options of this call whose IDs are in `kept`: what is asked next is no wider than what was asked.
+pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
+    let options = CALL.get().map(|call| [call.options(kept), call.connection()].concat());
+    line(words.iter().copied().chain(options.unwrap_or_default()))
+}
+
 /// The command line of this call with more options, and without those whose IDs are in `without`.
 pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(more.iter().copied()) };
@@ -90,8 +96,13 @@ pub(crate) enum Reader {
 impl Reader {
     /// A command line for the same cluster.
     pub(crate) fn command(self, words: &[&str]) -> String {
+        self.command_with(words, &[])
+    }
+
+    /// The same; to the person who made this call with the options of it whose IDs are in `kept`.
+    pub(crate) fn command_with(self, words: &[&str], kept: &[&str]) -> String {
         match self {
-            Self::Operator => command(words),
+            Self::Operator => command_with(words, kept),
             Self::Document => format!("`{}`", command_in_document(words)),
         }
     }

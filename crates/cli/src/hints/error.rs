@@ -5,7 +5,7 @@ use calipam_plan::release::ReportError;
 use calipam_plan::split::SplitRefusal;
 use calipam_repair::journal::JournalError;
 use calipam_repair::{LockAction, RepairError};
-use calipam_workflow::{Error, NoConsent};
+use calipam_workflow::{Error, NoConsent, NotFound};
 
 use super::{again, command, command_elsewhere, connected, datastore, dry_run};
 use crate::render::text::escape;
@@ -34,11 +34,22 @@ pub(crate) fn error(error: &Error) -> Option<String> {
                 again(&["--force"], &[])
             ));
         }
-        Error::UnknownNode(_) => {
-            return Some(format!("{} lists nodes and what they hold", command(&["show", "--nodes"])));
+        Error::UnknownNode(unknown) => {
+            let list = command(&["show", "--nodes"]);
+            return Some(format!("{}{list} lists nodes and what they hold", did_you_mean(unknown)));
         }
-        Error::UnknownPool(_) => {
-            return Some(format!("{} lists the pools; a CIDR is accepted as well", command(&["show"])));
+        Error::UnknownPool(unknown) => {
+            let list = command(&["show"]);
+            return Some(format!(
+                "{}{list} lists the pools; a CIDR is accepted as well",
+                did_you_mean(unknown)
+            ));
+        }
+        Error::UnknownNamespace(unknown) => {
+            return Some(format!(
+                "{}a namespace in which nothing has an address is not known",
+                did_you_mean(unknown)
+            ));
         }
         Error::AmbiguousHandle { ids, .. } => return Some(candidates(ids)),
         Error::UnknownBlock(_) => {
@@ -89,6 +100,10 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         }
     };
     Some(hint.to_owned())
+}
+
+fn did_you_mean(unknown: &NotFound) -> String {
+    unknown.nearest.as_ref().map(|name| format!("did you mean `{}`? ", escape(name))).unwrap_or_default()
 }
 
 /// What to do about a pool that cannot be split.

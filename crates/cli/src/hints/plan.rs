@@ -3,7 +3,7 @@
 use calipam_check::{Code, Remedy, Subject};
 use calipam_plan::{Skipped, SuggestedAction, Warning};
 
-use super::remedy::line;
+use super::remedy::{PART, line};
 use super::{Reader, again};
 use crate::render::text::count;
 
@@ -24,7 +24,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             return format!(
                 "{}; if it is not, {} releases what it holds",
                 skipped.detail,
-                reader.command(&["release", "--node", node])
+                reader.command_with(&["release", "--node", node], &["pools"])
             );
         }
         Some(SuggestedAction::ExplainAssignment) => match reader {
@@ -35,14 +35,16 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             Reader::Document => "`calipam assign --explain` shows why".to_owned(),
         },
         Some(SuggestedAction::ListFindings) => {
-            format!("see {}", reader.command(&["check", "-o", "wide"]))
+            format!("see {}", reader.command_with(&["check", "-o", "wide"], &PART))
         }
         Some(SuggestedAction::Remedy(remedy)) => {
             let command = line(remedy, reader);
             match remedy {
                 Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
-                Remedy::Rebuild => format!("{command} records its addresses again"),
-                Remedy::RebuildBlock(_) => format!("{command} repairs it"),
+                Remedy::Rebuild(blocks) if blocks.is_empty() => {
+                    format!("{command} records its addresses again")
+                }
+                Remedy::Rebuild(_) => format!("{command} repairs it"),
                 Remedy::ReleaseLeaked | Remedy::ReleaseNodes(_) | Remedy::ReleaseOrphanHandles => {
                     format!("{command} does it")
                 }

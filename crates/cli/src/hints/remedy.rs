@@ -12,34 +12,42 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
         Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
-        Remedy::RebuildBlock(_) | Remedy::Rebuild => "see what a rebuild would change",
+        Remedy::Rebuild(_) => "see what a rebuild would change",
     };
     format!("{purpose}: {}", line(remedy, Reader::Operator))
 }
 
 /// The command line in a text.
 pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
-    let words = words(remedy);
-    reader.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    let (words, kept) = words(remedy);
+    reader.command_with(&words.iter().map(String::as_str).collect::<Vec<_>>(), kept)
 }
 
 /// The command line in a document: the field `repair` of a finding.
 pub(crate) fn in_document(remedy: &Remedy) -> String {
-    let words = words(remedy);
+    let (words, _) = words(remedy);
     command_in_document(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn words(remedy: &Remedy) -> Vec<String> {
-    let (first, others) = match remedy {
-        Remedy::ReleaseLeaked => ("release", vec!["--leaked".to_owned()]),
+/// The options that name a part of the cluster, by ID.
+pub(super) const PART: [&str; 3] = ["nodes", "pools", "namespace"];
+const POOLS: [&str; 1] = ["pools"];
+
+/// The command, and the IDs of the options of the call that narrow it.
+fn words(remedy: &Remedy) -> (Vec<String>, &'static [&'static str]) {
+    let list = |items: Vec<String>| items.join(",");
+    let (words, kept): (Vec<String>, &[&str]) = match remedy {
+        Remedy::ReleaseLeaked => (vec!["release".into(), "--leaked".into()], &PART),
+        Remedy::ReleaseOrphanHandles => (vec!["release".into(), "--orphan-handles".into()], &PART),
         Remedy::ReleaseNodes(nodes) => {
-            let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
-            ("release", vec!["--node".to_owned(), names.join(",")])
+            (vec!["release".into(), "--node".into(), list(nodes.iter().cloned().collect())], &POOLS)
         }
-        Remedy::ReleaseOrphanHandles => ("release", vec!["--orphan-handles".to_owned()]),
-        Remedy::ReleaseAddress(address) => ("release", vec!["--ip".to_owned(), address.to_string()]),
-        Remedy::RebuildBlock(cidr) => ("rebuild", vec!["--block".to_owned(), cidr.to_string()]),
-        Remedy::Rebuild => ("rebuild", Vec::new()),
+        Remedy::ReleaseAddress(address) => (vec!["release".into(), "--ip".into(), address.to_string()], &[]),
+        Remedy::Rebuild(blocks) if blocks.is_empty() => (vec!["rebuild".into()], &POOLS),
+        Remedy::Rebuild(blocks) => {
+            let blocks = list(blocks.iter().map(ToString::to_string).collect());
+            (vec!["rebuild".into(), "--block".into(), blocks], &[])
+        }
     };
-    std::iter::once(first.to_owned()).chain(others).collect()
+    (words, kept)
 }

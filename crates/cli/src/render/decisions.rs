@@ -171,11 +171,12 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
 }
 
 fn passed_over(passed: Passed) -> String {
-    let Passed { reserved, other_size, undecodable, full, in_use, empty } = passed;
+    let Passed { reserved, other_size, undecodable, full, in_use, empty, unread } = passed;
     let parts = [
         (full, "full"),
         (in_use, "of others with free addresses"),
         (empty, "of others and empty"),
+        (unread, "not looked into"),
         (reserved, "reserved"),
         (other_size, "where a block of another size lies"),
         (undecodable, "cannot be decoded"),

@@ -98,7 +98,7 @@ impl ShownExecution {
             passed_over: _,
             partly,
             aborted,
-            intents: _,
+            open_intents: _,
         } = &run.execution;
         let conflict =
             |c: &calipam_repair::Conflict| ShownConflict { what: c.what.clone(), reason: c.reason.clone() };

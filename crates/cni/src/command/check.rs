@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use calipam_assign::Error;
+use calipam_assign::plugin::OPERATION;
 
-use crate::call::{Call, CallAllocator, OPERATION, within};
+use crate::call::{Call, CallAllocator, within};
 use crate::failure;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;

@@ -1,11 +1,12 @@
 //! STATUS: whether an ADD could succeed now.
 
+use calipam_assign::plugin::OPERATION;
 use calipam_assign::{Family, Query, Record, Store};
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 
-use crate::call::{CallAllocator, OPERATION, within};
+use crate::call::{CallAllocator, within};
 use crate::config::{Configuration, pool_cidr};
 use crate::identity::node_name;
 use crate::protocol::{CniError, Code};

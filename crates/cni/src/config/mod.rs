@@ -36,8 +36,9 @@ pub struct Configuration {
     pub single_block: bool,
     /// The addresses of `prevResult`, which CHECK compares and DEL frees.
     pub previous: Vec<IpAddr>,
-    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing.
-    pub valid_containers: Option<Vec<String>>,
+    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. Only GC minds where it
+    /// cannot be decoded.
+    pub valid_containers: Result<Option<Vec<String>>, String>,
 }
 
 /// What is to be assigned.
@@ -189,7 +190,7 @@ fn configuration(document: Document<'_>) -> Result<Configuration, String> {
         log: log(&fields)?,
         single_block: fields.get("windows_use_single_network", "true or false")?,
         previous: previous(&fields),
-        valid_containers: valid_containers(&fields)?,
+        valid_containers: valid_containers(&fields),
     })
 }
 

@@ -12,7 +12,7 @@ fn defaults_are_those_of_calico() {
     assert_eq!(found.lock_file, PathBuf::from("/var/run/calico/ipam.lock"));
     assert_eq!(found.node.file, PathBuf::from("/var/lib/calico/nodename"));
     assert_eq!(found.log, Log::default());
-    assert!(!found.reads_namespaces && !found.single_block && found.valid_containers.is_none());
+    assert!(!found.reads_namespaces && !found.single_block && found.valid_containers == Ok(None));
 }
 
 #[test]
@@ -50,9 +50,10 @@ fn what_runtimes_add() {
         "cni.dev/valid-attachments":[{"containerID":"a","ifname":"eth0"}],"runtimeConfig":{},"args":{}}"#;
     let found = read(json).unwrap();
     assert_eq!(found.previous, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
-    assert_eq!(found.valid_containers, Some(vec!["a".to_owned()]));
+    assert_eq!(found.valid_containers, Ok(Some(vec!["a".to_owned()])));
     assert!(read(r#"{"name":"net","prevResult":"nonsense"}"#).unwrap().previous.is_empty());
-    assert!(read(r#"{"name":"net","cni.dev/valid-attachments":7}"#).is_err());
+    let wrong = read(r#"{"name":"net","cni.dev/valid-attachments":7}"#).unwrap();
+    assert!(wrong.valid_containers.unwrap_err().contains("valid-attachments"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Rotation of the log file: a file that is too large is set aside under its time, compressed, and old ones go.
+//! Rotation of the log file as Calico's plugin does it: a file that is too large is set aside under its time, and old ones go.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,8 +14,6 @@ use crate::config::Log;
 
 const MEGABYTE: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// What follows the name of a compressed file.
-const COMPRESSED: &str = ".zst";
 
 /// Opens the log file for appending, after setting it aside where it has become too large.
 pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
@@ -31,10 +29,9 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
         return append(path);
     }
-    let old = set_aside(path)?;
+    set_aside(path)?;
     let new = append(path)?;
     // What goes wrong from here on leaves a file too many.
-    compress(&old).ok();
     prune(path, settings).ok();
     Ok(new)
 }
@@ -51,12 +48,10 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Gives the file another name: `<name>-<time><ending>`.
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
+/// Gives the file another name: `<name>-<time><ending>`, in UTC.
+fn set_aside(path: &Path) -> io::Result<()> {
     let (start, ending) = name_parts(path);
-    let old = path.with_file_name(format!("{start}{}{ending}", stamp(Timestamp::now())));
-    fs::rename(path, &old)?;
-    Ok(old)
+    fs::rename(path, path.with_file_name(format!("{start}{}{ending}", stamp(Timestamp::now()))))
 }
 
 /// What stands before and after the time in the names of old files.
@@ -66,18 +61,6 @@ fn name_parts(path: &Path) -> (String, String) {
     (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
 }
 
-fn compress(path: &Path) -> io::Result<()> {
-    let mut compressed = path.as_os_str().to_owned();
-    compressed.push(COMPRESSED);
-    let source = BufReader::new(File::open(path)?);
-    let target = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&compressed)?;
-    if let Err(error) = zstd::stream::copy_encode(source, &target, 0) {
-        fs::remove_file(&compressed).ok();
-        return Err(error);
-    }
-    fs::remove_file(path)
-}
-
 /// Removes the old files that are too many or too old.
 fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     let (start, ending) = name_parts(path);
@@ -85,7 +68,6 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let name = name.strip_suffix(COMPRESSED).unwrap_or(&name);
         let time = name.strip_prefix(&start).and_then(|rest| rest.strip_suffix(&ending));
         if time.is_some_and(is_stamp) {
             old.push((entry.metadata()?.modified()?, entry.path()));
@@ -125,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_is_set_aside_and_compressed() {
+    fn a_large_file_is_set_aside_under_its_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/cni.log");
         let settings = Log { max_size: 1, max_count: 2, ..Log::default() };
@@ -135,10 +117,9 @@ mod tests {
 
         let parent = path.parent().unwrap();
         let found = names(parent);
-        let old = found.iter().find(|name| name.ends_with(".log.zst")).expect("a compressed file");
-        assert!(found.len() == 2 && is_stamp(&old["cni-".len()..old.len() - ".log.zst".len()]), "{found:?}");
-        let content = zstd::decode_all(File::open(parent.join(old)).unwrap()).unwrap();
-        assert_eq!(content.len() as u64, MEGABYTE);
+        let [old, _] = &found[..] else { panic!("{found:?}") };
+        assert!(is_stamp(&old["cni-".len()..old.len() - ".log".len()]), "{found:?}");
+        assert_eq!(fs::metadata(parent.join(old)).unwrap().len(), MEGABYTE);
     }
 
     #[test]
@@ -150,16 +131,15 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         for number in 0..5 {
-            let name = format!("cni-2026-01-01T00-00-0{number}.000.log.zst");
+            let name = format!("cni-2026-01-01T00-00-0{number}.000.log");
             fs::write(folder.path().join(name), "").unwrap();
             std::thread::sleep(Duration::from_millis(5));
         }
         fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();
         open(&path, &Log { max_size: 1, max_count: 2, ..Log::default() }).unwrap();
         let found = names(folder.path());
-        let old = found.iter().filter(|name| name.ends_with(".zst")).count();
-        assert_eq!((old, found.len()), (2, 2 + others.len() + 1), "{found:?}");
-        assert!(found.contains(&"cni-2026-01-01T00-00-04.000.log.zst".to_owned()), "{found:?}");
+        assert_eq!(found.len(), 2 + others.len() + 1, "{found:?}");
+        assert!(found.contains(&"cni-2026-01-01T00-00-04.000.log".to_owned()), "{found:?}");
     }
 
     #[test]

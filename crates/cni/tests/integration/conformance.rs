@@ -6,7 +6,6 @@ use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 use serde_json::{Value, json};
 
 use crate::concurrent::{churn, turns};
-use crate::relay::Relay;
 use crate::runtime::{Runtime, addresses};
 use crate::world::World;
 
@@ -44,15 +43,8 @@ fn on_the_native_group_of_kubernetes() {
 
 /// Each call opens one connection to the API server, however many requests it sends side by side.
 fn shares_a_connection(world: &World) {
-    let server = world.server();
-    let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
-    let relay = Relay::to(port);
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
-    std::fs::write(&kubeconfig, text.replace(&format!(":{port}"), &format!(":{}", relay.port))).unwrap();
-    let runtime =
-        world.runtime().with("kubernetes", json!({"kubeconfig": kubeconfig})).with("cniVersion", "1.1.0");
+    let (runtime, relay) = world.relayed();
+    let runtime = runtime.with("cniVersion", "1.1.0");
     for command in ["ADD", "CHECK", "DEL"] {
         runtime.call(command, "c1", POD).success();
         assert_eq!(relay.take(), 1, "{command}");

@@ -202,6 +202,13 @@ fn the_log_goes_to_a_file_too() {
     runtime.call("DEL", "c", "").success();
     let log = fs::read_to_string(&path).unwrap();
     assert!(log.contains("assigned 10.7.0.") && log.contains("released"), "{log}");
+    let line =
+        |end: &str| log.lines().find(|line| line.contains(end)).unwrap_or_else(|| panic!("{end}: {log}"));
+    let (add, del) = (line(": ADD done "), line(": DEL done "));
+    for field in ["container=\"c\"", "node=\"", "milliseconds=", "requests="] {
+        assert!(add.contains(field) && del.contains(field), "{field}: {log}");
+    }
+    assert!(add.contains("block=\"10.7.0."), "{log}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
     // A log that cannot be written is no reason to fail.
     let broken = runtime.with("log_file_path", "/proc/none/cni.log");

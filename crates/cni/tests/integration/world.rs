@@ -6,7 +6,9 @@ use calipam_check::Options;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_model::snapshot::Snapshot;
+use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
 use calipam_testkit::kube::{Flavour, create, install, install_kubevirt};
+use calipam_testkit::relay::Relay;
 use calipam_testkit::servers::{Etcd, EtcdVersion, KubeApiserver};
 use serde_json::{Value, json};
 
@@ -72,6 +74,34 @@ impl World {
             Self::Kubernetes(server, flavour) => {
                 object["apiVersion"] = flavour.api_version().into();
                 create(server, &flavour.path(plural), &[object]).unwrap();
+            }
+        }
+    }
+
+    /// Writes blocks of other nodes.
+    pub(crate) fn put_blocks(&self, blocks: &[TakenBlock]) {
+        match self {
+            Self::Etcd(etcd) => put_blocks(etcd, blocks).unwrap(),
+            Self::Kubernetes(server, flavour) => put_block_objects(server, *flavour, blocks).unwrap(),
+        }
+    }
+
+    /// A runtime whose calls go through a relay.
+    pub(crate) fn relayed(&self) -> (Runtime, Relay) {
+        match self {
+            Self::Etcd(etcd) => {
+                let relay = Relay::to(etcd.port());
+                (Runtime::on_etcd(&format!("http://127.0.0.1:{}", relay.port)), relay)
+            }
+            Self::Kubernetes(server, _) => {
+                let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
+                let relay = Relay::to(port);
+                let runtime = self.runtime();
+                let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
+                let kubeconfig = runtime.folder().join("kubeconfig");
+                let text = text.replace(&format!(":{port}"), &format!(":{}", relay.port));
+                std::fs::write(&kubeconfig, text).unwrap();
+                (runtime.with("kubernetes", json!({"kubeconfig": kubeconfig})), relay)
             }
         }
     }

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_model::cidr;
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
+use super::spans::{Span, beyond_spans, spans};
 use super::{Retries, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::Failure;
 use crate::store::Pending;
 use crate::write::{Connection, ETCD_LIMITS};
+
+/// Most keys that a span may give. They are a thousand only where most are not asked for.
+const MOST_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct EtcdStore {
@@ -23,19 +28,39 @@ impl EtcdStore {
         Self { connection: Connection::new(&client) }
     }
 
+    pub(super) fn request_count(&self) -> u64 {
+        self.connection.current().request_count()
+    }
+
     pub(super) fn read<'a>(
         &'a self,
         queries: &'a [Query],
     ) -> Pending<'a, Result<Vec<Vec<Entry>>, StoreError>> {
         Box::pin(async move {
-            let mut found = Vec::with_capacity(queries.len());
-            for part in queries.chunks(ETCD_LIMITS.conditions) {
-                let ranges: Vec<Range> = part.iter().map(range).collect();
-                let answers = self.get(&ranges).await?;
-                found.extend(part.iter().zip(&answers).map(|(query, answer)| decode(query, answer)));
+            let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
+            let all = ranges.concat();
+            let mut answers = Vec::with_capacity(all.len());
+            for part in all.chunks(ETCD_LIMITS.conditions) {
+                answers.extend(self.get(part).await?);
+            }
+
+            let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
+            for (query, ranges) in queries.iter().zip(ranges) {
+                let answers = answers.by_ref().take(ranges.len());
+                match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
+                    Some(entries) => found.push(entries.concat()),
+                    None => found.push(self.filtered(query).await?),
+                }
             }
             Ok(found)
         })
+    }
+
+    /// Which of all blocks are asked for, where the ranges that have their keys have too many others.
+    async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        let Query::Overlapping(cidr) = query else { return Ok(Vec::new()) };
+        let all = self.get(&[block_keys(Family::of(*cidr))]).await?;
+        Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
     }
 
     /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers.
@@ -155,9 +180,9 @@ enum Swapped {
     Absent,
 }
 
-/// The keys that a query asks for.
-fn range(query: &Query) -> Range {
-    match query {
+/// The keys that a query asks for; others may be among them.
+fn ranges(query: &Query) -> Vec<Range> {
+    let range = match query {
         Query::Get(key) => Range::key(key.to_string()),
         Query::Pools => Range::prefix(&format!("{RESOURCE_PREFIX}ippools/")),
         Query::Reservations => Range::prefix(&format!("{RESOURCE_PREFIX}ipreservations/")),
@@ -165,21 +190,44 @@ fn range(query: &Query) -> Range {
             Range::prefix(&format!("{IPAM_PREFIX}{kind}/{holder}/ipv{}/block/", family.number()))
         }
         Query::HostAffinities => Range::prefix(&format!("{IPAM_PREFIX}host/")),
-        Query::Blocks(family) => Range::prefix(&format!("{BLOCK_PREFIX}ipv{}/block/", family.number())),
-    }
+        Query::Blocks(family) => Range::prefix(&block_prefix(*family)),
+        Query::BlockKey(cidr) => Range::key(Key::Block(*cidr).to_string()).keys_only(),
+        Query::BlockKeys(family) | Query::BlockRevisions(family) => block_keys(*family),
+        Query::Overlapping(cidr) => {
+            let prefix = block_prefix(Family::of(*cidr));
+            let inside = spans(*cidr).into_iter().map(|Span { first, last }| {
+                Range::span(format!("{prefix}{first}"), &format!("{prefix}{last}")).with_limit(MOST_IN_SPAN)
+            });
+            let outside = beyond_spans(*cidr).map(|larger| Range::key(Key::Block(larger).to_string()));
+            return inside.chain(outside).map(Range::keys_only).collect();
+        }
+    };
+    vec![range]
 }
 
-/// The records of an answer. As Calico's lists, it leaves out what lies under a key of a shape that nothing has.
-fn decode(query: &Query, answer: &GetResponse) -> Vec<Entry> {
+fn block_prefix(family: Family) -> String {
+    format!("{BLOCK_PREFIX}ipv{}/block/", family.number())
+}
+
+fn block_keys(family: Family) -> Range {
+    Range::prefix(&block_prefix(family)).keys_only()
+}
+
+/// The records of an answer; `None` where it was cut off. As Calico's lists, it leaves out what lies under a key of a shape
+/// that nothing has.
+fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {
         let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;
         if !is_asked_for(query, &key) {
             return None;
         }
-        let record = Record::decode(&key, entry.value)?;
+        let record = match key {
+            Key::Block(cidr) if query.asks_for_block_keys() => Record::BlockKey(cidr),
+            key => Record::decode(&key, entry.value)?,
+        };
         Some(Entry { record, revision: Revision::Etcd(entry.mod_revision) })
     });
-    records.collect()
+    (!answer.more()).then(|| records.collect())
 }
 
 fn is_asked_for(query: &Query, key: &Key) -> bool {
@@ -190,7 +238,12 @@ fn is_asked_for(query: &Query, key: &Key) -> bool {
             found.kind == *kind && found.node == *holder
         }
         (Query::HostAffinities, Key::Affinity(_)) => true,
-        (Query::Blocks(family), Key::Block(cidr)) => Family::of(*cidr) == *family,
+        (
+            Query::Blocks(family) | Query::BlockKeys(family) | Query::BlockRevisions(family),
+            Key::Block(cidr),
+        ) => Family::of(*cidr) == *family,
+        (Query::BlockKey(asked), Key::Block(cidr)) => asked == cidr,
+        (Query::Overlapping(asked), Key::Block(cidr)) => cidr::overlap(*asked, *cidr),
         _ => false,
     }
 }

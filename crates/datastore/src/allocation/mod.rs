@@ -5,6 +5,7 @@
 
 mod etcd;
 mod kubernetes;
+mod spans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +83,14 @@ impl AllocatorStore {
         match &self.backend {
             Backend::Etcd(_) => None,
             Backend::Kubernetes(store) => Some(store.client()),
+        }
+    }
+
+    /// Number of requests that were sent so far.
+    pub fn request_count(&self) -> u64 {
+        match &self.backend {
+            Backend::Etcd(store) => store.request_count(),
+            Backend::Kubernetes(store) => store.client().request_count(),
         }
     }
 

@@ -27,10 +27,16 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.')
 /// The key that is asked for to see whether a server answers.
 const PROBE: &str = "/calico";
 
-/// Longest answer: the tree of a cluster of Calico 2.x has some hundred megabytes at most.
-const MOST_BYTES: usize = 1 << 30;
-/// How long an answer may take as a whole, even where it never pauses for long.
-const LONGEST_ANSWER: Duration = Duration::from_mins(5);
+/// How much of an answer is taken.
+#[derive(Clone, Copy)]
+struct Longest {
+    bytes: usize,
+    /// As a whole, even where it never pauses for long.
+    time: Duration,
+}
+
+/// The tree of a cluster of Calico 2.x has some hundred megabytes at most.
+const LONGEST: Longest = Longest { bytes: 1 << 30, time: Duration::from_mins(5) };
 
 /// Error codes of the v2 API.
 mod code {
@@ -45,6 +51,7 @@ pub struct EtcdV2Client {
     members: Vec<Member>,
     current: AtomicUsize,
     settings: EtcdSettings,
+    longest: Longest,
     requests: AtomicU64,
 }
 
@@ -125,6 +132,10 @@ struct Reply {
 impl EtcdV2Client {
     /// Connects to the first endpoint that serves the v2 API.
     pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
+        Self::connect_within(settings, LONGEST).await
+    }
+
+    async fn connect_within(settings: &EtcdSettings, longest: Longest) -> Result<Self> {
         let mut members = Vec::new();
         for endpoint in &settings.endpoints {
             let client = http_client(endpoint, settings)
@@ -135,6 +146,7 @@ impl EtcdV2Client {
             members,
             current: AtomicUsize::new(0),
             settings: settings.clone(),
+            longest,
             requests: AtomicU64::new(0),
         };
         client.probe().await?;
@@ -253,22 +265,27 @@ impl EtcdV2Client {
     ) -> std::result::Result<Answer, Failure> {
         let request = request.map_err(|error| Failure::Other(error.to_string()))?;
         self.requests.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!("{}: {} {}", self.endpoint(), request.method(), request.uri());
         let attempt = self.settings.attempt(limit);
         let too_late = |_| Failure::from(Cause::TimedOut(attempt.timeout));
         let sent = timeout(limit, self.member().client.send(request)).await.map_err(too_late)?;
         let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
 
         let mut body = Vec::new();
-        let end = Instant::now() + LONGEST_ANSWER.max(limit);
+        let longest = Longest { time: self.longest.time.max(limit), ..self.longest };
+        let end = Instant::now() + longest.time;
         while let Some(frame) = timeout(limit, rest.frame()).await.map_err(too_late)? {
             if let Ok(piece) = frame.map_err(|error| transport_failure(&error, attempt))?.into_data() {
                 body.extend_from_slice(&piece);
             }
-            if body.len() > MOST_BYTES {
-                return Err(Failure::Incomplete(format!("its answer is longer than {MOST_BYTES} bytes")));
+            if body.len() > longest.bytes {
+                return Err(Failure::Incomplete(format!(
+                    "its answer is longer than {} bytes",
+                    longest.bytes
+                )));
             }
             if Instant::now() > end {
-                return Err(Cause::TimedOut(LONGEST_ANSWER.max(limit).as_secs()).into());
+                return Err(Cause::TimedOut(longest.time.as_secs()).into());
             }
         }
         let index = head.headers.get("x-etcd-index").and_then(|value| value.to_str().ok()?.parse().ok());
@@ -348,4 +365,56 @@ fn http_client(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<k
         config.auth_info.password = Some(password.reveal().to_owned().into());
     }
     kube::Client::try_from(config).map_err(|error| other(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+    use crate::settings::{Timeouts, TlsSettings};
+
+    /// Reads from a server whose answers begin well, and go on as `more` writes them.
+    async fn read(longest: Longest, more: fn(TcpStream)) -> Failure {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"node\":{\"key\":\"",
+                );
+                thread::spawn(move || more(stream));
+            }
+        });
+        let timeouts = Timeouts { connect: Duration::from_secs(2), request: Duration::from_secs(2) };
+        let settings =
+            EtcdSettings { endpoints: vec![endpoint], user: None, tls: TlsSettings::default(), timeouts };
+        match EtcdV2Client::connect_within(&settings, longest).await {
+            Err(Error::Connect(mut tried)) => tried.remove(0).failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_given_up() {
+        let longest = Longest { bytes: 1 << 20, ..LONGEST };
+        let failure = read(longest, |mut stream| while stream.write_all(&[b'a'; 1 << 14]).is_ok() {}).await;
+        assert_eq!(failure, Failure::Incomplete("its answer is longer than 1048576 bytes".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_trickles_is_given_up() {
+        let longest = Longest { time: Duration::from_secs(3), ..LONGEST };
+        let start = Instant::now();
+        let failure = read(longest, |mut stream| {
+            while stream.write_all(b"a").is_ok() {
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+        assert_eq!(failure.await, Failure::from(Cause::TimedOut(3)));
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
 }

@@ -162,6 +162,20 @@ impl Error {
             |failure: &Failure| matches!(failure, Failure::Refused { .. } | Failure::TooManyRequests);
         matches!(self, Self::Write { failure, .. } if is_about_object(failure))
     }
+
+    /// True where the server has said that it did not write, so that nothing can still arrive.
+    pub fn is_certainly_unwritten(&self) -> bool {
+        let said_so = |failure: &Failure| {
+            matches!(
+                failure,
+                Failure::NoSpace
+                    | Failure::TooManyOperations
+                    | Failure::AuthNeeded
+                    | Failure::PermissionDenied(_)
+            )
+        };
+        self.is_refusal() || matches!(self, Self::Write { failure, .. } if said_so(failure))
+    }
 }
 
 /// The oldest revision, at the end of a line.

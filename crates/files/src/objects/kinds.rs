@@ -53,6 +53,10 @@ pub enum Accept {
     Metadata,
     /// `metadata` of the objects alone, in JSON.
     Names,
+    /// `metadata` of one object, in JSON.
+    OneMetadata,
+    /// What a table of the objects shows, in JSON. Its first column is the name; the rest is short.
+    Table,
 }
 
 impl Accept {
@@ -66,6 +70,8 @@ impl Accept {
                  application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
             }
             Self::Names => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            Self::OneMetadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            Self::Table => "application/json;as=Table;g=meta.k8s.io;v=v1",
         }
     }
 }

@@ -257,7 +257,7 @@ impl Planner<'_, '_> {
 
     /// Reservations and node selectors hold for automatic assignment only.
     fn warn_of(&mut self, address: IpAddr) {
-        let pool = refusal::pool_of(self.basis, address);
+        let pool = self.basis.context.index.enabled_pool_around(address);
         let excludes =
             |pool: &&Pool| NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(&self.node.labels));
         if let Some(pool) = pool.filter(excludes) {

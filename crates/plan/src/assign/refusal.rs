@@ -7,7 +7,7 @@ use calipam_check::Subject;
 use calipam_check::claim::Claim;
 use calipam_check::names_of_owners;
 use calipam_model::block::{Allocation, BlockOwner};
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::PoolUse;
 
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
@@ -50,12 +50,6 @@ pub(super) fn of_choice(basis: &Basis<'_>, error: &Error) -> String {
     }
 }
 
-/// The pool from which an address is assigned.
-pub(super) fn pool_of<'s>(basis: &Basis<'s>, address: IpAddr) -> Option<&'s Pool> {
-    let pools = basis.context.index.pools_around(address.into());
-    pools.filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
-}
-
 /// Why the allocator would never give an address to a node, whatever is asked for.
 pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     let mut around =
@@ -64,7 +58,7 @@ pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped>
         Some(BlockOwner::Virtual(_)) => Some(block.key),
         _ => None,
     });
-    let detail = match (of_services, pool_of(basis, address)) {
+    let detail = match (of_services, basis.context.index.enabled_pool_around(address)) {
         (Some(block), _) => {
             format!("{address} lies in block {block}, which is for services of the type LoadBalancer")
         }

@@ -8,7 +8,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
 
-/// What to rebuild. Scopes add up; without any, everything.
+/// What to rebuild: what lies in one of the pools, and is of one of the nodes, and is one of the blocks, as far as any is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Blocks and affinities of these pools, by their CIDR.
@@ -38,25 +38,29 @@ impl<'r> Scope<'r> {
     }
 
     fn has_node(&self, node: &str) -> bool {
-        self.request.nodes.iter().any(|name| name == node)
+        self.request.nodes.is_empty() || self.request.nodes.iter().any(|name| name == node)
+    }
+
+    fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
+        self.request.nodes.is_empty()
+            || owner.and_then(BlockOwner::host).is_some_and(|node| self.has_node(node))
     }
 
     fn has_network(&self, cidr: IpNet) -> bool {
-        let mut around = self.request.pools.iter().chain(&self.request.blocks);
-        around.any(|wanted| overlap(*wanted, cidr))
+        let is_around =
+            |named: &[IpNet]| named.is_empty() || named.iter().any(|wanted| overlap(*wanted, cidr));
+        is_around(&self.request.pools) && is_around(&self.request.blocks)
     }
 
     /// True for a block that may change.
     pub(super) fn has_block(&self, cidr: IpNet, owner: Option<&BlockOwner>) -> bool {
-        self.is_everything()
-            || self.has_network(cidr)
-            || owner.and_then(BlockOwner::host).is_some_and(|node| self.has_node(node))
+        self.has_network(cidr) && self.has_owner(owner)
     }
 
-    /// True for an affinity that may change: of a block in scope, or of a node.
+    /// True for an affinity that may change: of a node, or of a block that may.
     pub(super) fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
         let by_node = key.kind == AffinityType::Host && self.has_node(&key.node);
-        by_node || self.has_block(key.cidr, owner)
+        self.has_network(key.cidr) && (by_node || self.has_owner(owner))
     }
 
     /// True for a finding about something that may change. A handle does where one of its blocks may.
@@ -66,22 +70,24 @@ impl<'r> Scope<'r> {
         }
 
         let owner = |cidr: IpNet| index.block(cidr).and_then(|block| block.owner);
-        let of_node = || finding.nodes.iter().any(|node| self.has_node(node));
+        let of_node =
+            || self.request.nodes.is_empty() || finding.nodes.iter().any(|node| self.has_node(node));
+        let blocks = || blocks_of(finding).into_iter();
         match &finding.subject {
             Subject::Block(cidr) => self.has_block(*cidr, owner(*cidr)),
-            Subject::Affinity { node, cidr } => self.has_node(node) || self.has_block(*cidr, owner(*cidr)),
-            Subject::Address(address) => {
-                let mut blocks = blocks_of(finding).into_iter().peekable();
-                match blocks.peek() {
-                    Some(_) => blocks.any(|cidr| self.has_block(cidr, owner(cidr))),
-                    None => self.has_network((*address).into()) || of_node(),
-                }
+            Subject::Affinity { node, cidr } => {
+                self.has_network(*cidr) && (self.has_node(node) || self.has_owner(owner(*cidr)))
             }
+            Subject::Address(address) if blocks().next().is_none() => {
+                self.has_network((*address).into()) && of_node()
+            }
+            Subject::Address(_) => blocks().any(|cidr| self.has_block(cidr, owner(cidr))),
             Subject::Handle(_) => {
-                blocks_of(finding).into_iter().any(|cidr| self.has_block(cidr, owner(cidr))) || of_node()
+                blocks().any(|cidr| self.has_network(cidr) && (self.has_owner(owner(cidr)) || of_node()))
             }
-            Subject::Pool(cidr) => self.has_network(*cidr),
-            _ => of_node(),
+            Subject::Pool(cidr) => self.request.nodes.is_empty() && self.has_network(*cidr),
+            // Whatever else there is lies in no network.
+            _ => self.request.pools.is_empty() && self.request.blocks.is_empty() && of_node(),
         }
     }
 }

@@ -11,6 +11,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
+use super::scope::Scope;
 use super::select::Selection;
 use crate::basis::Basis;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED};
@@ -76,7 +77,8 @@ impl<'s> Builder<'_, 's> {
             of_block.entry(*block).or_default().push(chosen);
         }
 
-        let mut held = held_by_gone_nodes(self.basis, &selection.nodes, &mut selection.skipped);
+        let mut held =
+            held_by_gone_nodes(self.basis, &selection.nodes, &selection.scope, &mut selection.skipped);
         let all: BTreeSet<IpNet> = of_block.keys().chain(held.blocks.keys()).copied().collect();
         for block in all {
             let chosen = of_block.remove(&block).unwrap_or_default();
@@ -192,10 +194,11 @@ struct HeldByGoneNodes<'s> {
 fn held_by_gone_nodes<'s>(
     basis: &Basis<'s>,
     nodes: &BTreeSet<String>,
+    scope: &Scope,
     skipped: &mut Vec<Skipped>,
 ) -> HeldByGoneNodes<'s> {
     let mut held = HeldByGoneNodes { blocks: BTreeMap::new(), affinities: BTreeMap::new() };
-    for block in &basis.context.index.blocks {
+    for block in basis.context.index.blocks.iter().filter(|block| scope.has_block(block.key)) {
         let Some(node) = block.owner.and_then(BlockOwner::host).filter(|node| nodes.contains(*node)) else {
             continue;
         };
@@ -204,13 +207,16 @@ fn held_by_gone_nodes<'s>(
         } else {
             let detail = format!("block {} of {node} is corrupt", block.key);
             let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unchecked, detail);
-            skipped.push(corrupt.suggesting(SuggestedAction::Remedy(Remedy::RebuildBlock(block.key))));
+            skipped.push(corrupt.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([block.key].into()))));
         }
     }
 
     for affinity in &basis.snapshot.affinities {
         let key = &affinity.value.key;
-        let gone = key.kind == AffinityType::Host && nodes.contains(&key.node) && !affinity.value.deleted;
+        let gone = key.kind == AffinityType::Host
+            && nodes.contains(&key.node)
+            && !affinity.value.deleted
+            && scope.has_block(key.cidr);
         if gone && !basis.context.index.is_unjudged(key.cidr) {
             held.affinities.entry(key.cidr).or_default().push(affinity);
         }

@@ -6,31 +6,46 @@ mod handle_owners;
 mod observation;
 pub(crate) mod policy;
 mod reports;
+mod scope;
 mod select;
 mod unselected;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use calipam_model::IpNet;
+
 pub use self::observation::{Observation, Observations};
 pub use self::reports::{ReadReport, ReportError, objections, read_report};
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 
-/// What to release. Several kinds add up.
+/// What to release: leaked addresses, handles without allocations, or both; without either what is named. Names of one
+/// kind add up, and each kind that is named narrows the rest: an address that is named is released only where its node
+/// is one of the nodes, it lies in one of the pools, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// These addresses.
     pub addresses: Vec<IpAddr>,
-    /// Everything under these handles.
+    /// IDs of handles.
     pub handles: Vec<String>,
-    /// Everything of these nodes, which must be gone.
+    /// Where nothing else says what to release, everything of these nodes, which must be gone.
     pub nodes: Vec<String>,
+    /// CIDRs of pools.
+    pub pools: Vec<IpNet>,
+    /// The namespace of those whom addresses are recorded for.
+    pub namespace: Option<String>,
     /// Every leaked address whose record says whose it was.
     pub leaked: bool,
     /// Every handle that no allocation refers to.
     pub orphan_handles: bool,
     pub force: Force,
+}
+
+impl Request {
+    /// True where nothing but nodes says what to release: everything of these.
+    pub fn is_of_nodes(&self) -> bool {
+        !self.leaked && !self.orphan_handles && self.addresses.is_empty() && self.handles.is_empty()
+    }
 }
 
 /// What the operator insists on.

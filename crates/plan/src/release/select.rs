@@ -12,6 +12,7 @@ use super::policy::{
     Choice, Chosen, allocations, can_be_forced, in_corrupt_block, keep_whole_handles, too_early,
     too_early_orphan, unknown_owner, why_not,
 };
+use super::scope::{Scope, is_recorded};
 use super::{Force, Request};
 use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
@@ -25,6 +26,7 @@ pub(super) struct Selection<'s> {
     pub orphans: BTreeMap<String, &'s Finding>,
     /// Nodes that are gone, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
+    pub scope: Scope,
     /// What is known of the handles of what is chosen.
     pub handles: HandleAllocations<'s>,
     pub skipped: Vec<Skipped>,
@@ -46,6 +48,7 @@ pub(super) fn select<'s>(
             chosen: Choice::new(),
             orphans: BTreeMap::new(),
             nodes: BTreeSet::new(),
+            scope: Scope::new(request),
             handles: HandleAllocations::new(basis, &named),
             skipped: Vec::new(),
             warnings: Vec::new(),
@@ -60,10 +63,9 @@ pub(super) fn select<'s>(
         selector.orphans();
     }
 
-    request.nodes.iter().for_each(|node| selector.node(node));
-    // What is named one by one rests on the operator's word, not on earlier observations.
-    request.addresses.iter().for_each(|address| selector.address(*address));
-    request.handles.iter().for_each(|id| selector.handle(clean(id)));
+    if !request.leaked && !request.orphan_handles {
+        selector.named(request);
+    }
     selector.whole_handles();
     selector.selection
 }
@@ -76,6 +78,36 @@ struct Selector<'b, 's> {
 }
 
 impl<'s> Selector<'_, 's> {
+    /// What is named one by one, which rests on the operator's word, not on earlier observations; else what nodes leave.
+    fn named(&mut self, request: &Request) {
+        if request.is_of_nodes() {
+            request.nodes.iter().for_each(|node| self.node(node));
+        } else if request.addresses.is_empty() {
+            request.handles.iter().for_each(|id| self.handle(clean(id)));
+        } else {
+            request.addresses.iter().for_each(|address| self.named_address(*address));
+        }
+    }
+
+    fn named_address(&mut self, address: IpAddr) {
+        let index = &self.basis.context.index;
+        let finding = self.about(address);
+        // What no block records is told as such.
+        let is_known = finding.is_some() || is_recorded(index, address);
+        let is_wanted = |finding: &Finding| self.selection.scope.has(finding, index);
+        if is_known && !finding.map_or_else(|| self.selection.scope.has_address(address, index), is_wanted) {
+            let detail = format!("{address} is not of what the other options name");
+            self.skip_other(Subject::Address(address), SkipReason::OutOfScope, detail);
+            return;
+        }
+        self.address(address);
+    }
+
+    /// True for a finding that no name leaves out.
+    fn is_wanted(&self, finding: &Finding) -> bool {
+        self.selection.scope.has(finding, &self.basis.context.index)
+    }
+
     /// Every leaked address whose record says whose it was. Reports narrow them.
     fn leaked(&mut self) {
         let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
@@ -89,6 +121,9 @@ impl<'s> Selector<'_, 's> {
 
         let mut unknown = 0;
         for finding in self.basis.findings(Code::LeakedAddress) {
+            if !self.is_wanted(finding) {
+                continue;
+            }
             match unknown_owner(finding) {
                 Some(_) => unknown += 1,
                 None => self.if_seen_enough(finding),
@@ -103,9 +138,14 @@ impl<'s> Selector<'_, 's> {
     /// An address that every report lists.
     fn reported(&mut self, address: IpAddr, reports: &[&Observations]) {
         let Some(finding) = self.basis.finding(Code::LeakedAddress, &Subject::Address(address)) else {
-            self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
+            if self.selection.scope.has_address(address, &self.basis.context.index) {
+                self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
+            }
             return;
         };
+        if !self.is_wanted(finding) {
+            return;
+        }
         if let Some((reason, detail)) = unknown_owner(finding).filter(|_| self.force != Force::Reported) {
             let skipped = Skipped::finding(finding, reason, detail);
             self.selection.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
@@ -166,6 +206,7 @@ impl<'s> Selector<'_, 's> {
             if finding.code == Code::LeakedAddress
                 && unknown_owner(finding).is_none()
                 && self.is_recorded_for(finding, node)
+                && self.is_wanted(finding)
             {
                 self.choose(finding);
             }
@@ -188,7 +229,7 @@ impl<'s> Selector<'_, 's> {
         let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
-            if !reports.iter().all(|report| report.handles.contains_key(id)) {
+            if !self.is_wanted(finding) || !reports.iter().all(|report| report.handles.contains_key(id)) {
                 continue;
             }
             let differs =
@@ -201,7 +242,9 @@ impl<'s> Selector<'_, 's> {
                 let detail =
                     format!("{id} is the handle of {owner}, which exists but has no recorded address");
                 let skipped = Skipped::finding(finding, SkipReason::InUse, detail);
-                self.selection.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild)));
+                self.selection
+                    .skipped
+                    .push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild(BTreeSet::new()))));
             } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.observations) {
                 self.skip(finding, reason, detail);
             } else {
@@ -212,11 +255,7 @@ impl<'s> Selector<'_, 's> {
 
     /// An address that the operator names.
     fn address(&mut self, address: IpAddr) {
-        let subject = Subject::Address(address);
-        let finding = [Code::LeakedAddress, Code::ServiceAddressExtra]
-            .into_iter()
-            .find_map(|code| self.basis.finding(code, &subject));
-        match finding {
+        match self.about(address) {
             Some(finding) => {
                 // Alone, whatever else its handle holds.
                 let is_corrupt = self.basis.context.index.is_unjudged(address.into());
@@ -230,6 +269,13 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
+    /// What justifies the release of an address that the operator names.
+    fn about(&self, address: IpAddr) -> Option<&'s Finding> {
+        let subject = Subject::Address(address);
+        let mut codes = [Code::LeakedAddress, Code::ServiceAddressExtra].into_iter();
+        codes.find_map(|code| self.basis.finding(code, &subject))
+    }
+
     /// Everything under a handle that the operator names, in whichever block.
     fn handle(&mut self, id: &str) {
         let held = self.selection.handles.allocated(id).to_vec();
@@ -237,13 +283,18 @@ impl<'s> Selector<'_, 's> {
             self.empty_handle(id);
             return;
         }
-        held.iter().for_each(|allocated| self.address(allocated.address));
+        held.iter().for_each(|allocated| self.named_address(allocated.address));
     }
 
     /// A handle without allocations that can be seen.
     fn empty_handle(&mut self, id: &str) {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
+            if !self.is_wanted(finding) {
+                let detail = format!("{id} is not of what the other options name");
+                self.skip(finding, SkipReason::OutOfScope, detail);
+                return;
+            }
             match HandleOwners::new(self.basis).owner_of(id).filter(|_| self.force != Force::Named) {
                 Some(owner) => {
                     let detail = format!("{id} is the handle of {owner}, which exists");
@@ -293,7 +344,7 @@ impl<'s> Selector<'_, 's> {
             && let Some((reason, detail)) = in_corrupt_block(index, address)
         {
             let mut corrupt = index.blocks.iter().filter(|b| b.sound.is_none() && b.key.contains(&address));
-            let repair = corrupt.next().map(|block| Remedy::RebuildBlock(block.key));
+            let repair = corrupt.next().map(|block| Remedy::Rebuild([block.key].into()));
             let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action = repair.map(SuggestedAction::Remedy);
             self.selection.skipped.push(Skipped { suggested_action, ..skipped });

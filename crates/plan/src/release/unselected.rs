@@ -26,10 +26,7 @@ pub(super) fn unselected<'s>(
         return None;
     }
 
-    let pool = index
-        .pools_around(block.addr().into())
-        .filter(|pool| pool.is_enabled())
-        .min_by_key(|pool| &pool.name)?;
+    let pool = index.enabled_pool_around(block.addr())?;
     let mut nodes = basis.snapshot.nodes.iter().map(|node| &node.value);
     let labels = &nodes.find(|found| found.name == node)?.labels;
     if NodeSelector::of(pool).ok()?.selects(labels) {

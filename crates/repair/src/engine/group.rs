@@ -194,6 +194,7 @@ async fn write(
     context.journal.intend(&mut intent).await?;
     (context.events)(&Event::Intended { step: group.step });
     let mut resends = 0;
+    let mut is_certain = true;
     let mut failure = None;
     let written = loop {
         let turn = context.requests.acquire().await;
@@ -208,8 +209,15 @@ async fn write(
                 IntentOutcome::NotWritten => break None,
                 IntentOutcome::Changed(keys) => return Ok(Written::Unclear(keys)),
             },
-            Err(error) if resends == RESENDS && !error.is_refusal() => return Err(error.into()),
+            Err(error) if resends == RESENDS && !error.is_refusal() => {
+                is_certain &= error.is_certainly_unwritten();
+                if is_certain && matches!(look(context, &intent).await, Ok(IntentOutcome::NotWritten)) {
+                    context.journal.conclude(Outcome { id: intent.id, written: None })?;
+                }
+                return Err(error.into());
+            }
             Err(error) => {
+                is_certain &= error.is_certainly_unwritten();
                 resends += 1;
                 match look(context, &intent).await {
                     Ok(IntentOutcome::Written(outcome)) => {

@@ -163,8 +163,8 @@ pub struct Execution {
     pub partly: usize,
     /// Steps of which nothing was written, because something had changed.
     pub aborted: usize,
-    /// Intents in the journal: what was about to be written.
-    pub intents: u64,
+    /// Intents in the journal of which it is not known whether they were written.
+    pub open_intents: u64,
     /// What was abandoned because something had changed: steps, and addresses of steps.
     pub conflicts: Vec<Conflict>,
     /// Steps that were not begun: the run was interrupted or broke off.
@@ -183,6 +183,11 @@ impl Execution {
     /// Addresses that stay as they were because something had changed.
     pub fn kept(&self) -> usize {
         self.conflicts.iter().map(|conflict| conflict.addresses.len()).sum()
+    }
+
+    /// True where something was written, or may have been.
+    pub fn may_have_written(&self) -> bool {
+        self.written + self.partly > 0 || self.open_intents > 0
     }
 
     /// True where every step is done: exit code 0.

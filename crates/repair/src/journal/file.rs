@@ -36,6 +36,7 @@ pub struct Journal {
     queue: Option<Sender<Line>>,
     thread: Option<JoinHandle<()>>,
     next_intent: AtomicU64,
+    concluded: AtomicU64,
 }
 
 /// Told that a line is durable, or why it is not.
@@ -77,6 +78,7 @@ impl Journal {
             queue: Some(queue),
             thread: Some(thread),
             next_intent: AtomicU64::new(0),
+            concluded: AtomicU64::new(0),
         })
     }
 
@@ -85,9 +87,9 @@ impl Journal {
         &self.path
     }
 
-    /// How many intents it has been given.
-    pub fn intents(&self) -> u64 {
-        self.next_intent.load(Ordering::Relaxed)
+    /// How many intents have no outcome: it is not known whether they were written.
+    pub fn open_intents(&self) -> u64 {
+        self.next_intent.load(Ordering::Relaxed) - self.concluded.load(Ordering::Relaxed)
     }
 
     /// Gives an intent its number and waits until it is on disk. Only then may it be written to the
@@ -109,7 +111,9 @@ impl Journal {
     /// Writes what became of an intent, without waiting until it is on disk: where it is lost, reading
     /// the objects tells. A failure shows at the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
-        self.send(&Entry::Outcome(outcome), SHORT, None)
+        self.send(&Entry::Outcome(outcome), SHORT, None)?;
+        self.concluded.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes a mark about the datastore lock.

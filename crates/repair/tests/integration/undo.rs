@@ -162,8 +162,9 @@ async fn a_step_of_many_writes_is_undone_as_a_whole() {
     let steps = vec![step];
     let execution =
         execute(&store, &cluster, steps, consent(&cluster), &Options::new("rebuild", &path)).await.unwrap();
-    assert!(execution.is_complete() && execution.intents > 1, "{execution:?}");
+    assert!(execution.is_complete(), "{execution:?}");
     let recorded = Recorded::read(&path).unwrap();
+    assert!(recorded.intents.len() > 1);
     let plan = UndoPlan::new(&recorded).unwrap();
     assert_eq!((plan.steps().len(), plan.skipped().len()), (1, 0));
 

@@ -77,6 +77,8 @@ impl World {
             let restored = Rc::clone(&world);
             world.engine.at(at, move || {
                 *restored.server.data_mut() = backup;
+                // Who restores a cluster takes longer than notes count.
+                restored.nodes.borrow_mut().forget_notes();
                 for (id, pod) in restored.pods.borrow_mut().all_mut() {
                     pod.has_endpoint = endpoints.get(id as usize).is_some_and(|had| *had);
                 }

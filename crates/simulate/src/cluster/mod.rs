@@ -108,9 +108,9 @@ impl World {
         self.pods.borrow().missing() + self.measured.borrow().unschedulable
     }
 
-    /// Number of addresses that a pod gets in a family.
-    fn wants(&self, family: Family) -> u32 {
-        u32::from(self.families[usize::from(family == Family::V6)])
+    /// Whether a pod gets an address of a family.
+    fn wants(&self, family: Family) -> bool {
+        self.families[usize::from(family == Family::V6)]
     }
 
     /// A number below `end`.

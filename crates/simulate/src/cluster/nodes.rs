@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use calipam_assign::MemoryNotes;
 use calipam_model::node::Node;
 
 use crate::engine::{Engine, Lock, TaskId};
@@ -16,6 +18,8 @@ pub(crate) struct NodeState {
     pub zone: u32,
     /// The lock of the plugins of the node.
     pub lock: Lock,
+    /// What searches that found nothing keep beside the lock.
+    pub notes: Arc<MemoryNotes>,
     /// Its machine runs and reaches the control plane.
     pub is_alive: bool,
     /// The cluster has an object of it.
@@ -44,6 +48,7 @@ impl Nodes {
             name: scenario.node_name(index).into(),
             zone: index % scenario.zones + 1,
             lock: Lock::new(engine),
+            notes: Arc::default(),
             is_alive: true,
             is_in_cluster: true,
             is_labelled: Rc::default(),
@@ -76,6 +81,10 @@ impl Nodes {
         let (first, second) = (draw()?, draw()?);
         let count = |index: u32| self.get(index).pods.len();
         Some(if count(second) < count(first) { second } else { first })
+    }
+
+    pub(crate) fn forget_notes(&mut self) {
+        self.all.iter_mut().for_each(|node| node.notes = Arc::default());
     }
 
     pub(crate) fn add_pod(&mut self, node: u32, pod: u32) {

@@ -347,7 +347,7 @@ async fn leave(world: Rc<World>, id: u32) {
     loop {
         let call = Box::pin(plugin::del(&world, id));
         match within(&world.engine, CALL, call).await {
-            Ok(Ok(())) => break,
+            Ok(true) => break,
             _ => world.engine.sleep(RETRY_DEL).await,
         }
     }

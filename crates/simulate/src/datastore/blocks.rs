@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use calipam_assign::{Found, Listed};
 use calipam_model::IpNet;
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Revision, Versioned};
@@ -48,6 +47,16 @@ impl Blocks {
         all.into_iter().map(|(_, block)| block)
     }
 
+    /// The blocks of any size that have addresses of a CIDR.
+    pub(super) fn overlapping(&self, cidr: IpNet) -> Vec<&Stored> {
+        let larger = calipam_assign::blocks_holding(cidr).filter_map(|holding| self.get(holding));
+        let has_smaller = self.sizes.iter().any(|(size, count)| *size > cidr.prefix_len() && *count > 0);
+        let all = self.parts.iter().filter(|_| has_smaller).flat_map(|part| part.iter());
+        let smaller =
+            all.filter(|(found, _)| found.prefix_len() > cidr.prefix_len() && cidr.contains(*found));
+        larger.chain(smaller.map(|(_, block)| block)).collect()
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.sizes.values().sum()
     }
@@ -83,24 +92,6 @@ impl Blocks {
         if let Some(count) = self.sizes.get_mut(&prefix) {
             *count -= 1;
         }
-    }
-}
-
-impl Listed for Blocks {
-    fn find(&self, cidr: IpNet) -> Found<'_> {
-        self.get(cidr).map_or(Found::Nothing, Found::Sound)
-    }
-
-    fn of_other_size(&self, prefix: u8) -> Vec<IpNet> {
-        if self.sizes.iter().all(|(size, count)| *size == prefix || *count == 0) {
-            return Vec::new();
-        }
-        let all = self.parts.iter().flat_map(|part| part.keys().copied());
-        all.filter(|cidr| cidr.prefix_len() != prefix).collect()
-    }
-
-    fn sound(&self) -> Box<dyn Iterator<Item = &Stored> + '_> {
-        Box::new(self.parts.iter().flat_map(|part| part.values()))
     }
 }
 

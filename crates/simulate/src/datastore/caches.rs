@@ -24,11 +24,11 @@ impl Kind {
     /// What a query lists; `None` if it reads one object.
     pub(super) fn listed_by(query: &Query) -> Option<Self> {
         match query {
-            Query::Get(_) => None,
+            Query::Get(_) | Query::BlockKey(_) | Query::Overlapping(_) => None,
             Query::Pools => Some(Self::Pools),
             Query::Reservations => Some(Self::Reservations),
             Query::Affinities { .. } | Query::HostAffinities => Some(Self::Affinities),
-            Query::Blocks(_) => Some(Self::Blocks),
+            Query::Blocks(_) | Query::BlockKeys(_) | Query::BlockRevisions(_) => Some(Self::Blocks),
         }
     }
 

@@ -3,9 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use calipam_assign::{Entry, Family, Listed, Query, Record, Store, StoreError};
+use calipam_assign::{Entry, Query, Record, Store, StoreError};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
@@ -30,7 +29,7 @@ pub(crate) struct Client {
     known: RefCell<HashMap<Key, Revision, foldhash::fast::FixedState>>,
     requests: Cell<u32>,
     conflicts: Cell<u32>,
-    lists: Cell<u32>,
+    has_searched: Cell<bool>,
 }
 
 impl Client {
@@ -54,7 +53,7 @@ impl Client {
             known: RefCell::default(),
             requests: Cell::default(),
             conflicts: Cell::default(),
-            lists: Cell::default(),
+            has_searched: Cell::default(),
         }
     }
 
@@ -68,19 +67,14 @@ impl Client {
         self.conflicts.get()
     }
 
-    /// Lists of all blocks: the client looked for a block to claim or to borrow from.
-    pub(crate) fn block_lists(&self) -> u32 {
-        self.lists.get()
+    /// True if the client looked for a block to claim or to borrow from.
+    pub(crate) fn has_searched(&self) -> bool {
+        self.has_searched.get()
     }
 
     /// Reads an object that does not belong to IPAM: one request.
     pub(crate) async fn look_up(&self) {
         self.send_read(Work::Read, &[], Listing::default()).await;
-    }
-
-    /// Asks for one record, for to look at the answer later.
-    pub(crate) fn ask_for(&self, key: Key) -> Answer<Vec<Vec<Entry>>> {
-        self.ask(&[Query::Get(key)], Listing::default())
     }
 
     /// Reads the affinities of all nodes, as the plugin does once in the life of a node to give its own their labels.
@@ -193,6 +187,9 @@ impl Store for Client {
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        if queries.iter().any(Query::asks_for_block_keys) {
+            self.has_searched.set(true);
+        }
         if !self.is_on_kubernetes() {
             // All in one transaction; where there are more than it takes, one after the other.
             let mut answers = Vec::with_capacity(queries.len());
@@ -208,16 +205,6 @@ impl Store for Client {
             }
         }
         Ok(answers)
-    }
-
-    async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
-        self.lists.set(self.lists.get() + 1);
-        let query = Query::Blocks(family);
-        let listing = self.measure(&query);
-        let wait = self.wait();
-        let listed = self.server.send(self.work(&query), wait, listing, move |data| data.list(family)).await;
-        self.server.engine.sleep(self.server.costs.decoding(listing)).await;
-        Ok(listed)
     }
 
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use calipam_assign::{Entry, Family, Listed, Query, Record, StoreError};
+use calipam_assign::{Entry, Family, Query, Record, StoreError};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Block;
@@ -19,6 +19,9 @@ use super::blocks::Blocks;
 
 /// Bytes of an object beside a block, as servers send it.
 const SMALL_OBJECT: u64 = 400;
+/// Bytes of the key of a block in a list of keys.
+const KEY: u64 = 70;
+
 /// How much a list is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
@@ -112,12 +115,15 @@ impl Data {
                 of_hosts.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
             }
             Query::Blocks(family) => self.blocks_of(*family).by_cidr().map(block_entry).collect(),
+            Query::BlockKey(cidr) => self.stored_block(*cidr).map(block_key).into_iter().collect(),
+            Query::Overlapping(cidr) => {
+                let found = self.blocks_of(Family::of(*cidr)).overlapping(*cidr);
+                found.into_iter().map(block_key).collect()
+            }
+            Query::BlockKeys(family) | Query::BlockRevisions(family) => {
+                self.blocks_of(*family).by_cidr().map(block_key).collect()
+            }
         }
-    }
-
-    /// All blocks of a family as they are now; what changes later does not change them.
-    pub(crate) fn list(&self, family: Family) -> Arc<dyn Listed> {
-        Arc::new(self.blocks_of(family).clone())
     }
 
     /// How much a server looks at for a query. What is single, or short in any cluster, counts as nothing.
@@ -127,6 +133,10 @@ impl Data {
             Query::Blocks(family) => {
                 let blocks = self.blocks_of(*family);
                 Listing { objects: blocks.count(), bytes: blocks.bytes() }
+            }
+            Query::BlockKeys(family) | Query::BlockRevisions(family) => {
+                let objects = self.blocks_of(*family).count();
+                Listing { objects, bytes: objects * KEY }
             }
             _ => Listing::default(),
         }
@@ -232,7 +242,8 @@ impl Data {
                 self.handles.insert(handle.id().to_string(), (handle, revision));
             }
             Record::Config(config) => self.config = Some((config, revision)),
-            Record::Pool(_)
+            Record::BlockKey(_)
+            | Record::Pool(_)
             | Record::Reservation(_)
             | Record::Node(_)
             | Record::Host(_)
@@ -262,6 +273,10 @@ fn index(family: Family) -> usize {
 
 fn block_entry(block: &Versioned<Arc<Block>>) -> Entry {
     Entry { record: Record::Block(Arc::clone(&block.value)), revision: block.revision.clone() }
+}
+
+fn block_key(block: &Versioned<Arc<Block>>) -> Entry {
+    Entry { record: Record::BlockKey(block.value.cidr()), revision: block.revision.clone() }
 }
 
 fn entry(record: Record, revision: i64) -> Entry {

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-pub(crate) use self::lock::Lock;
+pub(crate) use self::lock::{Held, Lock};
 pub(crate) use self::slot::{Answer, Slot, Watch};
 pub(crate) use self::tasks::TaskId;
 use self::tasks::Tasks;

@@ -82,9 +82,9 @@ fn a_pool_of_the_other_family_does_not_make_up_for_a_small_one() {
 }
 
 #[test]
-fn a_datastore_that_lists_slowly_speaks_against_many_blocks() {
-    // Each claim lists all blocks, at a second for a hundred of them.
-    let slow = Scenario { latency: "object=10ms".into(), ..full(30, 16, vec![pool("10.0.0.0/18", 26)]) };
+fn a_datastore_that_writes_slowly_speaks_against_many_blocks() {
+    // Each claim takes four more writes.
+    let slow = Scenario { latency: "write=500ms".into(), ..full(30, 16, vec![pool("10.0.0.0/18", 26)]) };
     let found = advise(&slow, &[26, 28, 30], Threads::default()).unwrap();
     assert!(against(&found, 30).contains(&Objection::Slow), "{found:?}");
     assert_ne!(found.block_size, Some(30), "{found:?}");

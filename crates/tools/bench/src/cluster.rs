@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use calipam_model::snapshot::DatastoreKind;
+use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
 use calipam_testkit::kube::{Flavour, create, install};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::{Value, json};
@@ -58,6 +59,41 @@ impl Cluster {
                 Ok(Self::Kubernetes(Box::new(server)))
             }
             other => Err(format!("{other} is not a datastore").into()),
+        }
+    }
+
+    /// Adds a pool for all nodes.
+    pub(crate) fn put_pool(&self, name: &str, cidr: &str) -> Result<(), Failed> {
+        let spec = json!({"cidr": cidr, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
+        let mut object = json!({"kind": "IPPool", "metadata": {"name": name}, "spec": spec});
+        match self {
+            Self::Etcd(etcd) => {
+                object["apiVersion"] = "projectcalico.org/v3".into();
+                let key = format!("{RESOURCES}/ippools/{name}");
+                etcd.with_client(async |mut client| client.put(key, object.to_string(), None).await)?;
+            }
+            Self::Kubernetes(server) => {
+                object["apiVersion"] = Flavour::Classic.api_version().into();
+                create(server, &Flavour::Classic.path("ippools"), &[object])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes blocks of other nodes.
+    pub(crate) fn put_blocks(&self, blocks: &[TakenBlock]) -> Result<(), Failed> {
+        match self {
+            Self::Etcd(etcd) => put_blocks(etcd, blocks)?,
+            Self::Kubernetes(server) => put_block_objects(server, Flavour::Classic, blocks)?,
+        }
+        Ok(())
+    }
+
+    /// The etcd below.
+    pub(crate) fn etcd(&self) -> &Etcd {
+        match self {
+            Self::Etcd(etcd) => etcd,
+            Self::Kubernetes(server) => server.etcd(),
         }
     }
 

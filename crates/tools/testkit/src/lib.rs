@@ -1,11 +1,13 @@
 //! Test tools of calipam; no published crate depends on it.
 
 pub mod allocator;
+pub mod blocks;
 pub mod browser;
 pub mod calico2;
 pub mod cluster;
 pub mod json;
 pub mod kube;
+pub mod relay;
 pub mod servers;
 mod soak;
 

@@ -144,15 +144,14 @@ fn answer(method: &Method, path: &str, served: &Served, current: Duration) -> Re
         let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server only shows reports: GET and HEAD");
         return with(refusal, ALLOW, "GET, HEAD");
     }
-    let good = served.good.as_ref();
     match path {
-        "/" => report(good, "text/html; charset=utf-8", |_| &served.page),
-        "/report.json" => report(good, "application/json", |good| &good.json),
+        "/" => report(served, "text/html; charset=utf-8", |_| &served.page),
+        "/report.json" => report(served, "application/json", |good| &good.json),
         "/metrics" => {
             let text = if served.is_empty() { NOT_YET.into() } else { served.metrics.clone() };
             response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
         }
-        "/healthz" => health(good, current),
+        "/healthz" => health(served, current),
         "/livez" => plain(StatusCode::OK, "ok"),
         _ => plain(StatusCode::NOT_FOUND, "there are /, /report.json, /metrics, /healthz and /livez"),
     }
@@ -164,13 +163,12 @@ const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the clus
 
 /// A text of the last good check, with its age.
 fn report<'s>(
-    good: Option<&'s Good>,
+    served: &'s Served,
     kind: &'static str,
     text: impl FnOnce(&'s Good) -> &'s Bytes,
 ) -> Response<Full<Bytes>> {
-    let Some(good) = good else {
-        let unready = plain(StatusCode::SERVICE_UNAVAILABLE, "no check has succeeded yet");
-        return with(unready, RETRY_AFTER, "10");
+    let Some(good) = &served.good else {
+        return with(not_ready(served), RETRY_AFTER, "10");
     };
     let response = response(StatusCode::OK, kind, text(good).clone());
     let response = with(response, LAST_MODIFIED, &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
@@ -178,15 +176,24 @@ fn report<'s>(
 }
 
 /// Whether there is a current report.
-fn health(good: Option<&Good>, current: Duration) -> Response<Full<Bytes>> {
-    match good {
+fn health(served: &Served, current: Duration) -> Response<Full<Bytes>> {
+    match &served.good {
         Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
         Some(good) => {
             let text = format!("the last check that succeeded ended {} s ago", good.age().as_secs());
             plain(StatusCode::SERVICE_UNAVAILABLE, &text)
         }
-        None => plain(StatusCode::SERVICE_UNAVAILABLE, "no check has succeeded yet"),
+        None => not_ready(served),
     }
+}
+
+/// What is said before the first check has succeeded.
+fn not_ready(served: &Served) -> Response<Full<Bytes>> {
+    let text = match &served.failure {
+        Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),
+        None => "no check has succeeded yet".to_owned(),
+    };
+    plain(StatusCode::SERVICE_UNAVAILABLE, &text)
 }
 
 fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {

@@ -19,6 +19,8 @@ pub(super) struct Served {
     /// The page of the last good check; where a later one failed, it says so.
     pub page: Bytes,
     pub good: Option<Good>,
+    /// Why no check has succeeded so far; `None` where the first one is under way.
+    pub failure: Option<String>,
 }
 
 /// What a check that succeeded left.
@@ -72,7 +74,7 @@ impl Served {
     /// What is served after a check that succeeded.
     pub(super) fn good(good: Good) -> Self {
         let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code };
-        Self { metrics: metrics(&run, Some(&good)), page: good.page.clone(), good: Some(good) }
+        Self { metrics: metrics(&run, Some(&good)), page: good.page.clone(), good: Some(good), failure: None }
     }
 
     /// What is served after a check that failed: the report of the last good one, and that it is old.
@@ -86,7 +88,8 @@ impl Served {
             );
             page_with_notice(&good.page, &notice).into()
         });
-        Self { metrics: metrics(&run, self.good.as_ref()), page, good: self.good.clone() }
+        let failure = self.good.is_none().then(|| message.to_owned());
+        Self { metrics: metrics(&run, self.good.as_ref()), page, good: self.good.clone(), failure }
     }
 }
 

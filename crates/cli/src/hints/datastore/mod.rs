@@ -18,7 +18,16 @@ use super::{connected, dry_run};
 pub(super) fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),
-        Error::NoCluster(_) | Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
+        Error::NoCluster(_) => {
+            return Some(format!(
+                "name what holds the data of Calico: a kubeconfig by KUBECONFIG or {}; etcd by ETCD_ENDPOINTS or {}; or an \
+                 export by {}",
+                connected(&["--kubeconfig", "FILE"], &["context"]),
+                connected(&["--etcd-endpoints", "URL"], &["datastore"]),
+                connected(&["--datastore", "FILE"], &["datastore"])
+            ));
+        }
+        Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
             return Some(format!(
                 "name a kubeconfig by KUBECONFIG or {}, and a context in it by --context",
                 connected(&["--kubeconfig", "FILE"], &["context"])

@@ -1,6 +1,7 @@
 //! Kubernetes for an allocator: what does not depend on each other is asked for side by side, and an object that was read
 //! is replaced without reading it again.
 
+mod keys;
 mod read;
 
 use std::collections::HashMap;
@@ -67,8 +68,14 @@ impl KubeStore {
                 answers = self.ask(queries).await?;
             }
             let mut state = self.state();
+            if queries.len() > MOST_OBJECTS {
+                // A look into many blocks, of which few will be written.
+                state.objects.clear();
+            }
             let entries = answers.into_iter().map(|answer| {
-                state.objects.extend(answer.object);
+                if queries.len() <= MOST_OBJECTS {
+                    state.objects.extend(answer.object);
+                }
                 answer.entries
             });
             Ok(entries.collect())
@@ -200,6 +207,9 @@ impl KubeStore {
         Ok(labelled)
     }
 }
+
+/// Most objects of one reading that are kept for to be replaced; others are read again.
+const MOST_OBJECTS: usize = 16;
 
 /// Affinities get labels: this is an allocator of the kind that finds them by these.
 const LABELLED: bool = true;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::task::JoinError;
 
-use super::Selecting;
+use super::{Selecting, keys};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind, UNRESERVED};
 use crate::error::{Error, Failure, Result};
@@ -72,6 +72,12 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
             let is_of = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == *family);
             listed(client, Source::Blocks, is_of).await
         }
+        Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,
+        Query::Overlapping(cidr) => keys::overlapping(client, *cidr).await,
+        Query::BlockKeys(family) => keys::block_keys(client, false, |cidr| Family::of(cidr) == *family).await,
+        Query::BlockRevisions(family) => {
+            keys::block_keys(client, true, |cidr| Family::of(cidr) == *family).await
+        }
         Query::Affinities { kind, holder, family } => {
             let is_of = |key: &Key| match key {
                 Key::Affinity(key) => {
@@ -90,15 +96,13 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
 /// One object, as it is now. The deletion of one that is marked deleted is finished.
 async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
-    let is_calico = kind.known.source != Source::Nodes;
+    if kind.known.source == Source::Nodes {
+        return node(client, key, &kind, &path).await;
+    }
     for _ in 0..DELETIONS {
-        let Some(ReadObject { snapshot, encoding, body }) = read_one(client, &kind, &path).await? else {
-            return Ok(Answer { misses_kind: is_calico, ..Answer::default() });
+        let Some(ReadObject { snapshot, body, .. }) = read_one(client, &kind, &path).await? else {
+            return Ok(Answer { misses_kind: true, ..Answer::default() });
         };
-        if encoding == Encoding::Protobuf {
-            let entries = entries(snapshot, |found| found == key);
-            return Ok(Answer { entries, ..Answer::default() });
-        }
         let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("managedFields");
@@ -115,12 +119,21 @@ async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         return Ok(Answer {
             entries: object_entries(key, snapshot, &version(&value)),
             object: Some((key.clone(), value)),
-            shows_group: is_calico,
+            shows_group: true,
             misses_kind: false,
         });
     }
     let failure = Failure::Conflict("it is marked deleted, and others keep writing to it".into());
     Err(client.write_error(kind.known.plural, failure))
+}
+
+/// A node, by its metadata: the rest of it is long and says nothing to an allocator.
+async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result<Answer> {
+    let read = client.get_whole(path, Accept::OneMetadata, kind.known.plural).await?;
+    let Some((body, _)) = read else { return Ok(Answer::default()) };
+    let mut snapshot = Snapshot::default();
+    (kind.known.add)(&mut snapshot, &body, Encoding::Json);
+    Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
 }
 
 /// The record of one object of Calico's. Its name does not say which it is; its value does.
@@ -205,7 +218,7 @@ async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snap
 }
 
 /// Not found is no error: nothing of the kind is there.
-fn missing(error: Error) -> Result<Answer> {
+pub(super) fn missing(error: Error) -> Result<Answer> {
     match error {
         Error::Request { failure: Failure::NotFound, .. } => {
             Ok(Answer { misses_kind: true, ..Answer::default() })

@@ -129,6 +129,7 @@ impl EtcdClient {
     /// Reads several ranges at one revision, in one request. `what` names them in errors.
     pub(crate) fn get<'a>(&'a self, ranges: &'a [Range], what: &'a str) -> Pending<'a, Result<Answers>> {
         Box::pin(async move {
+            tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
             let operations: Vec<_> = ranges.iter().map(Range::operation).collect();
             let response = self.transact(Txn::new().and_then(operations)).await;
             let response = response.map_err(|failure| self.error(what, failure))?;
@@ -151,6 +152,7 @@ impl EtcdClient {
 
     /// Reads one large range, whose entries are not copied.
     pub(crate) async fn read_bulk(&self, range: &Range, what: &str) -> Result<Reply> {
+        tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
         let read = self.call(|| {
             let line = InterceptedService::new(self.next_channel(), self.token.clone());
             async move { bulk::read(line, range).await.map_err(Into::into) }
@@ -174,6 +176,7 @@ impl EtcdClient {
     /// Sends a transaction once. An error leaves open whether it took place: the connection may have
     /// broken after it. `what` names it in errors.
     pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
+        tracing::debug!("{}: write {what}", redact_url(&self.endpoint));
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
     }
 

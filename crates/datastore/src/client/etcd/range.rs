@@ -21,6 +21,11 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// All keys from `first` on, up to the last one that starts with `last`.
+    pub(crate) fn span(first: impl Into<Vec<u8>>, last: &str) -> Self {
+        Self::between(first, prefix_end(last.as_bytes()))
+    }
+
     pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
         Self { start: key.into(), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Getting credentials from a plugin, which is a program that may wait for a person, for a network, or for ever.
+//! Getting credentials from a plugin, which is a program that may wait for a person, for a network, or forever.
 
 use std::num::NonZeroI32;
 use std::sync::mpsc;
@@ -19,10 +19,14 @@ const INTERACTIVE: Duration = Duration::from_mins(10);
 
 /// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long is killed.
 pub(super) async fn within_limit(config: Config) -> Result<kube::Result<Client>, Failure> {
+    let mode = config.auth_info.exec.as_ref().and_then(|plugin| plugin.interactive_mode.as_ref());
+    let limit = if mode == Some(&ExecInteractiveMode::Never) { UNATTENDED } else { INTERACTIVE };
+    within(limit, config).await
+}
+
+async fn within(limit: Duration, config: Config) -> Result<kube::Result<Client>, Failure> {
     let plugin = config.auth_info.exec.as_ref();
     let name = plugin.and_then(|plugin| plugin.command.clone()).unwrap_or_default();
-    let mode = plugin.and_then(|plugin| plugin.interactive_mode.as_ref());
-    let limit = if mode == Some(&ExecInteractiveMode::Never) { UNATTENDED } else { INTERACTIVE };
 
     let (tell, thread) = mpsc::channel();
     let made = spawn_blocking(move || {
@@ -34,9 +38,9 @@ pub(super) async fn within_limit(config: Config) -> Result<kube::Result<Client>,
         Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
         Err(_) => {
             thread.try_iter().for_each(kill_children);
-            let minutes = limit.as_secs() / 60;
+            let seconds = limit.as_secs();
             Err(Failure::Login(format!(
-                "the credential plugin {name} did not end within {minutes} minutes, and was killed"
+                "the credential plugin {name} did not end within {seconds} s, and was killed"
             )))
         }
     }
@@ -55,7 +59,38 @@ fn kill_children(thread: Pid) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use kube::config::ExecConfig;
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_plugin_that_hangs_is_killed_and_named() {
+        let plugin = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["61.5"],
+            "interactiveMode": "Never"});
+        let plugin: ExecConfig = serde_json::from_value(plugin).unwrap();
+        let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.auth_info.exec = Some(plugin);
+
+        let start = Instant::now();
+        let Err(failure) = within(Duration::from_secs(1), config).await else { panic!("it got credentials") };
+        let said = "the credential plugin sleep did not end within 1 s, and was killed";
+        assert!(failure.to_string().contains(said), "{failure}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+        // A process that was killed is gone a moment later.
+        while is_running(b"sleep\x0061.5\0") {
+            assert!(start.elapsed() < Duration::from_secs(30), "it was not killed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn is_running(command: &[u8]) -> bool {
+        let all = std::fs::read_dir("/proc").unwrap();
+        let mut commands = all.filter_map(|process| std::fs::read(process.ok()?.path().join("cmdline")).ok());
+        commands.any(|running| running == command)
+    }
 
     #[test]
     fn what_a_thread_has_started_is_killed_and_nothing_else() {

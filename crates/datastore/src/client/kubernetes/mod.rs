@@ -277,6 +277,7 @@ impl KubeClient {
 
     async fn send_once(&self, mut request: Request<Body>) -> std::result::Result<(Parts, Answer), Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!("{}: {} {}", self.server, request.method(), request.uri());
         if let Some(file) = &self.token_file {
             request.headers_mut().insert(header::AUTHORIZATION, file.header());
         }

@@ -1,5 +1,5 @@
 //! The proxy before an API server, as client-go finds it: `proxy-url` of the kubeconfig, else the variables that Go's
-//! `http.ProxyFromEnvironment` reads. kube holds `NO_PROXY` against the proxy, not the server, and fails at values that Go takes.
+//! `http.ProxyFromEnvironment` reads. kube compares `NO_PROXY` with the proxy, not the server, and fails at values that Go takes.
 
 use std::net::IpAddr;
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use calipam_files::{ProgressFn, skip};
 use calipam_model::key::Key;
-use calipam_model::pod::Pod;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
@@ -42,7 +41,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     blocks.retain(|key| known.insert(key.clone()));
     fetch(client, &mut snapshot, blocks.into_iter()).await?;
     add_users(client, &mut snapshot, lookup).await?;
-    known.extend(snapshot.pods.iter().map(|pod| key_of(&pod.value)));
+    known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
     let mut named = lookup.named(&snapshot).keys;
     // No name of an object has a carriage return: Calico stores the handle that is cut at it, which is a key too.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
@@ -78,17 +77,13 @@ pub(crate) async fn add_users(
         async move { list::<Snapshot>(&client, &some, &counter).await }
     });
     let lists: Vec<_> = lists.collect();
-    let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| key_of(&pod.value)).collect();
+    let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| pod.value.key()).collect();
     for Listed { mut taken, .. } in tasks::all(lists.len(), lists, |lost| lost_task(client, &lost)).await? {
-        taken.pods.retain(|pod| known.insert(key_of(&pod.value)));
+        taken.pods.retain(|pod| known.insert(pod.value.key()));
         snapshot.absorb(taken);
     }
     snapshot.coverage.insert(Source::Pods, Coverage::Partial);
     Ok(())
-}
-
-fn key_of(pod: &Pod) -> Key {
-    Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
 }
 
 /// Pools, reservations and configuration: few and small.

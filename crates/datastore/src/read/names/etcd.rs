@@ -25,6 +25,11 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
             nodes.extend(hosts.into_iter().map(|host| host.trim_end_matches('/').to_owned()));
             Ok(few(nodes, begin))
         }
+        NameKind::Namespaces => {
+            let found = parts(&below(format!("{RESOURCE_PREFIX}workloadendpoints/")), begin, '/').await?;
+            let names = found.into_iter().map(|namespace| namespace.trim_end_matches('/').to_owned());
+            Ok(few(names.collect(), begin))
+        }
         NameKind::Blocks => {
             let mut blocks = BTreeSet::new();
             for folder in families() {

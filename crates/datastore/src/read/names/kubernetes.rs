@@ -34,6 +34,10 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
             None => Ok(BTreeSet::new()),
         },
         NameKind::Nodes => nodes(client, begin).await,
+        NameKind::Namespaces => {
+            let path = "/api/v1/namespaces".to_owned();
+            some(&Objects { client, path, what: "namespaces" }, begin).await
+        }
         NameKind::Blocks => {
             let Some(blocks) = Objects::of(client, Source::Blocks) else { return Ok(BTreeSet::new()) };
             let found = some(&blocks, &dashed(begin)).await?;

@@ -30,6 +30,8 @@ pub enum NameKind {
     Addresses,
     /// Handles, by ID.
     Handles,
+    /// Namespaces that are there, in etcd those that have endpoints.
+    Namespaces,
 }
 
 impl Datastore {
@@ -62,6 +64,10 @@ fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
         NameKind::Pools => snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect(),
         NameKind::Blocks => snapshot.blocks.iter().map(|block| block.value.key.to_string()).collect(),
         NameKind::Handles => handles(snapshot),
+        NameKind::Namespaces => {
+            let pods = snapshot.pods.iter().map(|pod| pod.value.namespace().to_string());
+            pods.chain(snapshot.endpoints.iter().map(|one| one.value.namespace().to_string())).collect()
+        }
         NameKind::Addresses => addresses::allocated(snapshot),
     }
 }

@@ -293,7 +293,7 @@ fn what_leaked_from_a_corrupt_block_is_released_after_its_repair() {
         assert!(plan.is_empty(), "{}", words(&plan));
         let [skipped] = plan.skipped.as_slice() else { panic!("{:?}", plan.skipped) };
         assert_eq!(skipped.reason, SkipReason::Unchecked);
-        let repair = SuggestedAction::Remedy(Remedy::RebuildBlock(stored.key));
+        let repair = SuggestedAction::Remedy(Remedy::Rebuild([stored.key].into()));
         assert_eq!(skipped.suggested_action, Some(repair));
     }
 

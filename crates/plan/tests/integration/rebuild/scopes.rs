@@ -119,8 +119,33 @@ fn a_pool_changes_what_lies_in_it_only() {
     }
 }
 
+/// Names of one kind add up; those of another kind narrow them.
 #[test]
-fn scopes_add_up() {
+fn a_node_a_pool_and_blocks_narrow_each_other() {
+    let snapshot = cluster().snapshot();
+    let of = |request: &Request| touched(&rebuild("part", snapshot.clone(), request));
+    let mut narrowed = 0;
+    for node in &snapshot.nodes {
+        let by_node = Request { nodes: vec![node.value.name.clone()], ..Request::default() };
+        let all = of(&by_node);
+        for pool in &snapshot.pools {
+            let cidr = pool.value.cidr;
+            let within = of(&Request { pools: vec![cidr], ..by_node.clone() });
+            let expected: BTreeSet<IpNet> =
+                blocks(&all).into_iter().filter(|block| cidr.contains(block)).collect();
+            assert_eq!(blocks(&within), expected, "{} in {}", node.value.name, pool.value.name);
+            narrowed += usize::from(!expected.is_empty() && expected.len() < blocks(&all).len());
+        }
+        for block in blocks(&all) {
+            let one = of(&Request { blocks: vec![block], ..by_node.clone() });
+            assert_eq!(blocks(&one), [block].into(), "{}", node.value.name);
+        }
+    }
+    assert!(narrowed > 0);
+}
+
+#[test]
+fn names_of_one_kind_add_up() {
     let snapshot = cluster().snapshot();
     let whole = rebuild("everything", snapshot.clone(), &Request::default());
     let all: Vec<IpNet> = blocks(&touched(&whole)).into_iter().collect();

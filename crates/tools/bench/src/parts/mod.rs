@@ -29,6 +29,8 @@ pub(crate) fn named(name: &str) -> Option<Measure> {
         "completion" => completion::run,
         "cni" => |program, calls| cni::run(program, "etcd", calls),
         "cni-kubernetes" => |program, calls| cni::run(program, "kubernetes", calls),
+        "cni-large" => |program, blocks| cni::large::run(program, "etcd", blocks),
+        "cni-large-kubernetes" => |program, blocks| cni::large::run(program, "kubernetes", blocks),
         "simulate" => |program, nodes| simulate::run(program, "etcd", nodes),
         "simulate-kubernetes" => |program, nodes| simulate::run(program, "kubernetes", nodes),
         _ => return None,

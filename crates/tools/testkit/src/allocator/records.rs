@@ -7,6 +7,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_model::IpNet;
+use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ObjectVersion, Revision};
 use jiff::Timestamp;
@@ -58,6 +60,18 @@ impl Records {
                 let entries = listed(store.others().list(List::Blocks)?);
                 entries.filter(|entry| family_of(entry) == Some(*family)).collect()
             }
+            Query::BlockKey(cidr) => {
+                let read = store.get(Place::Block(*cidr))?;
+                read.map(|(_, version)| block_key(*cidr, revision(version))).into_iter().collect()
+            }
+            Query::Overlapping(cidr) => {
+                let all = block_keys(listed(store.others().list(List::Blocks)?));
+                all.filter(|(found, _)| cidr::overlap(*found, *cidr)).map(|(_, entry)| entry).collect()
+            }
+            Query::BlockKeys(family) | Query::BlockRevisions(family) => {
+                let all = block_keys(listed(store.others().list(List::Blocks)?));
+                all.filter(|(found, _)| Family::of(*found) == *family).map(|(_, entry)| entry).collect()
+            }
         })
     }
 }
@@ -86,6 +100,18 @@ fn place(key: &Key) -> Option<Place<'_>> {
 fn entry(path: &str, (value, version): Read) -> Option<Entry> {
     let key = Key::parse(path).ok()??;
     Some(Entry { record: Record::decode(&key, &value)?, revision: revision(version) })
+}
+
+fn block_key(cidr: IpNet, revision: Revision) -> Entry {
+    Entry { record: Record::BlockKey(cidr), revision }
+}
+
+/// The keys of the blocks among some records.
+fn block_keys(entries: impl Iterator<Item = Entry>) -> impl Iterator<Item = (IpNet, Entry)> {
+    entries.filter_map(|entry| match entry.record.key() {
+        Key::Block(cidr) => Some((cidr, block_key(cidr, entry.revision))),
+        _ => None,
+    })
 }
 
 fn family_of(entry: &Entry) -> Option<Family> {

@@ -106,6 +106,11 @@ impl Etcd {
         &self.options
     }
 
+    /// The number of its process, where it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
     /// Makes the server hang: connections stay open and are accepted, nothing is answered. No effect on a killed one.
     pub fn pause(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::pause)

@@ -98,6 +98,11 @@ impl Process {
         }
     }
 
+    /// Its number among the processes of the machine.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time used so far, by the server's own code and by the kernel for it.
     pub(super) fn processor_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();

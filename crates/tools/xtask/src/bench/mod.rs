@@ -20,7 +20,7 @@ struct Part {
     of_plugin: bool,
 }
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 15] = [
     Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
@@ -32,6 +32,8 @@ const PARTS: [Part; 13] = [
     Part { name: "completion", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "cni", sizes: &["200"], needs_kubernetes: false, of_plugin: true },
     Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
+    Part { name: "cni-large", sizes: &["100", "10000"], needs_kubernetes: false, of_plugin: true },
+    Part { name: "cni-large-kubernetes", sizes: &["100", "10000"], needs_kubernetes: true, of_plugin: true },
     Part { name: "simulate", sizes: &["10", "50", "100"], needs_kubernetes: false, of_plugin: true },
     Part {
         name: "simulate-kubernetes",
@@ -79,6 +81,11 @@ sends the same requests: ADD and DEL, 200 of each unless a number is named, and
 64 ADD at once. CALIPAM_BENCH_PLUGIN names a third program that is measured in
 the same run, such as Calico's own calico-ipam. Seconds each, and they build no
 calipam.
+
+The parts cni-large and cni-large-kubernetes measure what an ADD reads and takes
+that needs another block, among 100 and 10,000 blocks of Calico's size unless
+numbers are named: it claims one, borrows, is refused, and 64 nodes at once.
+Some minutes and 2 GB of memory.
 
 The parts simulate and simulate-kubernetes run the same arrivals of pods with
 real processes of the plugin and in a simulation: requests and times of an ADD,

@@ -3,7 +3,7 @@
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
 use serde_json::Value;
 
-use crate::{Call, Failed};
+use crate::{Call, Command, Failed};
 
 const IPAM: &str = "/calico/ipam/v2";
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
@@ -13,9 +13,10 @@ const BLOCK: usize = 2_000;
 pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
     let endpoint = configuration["etcd_endpoints"].as_str().unwrap_or_default();
     let mut client = Client::connect([endpoint], None).await?;
-    match call.is_add {
-        true => add(&mut client, &call.container).await?,
-        false => del(&mut client, &call.container).await?,
+    match call.command {
+        Command::Add => add(&mut client, &call.container).await?,
+        Command::Claim => claim(&mut client, &call.container).await?,
+        Command::Del => del(&mut client, &call.container).await?,
     }
     Ok(())
 }
@@ -44,6 +45,17 @@ async fn add(client: &mut Client, container: &str) -> Result<(), Error> {
     put_new(client, &format!("/floor/block/{container}"), BLOCK).await
 }
 
+/// The affinity twice, the block, the affinity again, the handle, the block again.
+async fn claim(client: &mut Client, container: &str) -> Result<(), Error> {
+    let (affinity, block) = (format!("/floor/affinity/{container}"), format!("/floor/block/{container}"));
+    put_new(client, &affinity, 40).await?;
+    put_again(client, &affinity, 40).await?;
+    put_new(client, &block, 500).await?;
+    put_again(client, &affinity, 40).await?;
+    put_new(client, &format!("/floor/handle/{container}"), 60).await?;
+    put_again(client, &block, BLOCK).await
+}
+
 /// Three readings, of which two at a time, and two writes.
 async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
     let handle = format!("/floor/handle/{container}");
@@ -61,6 +73,11 @@ async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
 async fn put_new(client: &mut Client, key: &str, size: usize) -> Result<(), Error> {
     let absent = Compare::version(key, CompareOp::Equal, 0);
     client.txn(Txn::new().when([absent]).and_then([TxnOp::put(key, vec![b'x'; size], None)])).await.map(drop)
+}
+
+async fn put_again(client: &mut Client, key: &str, size: usize) -> Result<(), Error> {
+    let there = Compare::version(key, CompareOp::Greater, 0);
+    client.txn(Txn::new().when([there]).and_then([TxnOp::put(key, vec![b'x'; size], None)])).await.map(drop)
 }
 
 async fn delete(client: &mut Client, key: &str) -> Result<(), Error> {

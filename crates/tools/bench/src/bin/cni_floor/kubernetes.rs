@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::{Call, Failed};
+use crate::{Call, Command, Failed};
 
 const KINDS: &str = "/apis/crd.projectcalico.org/v1";
 /// Addresses of a block.
@@ -20,9 +20,10 @@ pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Faile
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?;
     let client = Client::try_from(config)?;
-    match call.is_add {
-        true => add(&client, &call.container).await,
-        false => del(&client, &call.container).await,
+    match call.command {
+        Command::Add => add(&client, &call.container).await,
+        Command::Claim => claim(&client, &call.container).await,
+        Command::Del => del(&client, &call.container).await,
     }
 }
 
@@ -44,11 +45,28 @@ async fn add(client: &Client, container: &str) -> Result<(), Failed> {
 
     let spec = json!({"handleID": name(container), "block": {"10.7.0.0/26": 1}, "deleted": false});
     create(client, "ipamhandles", "IPAMHandle", container, spec).await?;
-    let spec = json!({"cidr": "10.7.0.0/26", "affinity": "host:a", "strictAffinity": false, "deleted": false,
+    create(client, "ipamblocks", "IPAMBlock", container, block(container)).await
+}
+
+fn block(container: &str) -> Value {
+    json!({"cidr": "10.7.0.0/26", "affinity": "host:a", "strictAffinity": false, "deleted": false,
         "allocations": vec![Value::Null; SIZE as usize], "unallocated": (0..SIZE).collect::<Vec<_>>(),
         "attributes": [{"handle_id": name(container), "secondary": {"node": "a", "namespace": "default",
-            "pod": "web-0", "timestamp": "2026-01-01 00:00:00.000000000 +0000 UTC"}}]});
-    create(client, "ipamblocks", "IPAMBlock", container, spec).await
+            "pod": "web-0", "timestamp": "2026-01-01 00:00:00.000000000 +0000 UTC"}}]})
+}
+
+/// The affinity twice, the block, the affinity again, the handle, the block again.
+async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
+    let at = |plural: &str| format!("{KINDS}/{plural}/{}", name(container));
+    let (affinity, stored) = (at("blockaffinities"), at("ipamblocks"));
+    let spec = json!({"cidr": "10.7.0.0/26", "node": "a", "state": "pending", "deleted": "false"});
+    let made = create_object(client, "blockaffinities", "BlockAffinity", container, spec).await?;
+    let made = replace_object(client, &affinity, &made, "state", "pending".into()).await?;
+    let first = create_object(client, "ipamblocks", "IPAMBlock", container, block(container)).await?;
+    replace(client, &affinity, &made, "state", "confirmed".into()).await?;
+    let spec = json!({"handleID": name(container), "block": {"10.7.0.0/26": 1}, "deleted": false});
+    create(client, "ipamhandles", "IPAMHandle", container, spec).await?;
+    replace(client, &stored, &first, "sequenceNumber", 1.into()).await
 }
 
 /// Three readings side by side, the block, and three writes: the deletion of a handle takes two.
@@ -84,16 +102,38 @@ async fn create(
     container: &str,
     spec: Value,
 ) -> Result<(), Failed> {
+    create_object(client, plural, kind, container, spec).await.map(drop)
+}
+
+/// The same; gives the object.
+async fn create_object(
+    client: &Client,
+    plural: &str,
+    kind: &str,
+    container: &str,
+    spec: Value,
+) -> Result<Bytes, Failed> {
     let object = json!({"apiVersion": "crd.projectcalico.org/v1", "kind": kind,
         "metadata": {"name": name(container)}, "spec": spec});
-    request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await.map(drop)
+    request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await
 }
 
 /// Puts back what was read, with one field of another value.
 async fn replace(client: &Client, path: &str, read: &[u8], field: &str, value: Value) -> Result<(), Failed> {
+    replace_object(client, path, read, field, value).await.map(drop)
+}
+
+/// The same; gives the object.
+async fn replace_object(
+    client: &Client,
+    path: &str,
+    read: &[u8],
+    field: &str,
+    value: Value,
+) -> Result<Bytes, Failed> {
     let mut object: Value = serde_json::from_slice(read)?;
     object["spec"][field] = value;
-    request(client, Method::PUT, path, object.to_string().into()).await.map(drop)
+    request(client, Method::PUT, path, object.to_string().into()).await
 }
 
 /// What lies at a path; what is missing is no failure.

@@ -1,6 +1,7 @@
 //! The CNI plugin against a raw client that sends the same requests. Both lie beside `calipam`.
 
 mod call;
+pub(super) mod large;
 
 use std::path::Path;
 use std::thread;

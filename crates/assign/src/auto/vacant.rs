@@ -1,0 +1,166 @@
+//! Finding a place for a new block by the keys of those that exist: what they hold does not matter.
+
+use std::collections::HashSet;
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+
+use super::Search;
+use super::survey::{Place, Survey};
+use crate::affinity::{block_of, largest_other};
+use crate::error::Result;
+use crate::event::{Event, Passed};
+use crate::keys::BlockKeys;
+use crate::store::{Query, Store};
+use crate::walk::Walk;
+
+/// How many places are asked for in one round trip, then in the next: in most pools one of the first is vacant. After that
+/// a list of all keys costs less than to go on.
+const BATCHES: [usize; 3] = [8, 64, 64];
+/// Blocks of other sizes in the way, after which all keys are listed.
+const MOST_IN_THE_WAY: usize = 4;
+
+/// What is known of the places for new blocks.
+pub(super) enum Vacancy {
+    /// Nothing lies there.
+    At(IpNet),
+    /// There is none in any pool, but these blocks.
+    None(Survey),
+}
+
+/// What batches of places say about a pool.
+enum Nearby {
+    Vacant(IpNet),
+    /// Every place of the pool was asked for.
+    AllTaken(Passed),
+    Unknown,
+}
+
+impl<S: Store> Search<'_, S> {
+    /// The first place of the pools that has no block, and of which no block of another size has addresses.
+    pub(super) async fn vacancy(&self) -> Result<Vacancy> {
+        let mut passed = Vec::new();
+        for pool in 0..self.pools.len() {
+            match self.nearby(pool).await? {
+                Nearby::Vacant(cidr) => {
+                    self.tell_searched(&passed);
+                    return Ok(Vacancy::At(cidr));
+                }
+                Nearby::AllTaken(of_pool) => passed.push(of_pool),
+                Nearby::Unknown => break,
+            }
+        }
+        self.in_list().await
+    }
+
+    /// Asks for the places that come first in the walk over a pool.
+    async fn nearby(&self, pool: usize) -> Result<Nearby> {
+        let mut walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
+        let (mut passed, mut in_the_way) = (Passed::default(), Vec::new());
+        for count in BATCHES {
+            let places: Vec<IpNet> =
+                std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
+            let is_last = places.len() < count;
+            // In a pool with room the very first place is vacant, so that one round trip says all.
+            let guarded = places.first().copied().filter(|_| count == BATCHES[0]);
+            let (taken, around_first) = self.taken(&places, guarded).await?;
+            for place in places {
+                if in_the_way.iter().any(|other| cidr::overlap(*other, place)) {
+                    passed.other_size += 1;
+                } else if taken.contains(&place) {
+                    passed.unread += 1;
+                } else {
+                    // Its addresses may belong to a block from before the pool's block size was changed.
+                    let other = match guarded == Some(place) {
+                        true => around_first,
+                        false => self.allocator.overlapping(place).await?,
+                    };
+                    let Some(other) = other else {
+                        return Ok(Nearby::Vacant(place));
+                    };
+                    passed.other_size += 1;
+                    in_the_way.push(other);
+                    if in_the_way.len() > MOST_IN_THE_WAY {
+                        return Ok(Nearby::Unknown);
+                    }
+                }
+            }
+            if is_last {
+                return Ok(Nearby::AllTaken(passed));
+            }
+        }
+        Ok(Nearby::Unknown)
+    }
+
+    /// The next place of a walk that is not reserved as a whole.
+    fn next_place(&self, walk: &mut Walk, passed: &mut Passed) -> Option<IpNet> {
+        loop {
+            let place = walk.next()?;
+            let Some(reserved) = self.reserved.covering(place) else { return Some(place) };
+            walk.skip(reserved);
+            passed.reserved += 1;
+        }
+    }
+
+    /// Which of some places have blocks, and the block of another size that has addresses of one of them.
+    async fn taken(
+        &self,
+        places: &[IpNet],
+        guarded: Option<IpNet>,
+    ) -> Result<(HashSet<IpNet>, Option<IpNet>)> {
+        let around = guarded.map(Query::Overlapping).into_iter();
+        let queries: Vec<Query> = places.iter().map(|place| Query::BlockKey(*place)).chain(around).collect();
+        let mut found = self.allocator.store().read(&queries).await?;
+        let around = found.split_off(places.len().min(found.len()));
+        let other = guarded.and_then(|place| largest_other(&around.concat(), place));
+        Ok((found.iter().flatten().filter_map(block_of).collect(), other))
+    }
+
+    /// Goes over all places of all pools with a list of the keys.
+    async fn in_list(&self) -> Result<Vacancy> {
+        let query = match self.known.blocks.is_empty() {
+            true => Query::BlockKeys(self.family),
+            // What was full then is full now, where it has not changed.
+            false => Query::BlockRevisions(self.family),
+        };
+        let [found] = self.allocator.read([query]).await?;
+        let keys = BlockKeys::new(found);
+        let (mut places, mut passed) = (Vec::new(), Vec::new());
+        for (pool, of_pool) in self.pools.iter().enumerate() {
+            let other_sizes = keys.of_other_size(of_pool.block_size);
+            let mut counts = Passed::default();
+            let mut walk = Walk::new(of_pool, &self.request.host, self.moment());
+            while let Some(cidr) = self.next_place(&mut walk, &mut counts) {
+                if other_sizes.overlap(cidr) {
+                    counts.other_size += 1;
+                } else if keys.contains(cidr) {
+                    counts.unread += 1;
+                } else {
+                    self.tell_searched(&passed);
+                    return Ok(Vacancy::At(cidr));
+                }
+            }
+            // Addresses are taken from blocks that overlap others, too.
+            let walk = Walk::new(of_pool, &self.request.host, self.moment());
+            places.extend(keys.cidrs().filter_map(|cidr| {
+                let (distance, overlaps) = (walk.distance(cidr)?, other_sizes.overlap(cidr));
+                let place = Place { pool, distance, cidr, overlaps };
+                self.reserved.covering(cidr).is_none().then_some(place)
+            }));
+            passed.push(counts);
+        }
+        let full = |cidr| {
+            let now = keys.revision(cidr).filter(|now| self.known.has(cidr, now));
+            now.map(ToString::to_string)
+        };
+        Ok(Vacancy::None(Survey::new(&self.request.host, places, passed, full)))
+    }
+
+    /// Tells what the search in the first pools came to.
+    pub(super) fn tell_searched(&self, passed: &[Passed]) {
+        for (pool, passed) in self.pools.iter().zip(passed) {
+            let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);
+            self.allocator.trace.tell(|| Event::Searched { pool, cidr, passed });
+        }
+    }
+}

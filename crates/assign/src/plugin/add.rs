@@ -1,0 +1,193 @@
+//! ADD: gives the container addresses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::pool::PoolUse;
+
+use super::both::both;
+use super::{Container, Failure, Host, LookedUp, OPERATION, Plugin, REUSE, UNDO};
+use crate::error::Error;
+use crate::request::{AssignIp, Assigned, AutoAssign};
+use crate::store::Store;
+
+/// A container that wants addresses.
+#[derive(Clone, Debug)]
+pub struct Add {
+    pub container: Container,
+    /// What its addresses are recorded with.
+    pub attributes: BTreeMap<String, String>,
+    pub wanted: Wanted,
+}
+
+/// The addresses that a container wants.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// This one.
+    Address(IpAddr),
+    /// Any of each family that is wanted.
+    Any {
+        v4: bool,
+        v6: bool,
+        /// Most blocks that the node may hold in a family; 0 for what is configured.
+        max_blocks_per_host: u32,
+    },
+}
+
+/// What a container was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// IPv4 first, with the prefix length of the block where any address was asked for.
+    pub addresses: Vec<IpNet>,
+    /// False for the target of a live migration, to which traffic does not go yet.
+    pub is_routed: bool,
+}
+
+impl Added {
+    fn routed(addresses: Vec<IpNet>) -> Self {
+        Self { addresses, is_routed: true }
+    }
+}
+
+impl Add {
+    /// The handle that the addresses get.
+    fn handle(&self) -> &str {
+        self.container.machine.as_ref().map_or(&self.container.handle, |machine| &machine.handle)
+    }
+
+    /// Most addresses of a family that the handle may have: one for a machine, so that two calls at the same time do not
+    /// give it two.
+    fn most(&self) -> u32 {
+        u32::from(self.container.machine.is_some())
+    }
+}
+
+impl<S: Store, H: Host> Plugin<'_, S, H> {
+    /// Gives a container addresses.
+    ///
+    /// # Errors
+    /// Where not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any
+    /// more.
+    pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
+        if let Some(added) = self.reuse(add).await? {
+            return Ok(added);
+        }
+        match add.wanted {
+            Wanted::Address(address) => self.assign(add, address).await,
+            Wanted::Any { v4, v6, max_blocks_per_host } => {
+                let request = AutoAssign {
+                    host: add.container.node.clone(),
+                    v4: v4.into(),
+                    v6: v6.into(),
+                    handle: Some(add.handle().to_owned()),
+                    attributes: Some(add.attributes.clone()),
+                    intended_use: Some(PoolUse::Workload),
+                    max_blocks_per_host,
+                    max_per_handle: add.most(),
+                    ..AutoAssign::default()
+                };
+                self.auto_assign(add, request).await
+            }
+        }
+    }
+
+    /// The addresses that a machine has already. The target of a migration needs some.
+    async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
+        let Some(machine) = &add.container.machine else { return Ok(None) };
+        self.within(REUSE, async {
+            let handle = &machine.handle;
+            let found = match self.allocator.ips_by_handle(handle).await {
+                Ok(found) => found,
+                Err(Error::NoHandle(_)) => Vec::new(),
+                Err(error) => return Err(Failure::Existing { handle: handle.clone(), error: error.into() }),
+            };
+            if found.is_empty() && machine.is_migration_target {
+                return Err(Failure::NothingToMigrate(handle.clone()));
+            }
+            for address in &found {
+                let owned = self.own(machine, *address, &add.attributes).await;
+                owned.map_err(|error| Failure::Owner { address: *address, error: error.into() })?;
+            }
+            // Traffic goes to the target of a migration only when that has ended.
+            let is_routed = !machine.is_migration_target;
+            let addresses: Vec<IpNet> = found.into_iter().map(IpNet::from).collect();
+            Ok((!addresses.is_empty()).then_some(Added { addresses, is_routed }))
+        })
+        .await?
+    }
+
+    /// Assigns the address that was asked for.
+    async fn assign(&self, add: &Add, address: IpAddr) -> Result<Added, Failure<H::Error>> {
+        let request = AssignIp {
+            handle: Some(add.handle().to_owned()),
+            attributes: Some(add.attributes.clone()),
+            intended_use: Some(PoolUse::Workload),
+            max_per_handle: add.most(),
+            ..AssignIp::new(&add.container.node, address)
+        };
+        let _held = self.host.lock().await;
+        self.within(OPERATION, async {
+            self.host.label_affinities().await;
+            self.allocator.assign_ip(&request).await
+        })
+        .await??;
+        tracing::info!(handle = add.handle(), "assigned {address}");
+        Ok(Added::routed(vec![address.into()]))
+    }
+
+    /// Assigns any addresses of the wanted families.
+    async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
+        // Calls that wait for the lock have looked at most things by the time they get it.
+        let (looked_up, look) =
+            both(self.host.look_up(), self.within(OPERATION, self.allocator.look(&request))).await;
+        let LookedUp { pools_v4, pools_v6, namespace_labels } = looked_up.map_err(Failure::LookUp)?;
+        (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
+        request.namespace_labels = namespace_labels;
+        let look = look??;
+        let assigned = {
+            let _held = self.host.lock().await;
+            self.within(OPERATION, async {
+                self.host.label_affinities().await;
+                self.allocator.auto_assign_after(look, &request).await
+            })
+            .await?
+        };
+
+        let (assigned, failure) = match assigned {
+            Ok(assigned) => {
+                let failure = assigned.v4.iter().chain(&assigned.v6).find_map(shortage);
+                (assigned, failure)
+            }
+            Err(partly) => (partly.done, Some(Failure::Allocator(partly.error))),
+        };
+        if let Some(failure) = failure {
+            self.undo(add, assigned.addresses().collect()).await;
+            return Err(failure);
+        }
+        let families = assigned.v4.iter().chain(&assigned.v6);
+        let addresses: Vec<IpNet> = families.filter_map(|family| family.addresses.first().copied()).collect();
+        let texts: Vec<String> = addresses.iter().map(|address| address.addr().to_string()).collect();
+        tracing::info!(handle = add.handle(), "assigned {}", texts.join(", "));
+        Ok(Added::routed(addresses))
+    }
+
+    /// Takes back what was assigned before the other family failed. A machine keeps what it has: the next ADD finds it.
+    async fn undo(&self, add: &Add, addresses: Vec<IpAddr>) {
+        if addresses.is_empty() || add.container.machine.is_some() {
+            return;
+        }
+        tracing::info!("takes back {addresses:?}");
+        let undone = self.within(UNDO, self.release(add.handle(), addresses)).await;
+        let undone = undone.and_then(|released| Ok(released?));
+        if let Err(error) = undone {
+            tracing::error!("what was assigned stays until DEL: {error}");
+        }
+    }
+}
+
+/// Why a family came back short.
+fn shortage<E>(assigned: &Assigned) -> Option<Failure<E>> {
+    let shortage = assigned.shortage()?;
+    Some(Failure::Short { family: assigned.family, shortage })
+}

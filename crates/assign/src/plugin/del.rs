@@ -1,0 +1,94 @@
+//! DEL: gives back what the container has.
+
+use std::net::IpAddr;
+
+use calipam_model::key::Key;
+
+use super::both::both;
+use super::{Container, Failure, Host, Machine, OPERATION, Plugin};
+use crate::error::Error;
+use crate::store::{Query, Store};
+
+/// A container that is no more.
+#[derive(Clone, Debug)]
+pub struct Del {
+    pub container: Container,
+    /// The handle that the oldest plugins (Calico 2) gave it.
+    pub old_handle: String,
+    /// The addresses that ADD gave it, as far as the runtime knows them.
+    pub previous: Vec<IpAddr>,
+}
+
+impl<S: Store, H: Host> Plugin<'_, S, H> {
+    /// Gives back the addresses of a container. What is gone already is no error.
+    pub async fn del(&self, del: &Del) -> Result<(), Failure<H::Error>> {
+        let _held = self.host.lock().await;
+        self.within(OPERATION, async {
+            match &del.container.machine {
+                Some(machine) => {
+                    let disowned = self.del_of_machine(machine, &del.container.node).await;
+                    // What it got of its own, before machines were to keep their addresses.
+                    disowned.and(self.del_own(del).await)
+                }
+                None => self.del_own(del).await,
+            }
+        })
+        .await??;
+        Ok(())
+    }
+
+    /// Both handles that a container can have. Whether there is one of the old form is asked while the other is released.
+    async fn del_own(&self, del: &Del) -> Result<(), Error> {
+        let Container { handle, node, .. } = &del.container;
+        let (released, has_old) =
+            both(self.release_handle(handle, node, &del.previous), self.has_handle(&del.old_handle)).await;
+        let old = match has_old {
+            Ok(true) => self.release_old(&del.old_handle).await,
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        released.and(old)
+    }
+
+    /// Whether there is an object of a handle, readable or not.
+    async fn has_handle(&self, handle: &str) -> Result<bool, Error> {
+        let [found] = self.allocator.read([Query::Get(Key::Handle(handle.to_owned()))]).await?;
+        Ok(!found.is_empty())
+    }
+
+    async fn release_old(&self, handle: &str) -> Result<(), Error> {
+        match self.allocator.release_by_handle(handle).await {
+            Ok(()) => {
+                tracing::info!(handle, "released the handle of an old plugin");
+                Ok(())
+            }
+            Err(error) if error.is_lost_handle() => {
+                tracing::info!(handle, "the handle of an old plugin is not released: {error}");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The pod of a machine: it is no owner of the addresses any more; they go only with the machine.
+    async fn del_of_machine(&self, machine: &Machine, node: &str) -> Result<(), Error> {
+        let handle = &machine.handle;
+        let addresses = match self.allocator.readable_ips_by_handle(handle).await {
+            Ok(addresses) => addresses,
+            // Released by another DEL, or beyond repair by this one. Calico's plugin fails here, again and again.
+            Err(error) if error.is_lost_handle() => {
+                tracing::info!(handle, "the machine has no address: {error}");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for address in &addresses {
+            self.disown(machine, *address).await?;
+        }
+        if !machine.is_being_deleted || self.has_owners(&addresses).await? {
+            tracing::info!(handle, "the machine keeps its addresses {addresses:?}");
+            return Ok(());
+        }
+        self.release_handle(handle, node, &[]).await
+    }
+}

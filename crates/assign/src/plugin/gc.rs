@@ -1,0 +1,104 @@
+//! GC: frees what the node's containers have that are no more.
+
+use std::collections::BTreeSet;
+
+use calipam_model::block::Block;
+use calipam_model::handle::clean_id;
+
+use super::{Failure, Host, OPERATION, Plugin};
+use crate::error::Error;
+use crate::family::Family;
+use crate::record::Record;
+use crate::store::{Query, Store};
+
+/// A node that says which of its containers are alive.
+#[derive(Clone, Debug)]
+pub struct Gc {
+    pub node: String,
+    /// The name of the network.
+    pub network: String,
+    /// The IDs of the containers that are alive.
+    pub valid: BTreeSet<String>,
+}
+
+impl<S: Store, H: Host> Plugin<'_, S, H> {
+    /// Releases the handles `<network>.<container>` of a node whose container is not alive. All others are left alone: those
+    /// of machines, of other nodes and networks, and all whose container ID has a dot, since then it is not certain where
+    /// the network's name ends.
+    ///
+    /// # Errors
+    /// Where the datastore fails; what can be freed is freed nevertheless.
+    pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
+        let _held = self.host.lock().await;
+        self.within(OPERATION, async {
+            let mut result = Ok(());
+            for handle in self.stale(gc).await? {
+                result = result.and(self.release_handle(&handle, &gc.node, &[]).await);
+            }
+            result
+        })
+        .await??;
+        Ok(())
+    }
+
+    /// The handles of the network and node whose containers are not alive.
+    async fn stale(&self, gc: &Gc) -> Result<BTreeSet<String>, Error> {
+        let found = self.allocator.read(Family::BOTH.map(Query::Blocks)).await?;
+        let mut stale = BTreeSet::new();
+        for entry in found.into_iter().flatten() {
+            if let Record::Block(block) = entry.record {
+                stale.extend(gc.stale_in(&block));
+            }
+        }
+        Ok(stale)
+    }
+}
+
+impl Gc {
+    fn stale_in(&self, block: &Block) -> Vec<String> {
+        let attributes =
+            block.attributes().filter(|record| record.get("node").is_some_and(|found| found == *self.node));
+        let handles =
+            attributes.filter_map(|record| Some(clean_id(&record.handle()?.to_string()).to_owned()));
+        handles
+            .filter(|handle| self.container_of(handle).is_some_and(|id| !self.valid.contains(id)))
+            .collect()
+    }
+
+    /// The container whose handle this is, where that is certain.
+    fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
+        let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
+        (!container.is_empty() && !container.contains('.')).then_some(container)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::attributes::Attribute;
+
+    use super::*;
+
+    #[test]
+    fn only_containers_of_this_node_and_network_are_stale() {
+        let mut block =
+            Block::new("10.0.0.0/28".parse().unwrap(), None, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let held = [
+            ("net.gone", "a"),
+            ("net.alive", "a"),
+            ("net.elsewhere", "b"),
+            ("net.vmi.ns.vm", "a"),
+            ("net.other.gone", "a"),
+            ("other.gone", "a"),
+            ("net.", "a"),
+            ("ipip-tunnel-addr-a", "a"),
+            ("net.migrated\r\neth0", "a"),
+        ];
+        for (ordinal, (handle, node)) in held.into_iter().enumerate() {
+            let record = Attribute::new(Some(handle), [("node", node)]);
+            block.update(|update| update.assign(ordinal as u32, &record)).unwrap();
+        }
+        let valid = BTreeSet::from(["alive".to_owned()]);
+        let gc = Gc { node: "a".into(), network: "net".into(), valid };
+        assert_eq!(gc.stale_in(&block), ["net.gone", "net.migrated"]);
+    }
+}

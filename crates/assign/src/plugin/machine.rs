@@ -1,0 +1,94 @@
+//! The addresses of KubeVirt's virtual machines, which belong to the machine: its pods are their owners for a time.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::{Host, Plugin};
+use crate::error::{Error, Result};
+use crate::owners::{Expected, NewOwner, OwnerConditions, OwnerUpdates, PodName};
+use crate::store::Store;
+
+/// A virtual machine that keeps its addresses, and the pod that runs it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The handle of its addresses.
+    pub handle: String,
+    pub pod: PodName,
+    /// The pod is the target of a live migration.
+    pub is_migration_target: bool,
+    /// The machine is being deleted or is gone: its addresses go with the last pod.
+    pub is_being_deleted: bool,
+}
+
+impl<S: Store, H: Host> Plugin<'_, S, H> {
+    /// Makes the pod of a machine an owner of an address: the active one, or as the target of a migration the alternate
+    /// one.
+    pub(super) async fn own(
+        &self,
+        machine: &Machine,
+        address: IpAddr,
+        attributes: &BTreeMap<String, String>,
+    ) -> Result<()> {
+        let owner = NewOwner::Set(attributes.clone());
+        let updates = match machine.is_migration_target {
+            true => OwnerUpdates { alternate: owner, ..OwnerUpdates::default() },
+            false => OwnerUpdates { active: owner, ..OwnerUpdates::default() },
+        };
+        let conditions = OwnerConditions::default();
+        self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await
+    }
+
+    /// Takes the pod of a machine out of the owners of an address; where it is none of them nothing changes.
+    ///
+    /// # Errors
+    /// Where the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
+    pub(super) async fn disown(&self, machine: &Machine, address: IpAddr) -> Result<()> {
+        let record = match self.allocator.assignment_attributes(address).await {
+            Ok(record) => record,
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let PodName { namespace, name } = &machine.pod;
+        let is_pod = |owner: &Option<BTreeMap<String, String>>| {
+            owner.as_ref().is_some_and(|owner| {
+                owner.get("namespace") == Some(namespace) && owner.get("pod") == Some(name)
+            })
+        };
+        let pod = Expected::Pod(machine.pod.clone());
+        let (updates, conditions) = if is_pod(&record.owner) {
+            let updates = OwnerUpdates { active: NewOwner::Clear, ..OwnerUpdates::default() };
+            (updates, OwnerConditions { active: pod, ..OwnerConditions::default() })
+        } else if is_pod(&record.alternate) {
+            let updates = OwnerUpdates { alternate: NewOwner::Clear, ..OwnerUpdates::default() };
+            (updates, OwnerConditions { alternate: pod, ..OwnerConditions::default() })
+        } else {
+            return Ok(());
+        };
+        match self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await {
+            Err(error) if is_gone(&error) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// True if one of the addresses is still owned by a pod.
+    pub(super) async fn has_owners(&self, addresses: &[IpAddr]) -> Result<bool> {
+        for address in addresses {
+            match self.allocator.assignment_attributes(*address).await {
+                Ok(record) => {
+                    let owners = [&record.owner, &record.alternate];
+                    if owners.into_iter().flatten().any(|owner| !owner.is_empty()) {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The address was released meanwhile.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_))
+}

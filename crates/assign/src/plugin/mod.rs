@@ -1,0 +1,163 @@
+//! What the CNI plugin does for ADD, DEL and GC, from the moment that it knows what is wanted (facts of the plugin, sections 7, 13,
+//! 15 and 19). The program runs it, and so do simulations: it knows no file, no network and no clock but those of its
+//! [`Store`] and its [`Host`].
+
+mod add;
+mod both;
+mod del;
+mod gc;
+mod machine;
+
+pub use self::add::{Add, Added, Wanted};
+pub use self::del::Del;
+pub use self::gc::Gc;
+pub use self::machine::Machine;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use calipam_model::IpNet;
+
+use crate::allocator::Allocator;
+use crate::error::Error;
+use crate::family::Family;
+use crate::release::{Release, unless_undecodable};
+use crate::store::Store;
+
+/// How long one operation on the datastore may take, from the moment that the lock is held.
+pub const OPERATION: Duration = Duration::from_secs(90);
+/// How long it may take to take back what was assigned before an ADD failed.
+const UNDO: Duration = Duration::from_secs(30);
+/// How long the reuse of a machine's addresses may take.
+const REUSE: Duration = Duration::from_secs(30);
+
+/// What a call needs beside the datastore: the lock of its node, limits of time, and what it looks up elsewhere.
+#[allow(async_fn_in_trait, reason = "the futures of a call stay on one thread")]
+pub trait Host {
+    /// The lock of the node, until it is dropped.
+    type Held;
+    /// Why something could not be looked up.
+    type Error: std::fmt::Display;
+
+    /// Waits for the lock that the calls of a node take one after the other.
+    async fn lock(&self) -> Self::Held;
+
+    /// Does some work; `None` where it was given up since it took longer than `limit`.
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
+
+    /// Looks up what an ADD for any address needs to know beside what the allocator reads.
+    async fn look_up(&self) -> Result<LookedUp, Self::Error> {
+        Ok(LookedUp::default())
+    }
+
+    /// Sees to it that the affinities of the node are found by their labels (Kubernetes). To be called with the lock held,
+    /// before addresses are assigned.
+    async fn label_affinities(&self) {}
+}
+
+/// What is looked up for an ADD while the allocator reads.
+#[derive(Clone, Debug, Default)]
+pub struct LookedUp {
+    /// The IPv4 pools that the configuration names.
+    pub pools_v4: Vec<IpNet>,
+    /// The IPv6 pools.
+    pub pools_v6: Vec<IpNet>,
+    /// The labels of the pod's namespace, where they are known.
+    pub namespace_labels: Option<BTreeMap<String, String>>,
+}
+
+/// The container that a call is for.
+#[derive(Clone, Debug)]
+pub struct Container {
+    pub node: String,
+    /// The handle of what the container has of its own.
+    pub handle: String,
+    /// The machine whose addresses its pod gets instead.
+    pub machine: Option<Machine>,
+}
+
+/// Why a call failed. What is printed is what Calico's plugin says.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure<E> {
+    #[error("{0}")]
+    LookUp(E),
+    #[error(transparent)]
+    Allocator(#[from] Error),
+    #[error("the datastore did not finish within {} s", .0.as_secs())]
+    TooSlow(Duration),
+    /// There are not as many addresses as were asked for.
+    #[error("failed to request IPv{} addresses: {shortage}", family.number())]
+    Short { family: Family, shortage: String },
+    /// Which addresses a machine has is not known.
+    #[error("failed to get existing IPs for VM handle {handle}: {error}")]
+    Existing { handle: String, error: Box<Error> },
+    /// The target of a live migration has to get addresses that its machine has already.
+    #[error("migration target pod but no IP allocated to VM handle {0}")]
+    NothingToMigrate(String),
+    /// The pod could not be made an owner of an address of its machine.
+    #[error("failed to set owner attributes for IP {address}: {error}")]
+    Owner { address: IpAddr, error: Box<Error> },
+}
+
+/// The plugin on a node.
+#[derive(Debug)]
+pub struct Plugin<'p, S, H> {
+    pub allocator: &'p Allocator<S>,
+    pub host: &'p H,
+}
+
+impl<S: Store, H: Host> Plugin<'_, S, H> {
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Failure<H::Error>> {
+        self.host.within(limit, work).await.ok_or(Failure::TooSlow(limit))
+    }
+
+    /// Takes back addresses that a handle has; those that it has not any more are passed over, as are blocks that cannot
+    /// be decoded.
+    async fn release(&self, handle: &str, addresses: Vec<IpAddr>) -> Result<(), Error> {
+        let mut result = Ok(());
+        for address in addresses {
+            let request = Release { address, handle: Some(handle.to_owned()), sequence: None };
+            let released = match self.allocator.release_ips(&[request]).await {
+                Ok(_) => Ok(()),
+                Err(partly) => match partly.error {
+                    // It belongs to another handle by now.
+                    Error::Changed(_) => Ok(()),
+                    error => unless_undecodable(Err(error)),
+                },
+            };
+            if let Err(error) = &released {
+                tracing::error!("cannot release {address}: {error}");
+            }
+            result = result.and(released);
+        }
+        result
+    }
+
+    /// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
+    /// addresses of `others`, which may lie in blocks of other nodes. Blocks that cannot be decoded are passed over.
+    async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
+        match self.allocator.release_by_handle_wholly(handle).await {
+            Ok(()) => {
+                tracing::info!(handle, "released");
+                Ok(())
+            }
+            Err(error) if error.is_lost_handle() => {
+                let mut found = self.allocator.search_handle(handle, Some(node)).await?;
+                found.extend(others);
+                found.sort();
+                found.dedup();
+                tracing::info!(handle, "{error}; looked for its addresses: {found:?}");
+                self.release(handle, found).await
+            }
+            Err(error) => {
+                tracing::error!(handle, "cannot release: {error}");
+                Err(error)
+            }
+        }
+    }
+}

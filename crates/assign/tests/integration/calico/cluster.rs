@@ -1,0 +1,219 @@
+//! A cluster in memory that is told what it has by a few words.
+
+use std::net::IpAddr;
+
+use calipam_assign::{
+    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, MemoryStore, Partly, Record, Release,
+    Released,
+};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::key::Key;
+use calipam_model::pool::PoolUse;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::world::run;
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+pub(super) struct Cluster {
+    pub store: MemoryStore,
+}
+
+impl Cluster {
+    /// A cluster with one node, `host-a`, and these pools, of the usual block size.
+    pub(super) fn new(pools: &[&str]) -> Self {
+        let now = "2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap();
+        let cluster = Self { store: MemoryStore::new(now) };
+        cluster.node("host-a", &[]);
+        pools.iter().for_each(|cidr| cluster.pool(cidr, json!({})));
+        cluster
+    }
+
+    /// The same with pools of another block size.
+    pub(super) fn with_blocks(pools: &[(&str, u8)]) -> Self {
+        let cluster = Self::new(&[]);
+        pools.iter().for_each(|(cidr, size)| cluster.pool(cidr, json!({"blockSize": size})));
+        cluster
+    }
+
+    pub(super) fn node(&self, name: &str, labels: &[(&str, &str)]) {
+        let labels: Value = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {}});
+        self.store.put(&format!("{RESOURCES}/nodes/{name}"), node.to_string());
+    }
+
+    /// Makes a pool, or one with another specification.
+    pub(super) fn pool(&self, cidr: &str, mut spec: Value) {
+        spec["cidr"] = cidr.into();
+        self.store.put(&pool_path(cidr), json!({"spec": spec}).to_string());
+    }
+
+    pub(super) fn remove_pool(&self, cidr: &str) {
+        assert!(self.store.remove(&pool_path(cidr)), "there is no pool {cidr}");
+    }
+
+    pub(super) fn reserve(&self, name: &str, cidrs: &[&str]) {
+        let reservation = json!({"spec": {"reservedCIDRs": cidrs}});
+        self.store.put(&format!("{RESOURCES}/ipreservations/{name}"), reservation.to_string());
+    }
+
+    /// Sets what nodes may do.
+    pub(super) fn affinity_is_strict(&self, strict: bool) {
+        self.configure(json!({"strict_affinity": strict}));
+    }
+
+    pub(super) fn configure(&self, mut config: Value) {
+        config["auto_allocate_blocks"] = true.into();
+        self.store.put("/calico/ipam/v2/config", config.to_string());
+    }
+
+    pub(super) fn advance(&self, seconds: i64) {
+        self.store.advance(SignedDuration::from_secs(seconds));
+    }
+
+    pub(super) fn allocator(&self) -> Allocator<&MemoryStore> {
+        Allocator::new(&self.store)
+    }
+
+    pub(super) fn auto(&self, request: &AutoAssign) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+        run(self.allocator().auto_assign(request))
+    }
+
+    /// What a request gives that has no error.
+    pub(super) fn v4(&self, request: &AutoAssign) -> Assigned {
+        self.auto(request).unwrap().v4.unwrap()
+    }
+
+    /// The addresses of such a request.
+    pub(super) fn addresses(&self, request: &AutoAssign) -> Vec<IpAddr> {
+        self.v4(request).addresses.iter().map(IpNet::addr).collect()
+    }
+
+    /// Why a request has an error.
+    pub(super) fn refusal(&self, request: &AutoAssign) -> String {
+        self.auto(request).unwrap_err().error.to_string()
+    }
+
+    pub(super) fn assign(&self, request: &AssignIp) -> Result<(), Error> {
+        run(self.allocator().assign_ip(request))
+    }
+
+    pub(super) fn release(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
+        run(self.allocator().release_ips(requests))
+    }
+
+    /// Releases addresses that are all allocated.
+    pub(super) fn release_all(&self, addresses: &[IpAddr]) {
+        let requests: Vec<Release> = addresses.iter().copied().map(Release::any).collect();
+        let released = self.release(&requests).unwrap();
+        assert_eq!((released.not_allocated.len(), released.without_error.len()), (0, addresses.len()));
+    }
+
+    pub(super) fn release_handle(&self, handle: &str) -> Result<(), Error> {
+        run(self.allocator().release_by_handle(handle))
+    }
+
+    /// The addresses of a handle; `None` where there is none.
+    pub(super) fn of_handle(&self, handle: &str) -> Option<Vec<IpAddr>> {
+        match run(self.allocator().ips_by_handle(handle)) {
+            Ok(found) => Some(found),
+            Err(Error::NoHandle(_)) => None,
+            Err(error) => panic!("{handle}: {error}"),
+        }
+    }
+
+    pub(super) fn give_up(&self, cidr: IpNet, node: &str, must_be_empty: bool) -> Result<(), Error> {
+        run(self.allocator().release_affinity(cidr, node, must_be_empty))
+    }
+
+    pub(super) fn give_up_all(&self, node: &str, must_be_empty: bool) -> Result<(), Error> {
+        run(self.allocator().release_host_affinities(AffinityType::Host, node, must_be_empty))
+    }
+
+    pub(super) fn blocks(&self) -> Vec<Block> {
+        let block = |record| match record {
+            Record::Block(block) => Some((*block).clone()),
+            _ => None,
+        };
+        self.records("/calico/ipam/v2/assignment/").into_iter().filter_map(block).collect()
+    }
+
+    pub(super) fn affinities(&self) -> Vec<Affinity> {
+        let affinity = |record| match record {
+            Record::Affinity(affinity) => Some(affinity),
+            _ => None,
+        };
+        self.records("/calico/ipam/v2/host/").into_iter().filter_map(affinity).collect()
+    }
+
+    /// The only block.
+    pub(super) fn block(&self) -> Block {
+        let mut blocks = self.blocks();
+        assert_eq!(blocks.len(), 1, "{blocks:?}");
+        blocks.remove(0)
+    }
+
+    /// The block from which a request gets its address.
+    pub(super) fn block_after(&self, request: &AutoAssign) -> IpNet {
+        let address = self.addresses(request)[0];
+        self.blocks().iter().map(Block::cidr).find(|cidr| cidr.contains(&address)).unwrap()
+    }
+
+    /// The blocks for which a node has affinities.
+    pub(super) fn blocks_of(&self, node: &str) -> Vec<IpNet> {
+        let affinities = self.affinities().into_iter().map(|affinity| affinity.key);
+        affinities.filter(|key| key.node == node).map(|key| key.cidr).collect()
+    }
+
+    fn records(&self, prefix: &str) -> Vec<Record> {
+        let values = self.store.values(prefix).into_iter();
+        let record = |(path, value, _): (String, Vec<u8>, i64)| {
+            Record::decode(&Key::parse(&path).unwrap().unwrap(), &value).unwrap()
+        };
+        values.map(record).collect()
+    }
+}
+
+fn pool_path(cidr: &str) -> String {
+    format!("{RESOURCES}/ippools/{}", cidr.replace(['.', ':', '/'], "-"))
+}
+
+/// A request of `host` for IPv4 addresses of workloads.
+pub(super) fn wants(host: &str, v4: u32) -> AutoAssign {
+    AutoAssign { host: host.into(), v4, intended_use: Some(PoolUse::Workload), ..AutoAssign::default() }
+}
+
+/// The same with a handle.
+pub(super) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
+    AutoAssign { handle: Some(handle.into()), ..wants(host, v4) }
+}
+
+pub(super) fn nets(cidrs: &[&str]) -> Vec<IpNet> {
+    cidrs.iter().map(|cidr| net(cidr)).collect()
+}
+
+pub(super) fn net(cidr: &str) -> IpNet {
+    cidr.parse().unwrap()
+}
+
+pub(super) fn ip(address: &str) -> IpAddr {
+    address.parse().unwrap()
+}
+
+/// A request of `host-a` for one address.
+pub(super) fn given(address: &str) -> AssignIp {
+    AssignIp::new("host-a", ip(address))
+}
+
+pub(super) fn owned_by(node: &str) -> Option<BlockOwner> {
+    Some(BlockOwner::Host(node.into()))
+}
+
+/// True if all addresses lie in a CIDR.
+pub(super) fn all_in(addresses: &[IpAddr], cidr: &str) -> bool {
+    let cidr = net(cidr);
+    addresses.iter().all(|address| cidr.contains(address))
+}

@@ -1,0 +1,117 @@
+//! Handles: what they have, and how many addresses they may have.
+
+use calipam_assign::{AssignIp, AutoAssign};
+
+use super::cluster::{Cluster, given, ip, wants_as};
+use super::differs;
+use crate::world::run;
+
+#[test]
+fn a_handle_has_its_address_until_it_is_released() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    assert_eq!(cluster.of_handle("h"), None);
+    let address = cluster.addresses(&wants_as("host-a", 1, "h"));
+    assert_eq!(cluster.of_handle("h"), Some(address));
+    cluster.release_handle("h").unwrap();
+    assert_eq!(cluster.of_handle("h"), None);
+}
+
+#[test]
+fn a_handle_that_is_not_there_cannot_be_released() {
+    let error = Cluster::new(&["10.0.0.0/24"]).release_handle("h").unwrap_err().to_string();
+    assert_eq!(error, "resource does not exist: IPAMHandleKey(id=h) with error: <nil>");
+}
+
+#[test]
+fn a_handle_has_addresses_of_both_families_and_of_several_requests() {
+    let cluster = Cluster::new(&["10.0.0.0/24", "fd00::/120"]);
+    for _ in 0..2 {
+        cluster.auto(&AutoAssign { v6: 1, ..wants_as("host-a", 1, "h") }).unwrap();
+    }
+    assert_eq!(cluster.of_handle("h").unwrap().len(), 4);
+    cluster.release_handle("h").unwrap();
+    assert!(cluster.blocks().iter().all(|block| block.is_empty()));
+}
+
+/// A request of a handle that may have `most` addresses of each family.
+fn limited(most: u32) -> AutoAssign {
+    AutoAssign { v6: 1, max_per_handle: most, ..wants_as("host-a", 1, "h") }
+}
+
+#[test]
+fn a_handle_that_may_have_one_address_of_a_family_is_given_those_that_it_has() {
+    let cluster = Cluster::new(&["10.0.0.0/24", "fd00::/120"]);
+    let first: Vec<_> = cluster.auto(&limited(1)).unwrap().addresses().collect();
+    assert_eq!(cluster.of_handle("h"), Some(first.clone()));
+    let second: Vec<_> = cluster.auto(&limited(1)).unwrap().addresses().collect();
+    assert_eq!((second.clone(), cluster.of_handle("h")), (first, Some(second)));
+    cluster.release_handle("h").unwrap();
+    assert_eq!(cluster.of_handle("h"), None);
+}
+
+#[test]
+fn a_handle_that_may_have_two_addresses_gets_two_and_then_one_of_them() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    let request = AutoAssign { v6: 0, ..limited(2) };
+    let [first, second] = [0, 1].map(|_| cluster.addresses(&request)[0]);
+    assert_ne!(first, second);
+    let third = cluster.addresses(&request);
+    assert!(third.len() == 1 && [first, second].contains(&third[0]), "{third:?}");
+    assert_eq!(cluster.of_handle("h").unwrap().len(), 2);
+}
+
+fn given_limited(address: &str) -> AssignIp {
+    AssignIp { handle: Some("h".into()), max_per_handle: 1, ..given(address) }
+}
+
+#[test]
+fn an_address_that_a_limited_handle_has_can_be_asked_for_again() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    for _ in 0..2 {
+        cluster.assign(&given_limited("10.0.0.5")).unwrap();
+        assert_eq!(cluster.of_handle("h"), Some(vec![ip("10.0.0.5")]));
+    }
+}
+
+#[test]
+fn another_address_cannot_be_assigned_to_a_handle_that_has_its_limit() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    cluster.assign(&given_limited("10.0.0.5")).unwrap();
+    let error = cluster.assign(&given_limited("10.0.0.6")).unwrap_err().to_string();
+    assert!(error.contains("already has IP(s) allocated"), "{error}");
+    assert_eq!(cluster.of_handle("h"), Some(vec![ip("10.0.0.5")]));
+}
+
+#[test]
+fn the_limit_of_a_handle_counts_each_family_by_itself() {
+    let cluster = Cluster::new(&["10.0.0.0/24", "fd00::/120"]);
+    cluster.assign(&given_limited("10.0.0.5")).unwrap();
+    cluster.assign(&given_limited("fd00::5")).unwrap();
+    assert_eq!(cluster.of_handle("h").unwrap().len(), 2);
+}
+
+#[test]
+fn a_handle_that_counts_addresses_which_are_not_there_yet_is_waited_for_and_then_refused() {
+    differs(
+        "A handle may have no more addresses, those that it counts are not there yet, and any address is asked for",
+    );
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    let counted = r#"{"handleID":"h","block":{"10.0.0.0/26":1},"deleted":false}"#;
+    cluster.store.put("/calico/ipam/v2/handle/h", counted);
+    let error = cluster.refusal(&AutoAssign { v6: 0, ..limited(1) });
+    assert!(error.contains("(concurrent operation in progress)"), "{error}");
+}
+
+#[test]
+fn a_handle_that_counts_too_much_stays_with_what_is_left_over() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    cluster.addresses(&wants_as("host-a", 1, "h"));
+    let counted = format!(r#"{{"handleID":"h","block":{{"{}":3}},"deleted":false}}"#, cluster.block().cidr());
+    cluster.store.put("/calico/ipam/v2/handle/h", counted);
+    cluster.release_handle("h").unwrap();
+    assert_eq!(cluster.of_handle("h"), Some(Vec::new()), "as with Calico");
+
+    differs("DEL, and the handle counts more than the blocks have");
+    run(cluster.allocator().release_by_handle_wholly("h")).unwrap();
+    assert_eq!(cluster.of_handle("h"), None);
+}

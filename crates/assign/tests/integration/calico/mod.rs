@@ -1,0 +1,41 @@
+//! The cases of the tests of Calico's allocator (libcalico-go/lib/ipam) that concern ADD, DEL and affinities, told again from
+//! what they set up, ask and expect. Where calipam does otherwise on purpose, a test names the row of `docs/cni.md` by
+//! [`differs`].
+
+mod affinities;
+mod assign_ip;
+mod auto_assign;
+mod blocks;
+mod borrowing;
+mod cluster;
+mod handles;
+mod named_pools;
+mod namespaces;
+mod owners;
+mod pools;
+mod races;
+mod releases;
+mod reservations;
+mod selectors;
+mod settings;
+mod walks;
+mod windows;
+
+/// One test for each row of a table.
+macro_rules! rows {
+    ($check:ident: $($name:ident($($argument:expr),* $(,)?);)+) => {
+        $(
+            #[test]
+            fn $name() {
+                $check($($argument),*);
+            }
+        )+
+    };
+}
+pub(crate) use rows;
+
+/// Where calipam does otherwise: the row of the table in `docs/cni.md` that begins so has to be there.
+fn differs(row: &str) {
+    let document = include_str!("../../../../../docs/cni.md");
+    assert!(document.contains(&format!("\n| {row} |")), "docs/cni.md has no row {row:?}");
+}

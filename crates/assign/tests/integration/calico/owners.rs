@@ -1,0 +1,170 @@
+//! Who owns an assigned address: what is recorded with it, and how that is changed.
+
+use std::collections::BTreeMap;
+
+use calipam_assign::{
+    AutoAssign, Error, Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName,
+};
+
+use super::cluster::{Cluster, ip, wants, wants_as};
+use super::rows;
+use crate::world::run;
+
+const HANDLE: &str = "vmi-handle";
+
+/// The attributes of a pod `pod-NAME` in the namespace `ns-NAME`.
+fn attributes(name: &str) -> OwnerAttributes {
+    let entries = [("pod", format!("pod-{name}")), ("namespace", format!("ns-{name}"))];
+    entries.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
+fn set(name: &str) -> NewOwner {
+    NewOwner::Set(attributes(name))
+}
+
+fn pod(name: &str) -> Expected {
+    Expected::Pod(PodName { namespace: format!("ns-{name}"), name: format!("pod-{name}") })
+}
+
+/// An address of a handle with the owners that are named, active and alternate.
+fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    let address = cluster.addresses(&wants_as("host-a", 1, HANDLE))[0];
+    let [active, alternate] = before.map(|name| name.map_or(NewOwner::Keep, set));
+    let (updates, conditions) = (OwnerUpdates { active, alternate }, OwnerConditions::default());
+    run(cluster.allocator().set_owner_attributes(address, HANDLE, &updates, &conditions)).unwrap();
+    (cluster, address)
+}
+
+/// Changes the owners on conditions, and expects those that are named then; where the conditions are not met, those from
+/// before.
+fn changed(
+    before: [Option<&str>; 2],
+    [active, alternate]: [NewOwner; 2],
+    [of_active, of_alternate]: [Expected; 2],
+    after: Result<[Option<&str>; 2], ()>,
+) {
+    let (cluster, address) = owned(before);
+    let updates = OwnerUpdates { active, alternate };
+    let conditions = OwnerConditions { active: of_active, alternate: of_alternate };
+    let result = run(cluster.allocator().set_owner_attributes(address, HANDLE, &updates, &conditions));
+    match (&result, after) {
+        (Ok(()), Ok(_)) | (Err(Error::Changed(_)), Err(())) => {}
+        _ => panic!("{result:?}"),
+    }
+    let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
+    let expected = after.unwrap_or(before).map(|name| name.map(attributes).unwrap_or_default());
+    let found = [record.owner, record.alternate].map(Option::unwrap_or_default);
+    assert_eq!(found, expected);
+    assert_eq!(cluster.of_handle(HANDLE), Some(vec![address]));
+}
+
+use Expected::{Any, None as Nobody};
+use NewOwner::{Clear, Keep};
+
+const NONE: [Option<&str>; 2] = [None, None];
+const A: [Option<&str>; 2] = [Some("a"), None];
+const B: [Option<&str>; 2] = [None, Some("b")];
+const BOTH: [Option<&str>; 2] = [Some("a"), Some("b")];
+
+rows! { changed:
+    the_active_owner_is_set(NONE, [set("a"), Keep], [Any, Any], Ok(A));
+    the_alternate_owner_is_set(NONE, [Keep, set("b")], [Any, Any], Ok(B));
+    both_owners_are_set_at_once(NONE, [set("a"), set("b")], [Any, Any], Ok(BOTH));
+    the_active_owner_is_cleared(A, [Clear, Keep], [Any, Any], Ok(NONE));
+    the_alternate_owner_is_cleared(B, [Keep, Clear], [Any, Any], Ok(NONE));
+    both_owners_are_cleared_at_once(BOTH, [Clear, Clear], [Any, Any], Ok(NONE));
+    the_active_owner_is_replaced(A, [set("c"), Keep], [Any, Any], Ok([Some("c"), None]));
+    the_alternate_owner_stays_where_the_active_one_is_replaced(BOTH, [set("c"), Keep], [Any, Any], Ok([Some("c"), Some("b")]));
+    the_active_owner_stays_where_the_alternate_one_is_replaced(BOTH, [Keep, set("c")], [Any, Any], Ok([Some("a"), Some("c")]));
+    the_active_owner_is_the_expected_one(A, [Clear, Keep], [pod("a"), Any], Ok(NONE));
+    the_active_owner_is_another_one(A, [Clear, Keep], [pod("c"), Any], Err(()));
+    the_alternate_owner_is_the_expected_one(B, [Keep, Clear], [Any, pod("b")], Ok(NONE));
+    the_alternate_owner_is_another_one(B, [Keep, Clear], [Any, pod("c")], Err(()));
+    there_is_no_active_owner_as_expected(NONE, [set("a"), Keep], [Nobody, Any], Ok(A));
+    there_is_an_active_owner_unexpectedly(A, [set("c"), Keep], [Nobody, Any], Err(()));
+    there_is_no_alternate_owner_as_expected(NONE, [Keep, set("b")], [Any, Nobody], Ok(B));
+    there_is_an_alternate_owner_unexpectedly(B, [Keep, set("c")], [Any, Nobody], Err(()));
+    both_owners_are_the_expected_ones(BOTH, [Clear, Clear], [pod("a"), pod("b")], Ok(NONE));
+    one_of_both_owners_is_another_one_and_neither_changes(BOTH, [Clear, Clear], [pod("a"), pod("c")], Err(()));
+    nothing_is_changed_where_both_are_kept(A, [Keep, Keep], [Any, Any], Ok(A));
+    a_condition_on_an_owner_that_is_kept_is_not_asked(BOTH, [Keep, Clear], [pod("c"), pod("b")], Ok(A));
+}
+
+#[test]
+fn the_owners_of_an_address_change_in_a_live_migration() {
+    let (cluster, address) = owned(A);
+    let steps = [
+        ([Keep, set("b")], [Any, Nobody], BOTH),
+        ([set("b"), Clear], [pod("a"), pod("b")], [Some("b"), None]),
+        ([Clear, Keep], [pod("b"), Any], NONE),
+    ];
+    for ([active, alternate], [of_active, of_alternate], after) in steps {
+        let updates = OwnerUpdates { active, alternate };
+        let conditions = OwnerConditions { active: of_active, alternate: of_alternate };
+        run(cluster.allocator().set_owner_attributes(address, HANDLE, &updates, &conditions)).unwrap();
+        let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
+        let found = [record.owner, record.alternate].map(Option::unwrap_or_default);
+        assert_eq!(found, after.map(|name| name.map(attributes).unwrap_or_default()));
+    }
+}
+
+/// Why owners of an address are not changed.
+fn refused(address: Option<&str>, handle: &str, expected: &str) {
+    let (cluster, held) = owned(NONE);
+    let address = address.map_or(held, ip);
+    let updates = OwnerUpdates { active: set("a"), alternate: Keep };
+    let conditions = OwnerConditions::default();
+    let error = run(cluster.allocator().set_owner_attributes(address, handle, &updates, &conditions));
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error, expected.replace("HELD", &held.to_string()));
+}
+
+rows! { refused:
+    the_address_is_of_another_handle(None, "other", "IP HELD is not assigned to handle other");
+    the_address_is_in_no_pool(Some("192.168.99.99"), HANDLE, "the provided IP address 192.168.99.99 is not in a configured pool");
+}
+
+#[test]
+fn an_address_that_is_not_allocated_has_no_owners_to_change() {
+    let (cluster, held) = owned(NONE);
+    cluster.release_all(&[held]);
+    let updates = OwnerUpdates { active: set("a"), alternate: Keep };
+    let conditions = OwnerConditions::default();
+    let error =
+        run(cluster.allocator().set_owner_attributes(held, HANDLE, &updates, &conditions)).unwrap_err();
+    assert!(matches!(error, Error::NotAssigned(_)), "{error}");
+}
+
+#[test]
+fn what_an_address_was_assigned_with_is_read() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    let owner = BTreeMap::from([("pod".to_owned(), "p".to_owned()), ("note".to_owned(), "x".to_owned())]);
+    let request = AutoAssign { attributes: Some(owner.clone()), ..wants_as("host-a", 1, "h") };
+    let address = cluster.addresses(&request)[0];
+    let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
+    assert_eq!((record.handle.as_deref(), record.owner), (Some("h"), Some(owner)));
+}
+
+/// Why nothing is recorded with an address.
+fn not_recorded(has_pool: bool, has_block: bool, expected: &str) {
+    let cluster = Cluster::new(if has_pool { &["10.0.0.0/24"] } else { &[] });
+    if has_block {
+        cluster.assign(&super::cluster::given("10.0.0.9")).unwrap();
+    }
+    let error = run(cluster.allocator().assignment_attributes(ip("10.0.0.1"))).unwrap_err().to_string();
+    assert_eq!(error, expected);
+}
+
+rows! { not_recorded:
+    an_address_in_no_pool_has_no_record(false, false, "resource does not exist: 10.0.0.1 with error: No valid IPPool");
+    an_address_in_no_block_has_no_record(true, false, "resource does not exist: BlockKey(cidr=10.0.0.0/26) with error: <nil>");
+    an_address_that_is_free_has_no_record(true, true, "resource does not exist: 10.0.0.1 with error: IP is unassigned");
+}
+
+#[test]
+fn an_address_that_was_assigned_without_handle_has_none() {
+    let cluster = Cluster::new(&["10.0.0.0/24"]);
+    let address = cluster.addresses(&wants("host-a", 1))[0];
+    assert_eq!(run(cluster.allocator().assignment_attributes(address)).unwrap().handle, None);
+}

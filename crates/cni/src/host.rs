@@ -1,0 +1,110 @@
+//! The machine that a call runs on, as the plugin of `calipam-assign` sees it.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+use calipam_assign::plugin::{Host, LookedUp, Plugin};
+use calipam_datastore::allocation::AllocatorStore;
+use calipam_model::IpNet;
+use tokio::time::timeout;
+
+use crate::call::{Call, CallAllocator};
+use crate::failure;
+use crate::identity::Identity;
+use crate::lock::NodeLock;
+use crate::pools;
+use crate::protocol::CniError;
+
+/// The host of a call that is connected.
+#[derive(Debug)]
+pub(crate) struct CallHost<'c> {
+    pub call: &'c Call,
+    pub allocator: &'c CallAllocator,
+}
+
+impl CallHost<'_> {
+    pub(crate) fn plugin(&self) -> Plugin<'_, AllocatorStore, Self> {
+        Plugin { allocator: self.allocator, host: self }
+    }
+
+    /// Logs what the call was about and what it cost. `networks`: the addresses that it gave, with the prefixes of their
+    /// blocks.
+    pub(crate) fn log_end<T>(
+        &self,
+        outcome: &Result<T, impl Display>,
+        networks: impl FnOnce(&T) -> &[IpNet],
+    ) {
+        let blocks: Vec<String> = match outcome {
+            Ok(given) => networks(given).iter().map(|network| network.trunc().to_string()).collect(),
+            Err(_) => Vec::new(),
+        };
+        let Identity { node, pod, .. } = &self.call.identity;
+        let pod = pod.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")).unwrap_or_default();
+        tracing::info!(
+            container = self.call.environment.container,
+            pod,
+            node,
+            block = blocks.join(","),
+            milliseconds = self.call.begun.elapsed().as_millis(),
+            requests = self.allocator.store().request_count(),
+            "{} {}",
+            self.call.command.text(),
+            if outcome.is_ok() { "done" } else { "failed" }
+        );
+    }
+
+    /// The labels of the namespace, where the configuration says how Kubernetes is reached; pools may select by them.
+    async fn namespace_labels(&self) -> Result<Option<BTreeMap<String, String>>, CniError> {
+        let namespace = &self.call.identity.namespace;
+        if !self.call.configuration.reads_namespaces || namespace.is_empty() {
+            return Ok(None);
+        }
+        let failed = |error: CniError| {
+            CniError::new(error.code, format!("failed to get namespace {namespace}: {}", error.msg))
+        };
+        let lookup = self.call.lookup(self.allocator).await;
+        let lookup = lookup.map_err(|error| failed(failure::from_datastore(&error)))?;
+        let labels = lookup.namespace_labels(namespace).await;
+        match labels.map_err(|error| failed(failure::from_datastore(&error)))? {
+            Some(labels) => Ok(Some(labels)),
+            None => Err(failed(CniError::internal(format!("namespaces {namespace:?} not found")))),
+        }
+    }
+}
+
+impl Host for CallHost<'_> {
+    type Held = NodeLock;
+    type Error = CniError;
+
+    async fn lock(&self) -> NodeLock {
+        NodeLock::take(&self.call.configuration.lock_file)
+    }
+
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        timeout(limit, work).await.ok()
+    }
+
+    async fn look_up(&self) -> Result<LookedUp, CniError> {
+        let pools = pools::resolve(&self.call.configuration.ipam, self.allocator);
+        let (pools, labels) = tokio::join!(pools, self.namespace_labels());
+        let (pools_v4, pools_v6) = pools?;
+        Ok(LookedUp { pools_v4, pools_v6, namespace_labels: labels? })
+    }
+
+    /// Once in the life of the node.
+    async fn label_affinities(&self) {
+        let store = self.allocator.store();
+        if store.kubernetes().is_none() || self.call.is_labelled() {
+            return;
+        }
+        // Without labels all affinities of the cluster are listed: slower, and just as right.
+        match store.label_affinities(&self.call.identity.node).await {
+            Ok(labelled) => {
+                tracing::info!("all affinities of the node have labels, {labelled} of them since now");
+                self.call.note_labelled();
+            }
+            Err(error) => tracing::warn!("the affinities of the node get no labels: {error}"),
+        }
+    }
+}

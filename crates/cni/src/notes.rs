@@ -1,0 +1,221 @@
+//! What a search that found nothing leaves beside the lock for the next calls on the node: which blocks were full. A file
+//! that is not what was written is as good as none.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use calipam_assign::{Family, FullBlocks, Notes};
+use calipam_datastore::settings::Settings;
+use calipam_files::regular;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+const FORM: &str = "calipam full blocks 1";
+/// The last line, with the number of blocks.
+const END: &str = "end";
+/// Comes after the last line once addresses were released.
+const RELEASED: &str = "released\n";
+/// Blocks of a cluster that was restored may have revisions again that they had before. Who restores one takes longer.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// A hundred thousand blocks take a third.
+const MAX_SIZE: u64 = 8 << 20;
+
+/// Files beside the lock of a node, one for each family.
+#[derive(Debug)]
+pub(crate) struct FileNotes {
+    lock: PathBuf,
+    /// Which datastore is meant.
+    datastore: String,
+}
+
+impl FileNotes {
+    pub(crate) fn new(lock: &Path, settings: &Settings) -> Self {
+        Self { lock: lock.to_owned(), datastore: datastore(settings) }
+    }
+
+    fn path(&self, family: Family) -> PathBuf {
+        self.lock.with_file_name(format!("calipam_full_ipv{}", family.number()))
+    }
+
+    fn read(&self, family: Family) -> io::Result<Option<FullBlocks>> {
+        let file = regular::open_own(&self.path(family), OpenOptions::new().read(true))?;
+        let metadata = file.metadata()?;
+        if !metadata.modified()?.elapsed().is_ok_and(|age| age <= MAX_AGE) || metadata.len() > MAX_SIZE {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        file.take(MAX_SIZE).read_to_string(&mut text)?;
+        Ok(parse(&text, &self.datastore))
+    }
+
+    fn write(&self, family: Family, full: &FullBlocks) -> io::Result<()> {
+        let (path, text) = (self.path(family), print(full, &self.datastore));
+        let new = path.with_extension("new");
+        // Left by a call that was killed.
+        fs::remove_file(&new).ok();
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&new, path)
+    }
+}
+
+impl Notes for FileNotes {
+    fn full_blocks(&self, family: Family) -> Option<FullBlocks> {
+        let read = self.read(family);
+        if let Err(error) = read.as_ref()
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("{} does not count: {error}", self.path(family).display());
+        }
+        read.ok().flatten()
+    }
+
+    fn keep_full_blocks(&self, family: Family, full: &FullBlocks) {
+        if let Err(error) = self.write(family, full) {
+            tracing::warn!("cannot write {}: {error}", self.path(family).display());
+        }
+    }
+
+    fn forget_nothing(&self) {
+        for family in Family::BOTH {
+            let file = regular::open_own(&self.path(family), OpenOptions::new().append(true));
+            file.and_then(|mut file| file.write_all(RELEASED.as_bytes())).ok();
+        }
+    }
+}
+
+/// Tells one datastore from another.
+pub(crate) fn datastore(settings: &Settings) -> String {
+    let digest = Sha256::digest(format!("{:?} {:?}", settings.target, settings.kubernetes));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn print(full: &FullBlocks, datastore: &str) -> String {
+    let nothing_at = full.nothing_at.map_or("-".to_owned(), |at| at.as_nanosecond().to_string());
+    let mut text = format!("{FORM}\n{datastore} {:x} {nothing_at}\n", full.question);
+    for (cidr, revision) in &full.blocks {
+        text.push_str(&format!("{cidr} {revision}\n"));
+    }
+    text + &format!("{END} {}\n", full.blocks.len())
+}
+
+/// `None` where the text is torn, or another datastore is meant.
+fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
+    let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
+    if lines.next()?? != FORM {
+        return None;
+    }
+    let mut head = lines.next()??.split(' ');
+    if head.next()? != datastore {
+        return None;
+    }
+    let question = u64::from_str_radix(head.next()?, 16).ok()?;
+    let nothing_at = match head.next()? {
+        "-" => None,
+        at => Some(Timestamp::from_nanosecond(at.parse().ok()?).ok()?),
+    };
+    let mut full = FullBlocks { question, nothing_at, ..FullBlocks::default() };
+    loop {
+        let (key, value) = lines.next()??.split_once(' ')?;
+        if key == END {
+            if value.parse() != Ok(full.blocks.len()) {
+                return None;
+            }
+            break;
+        }
+        full.blocks.insert(key.parse().ok()?, value.to_owned());
+    }
+    if lines.next().is_some() {
+        full.nothing_at = None;
+    }
+    Some(full)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn notes(folder: &Path, datastore: &str) -> FileNotes {
+        FileNotes { lock: folder.join("ipam.lock"), datastore: datastore.into() }
+    }
+
+    fn full() -> FullBlocks {
+        let blocks = [("10.0.0.0/26", "7"), ("10.0.0.64/26", "19")];
+        FullBlocks {
+            question: 0xfeed,
+            nothing_at: Some("2026-05-01T10:00:00.5Z".parse().unwrap()),
+            blocks: blocks.into_iter().map(|(cidr, at)| (cidr.parse().unwrap(), at.to_owned())).collect(),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_by_calls_on_the_same_datastore() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (notes(folder.path(), "one"), notes(folder.path(), "other"));
+        assert_eq!(one.full_blocks(Family::V4), None);
+        one.forget_nothing();
+        one.keep_full_blocks(Family::V4, &full());
+        one.keep_full_blocks(Family::V4, &full());
+        assert_eq!(one.full_blocks(Family::V4), Some(full()));
+        assert_eq!(other.full_blocks(Family::V4), None);
+        assert_eq!(one.full_blocks(Family::V6), None);
+        one.forget_nothing();
+        one.forget_nothing();
+        assert_eq!(one.full_blocks(Family::V4), Some(FullBlocks { nothing_at: None, ..full() }));
+    }
+
+    #[test]
+    fn torn_files_do_not_count() {
+        let text = print(&full(), "d");
+        assert_eq!(parse(&text, "d"), Some(full()));
+        for len in 0..text.len() {
+            assert_eq!(parse(&text[..len], "d"), None, "{:?}", &text[..len]);
+        }
+        for (part, other) in
+            [("end 2", "end 3"), ("10.0.0.0/26 7\n", ""), ("/26", "/99"), (" feed ", " fee- ")]
+        {
+            assert_eq!(parse(&text.replace(part, other), "d"), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn files_of_others_and_old_files_do_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = notes(folder.path(), "d");
+        let path = notes.path(Family::V4);
+        let fresh = || {
+            fs::remove_file(&path).ok();
+            notes.keep_full_blocks(Family::V4, &full());
+            assert!(notes.full_blocks(Family::V4).is_some());
+        };
+        fresh();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o602)).unwrap();
+        assert_eq!(notes.full_blocks(Family::V4), None);
+
+        for age in [Duration::from_secs(700), Duration::ZERO] {
+            fresh();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            let time = SystemTime::now() + Duration::from_secs(60) - age;
+            file.set_modified(time).unwrap();
+            assert_eq!(notes.full_blocks(Family::V4), None, "{age:?}");
+        }
+
+        fresh();
+        let elsewhere = folder.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        assert_eq!(notes.full_blocks(Family::V4), None);
+        notes.forget_nothing();
+        assert_eq!(
+            parse(&fs::read_to_string(&elsewhere).unwrap(), "d"),
+            Some(full()),
+            "a link is not followed"
+        );
+    }
+}

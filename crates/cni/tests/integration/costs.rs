@@ -1,0 +1,141 @@
+//! What calls read of large clusters: keys, and few blocks.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_model::IpNet;
+use calipam_testkit::blocks::TakenBlock;
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::relay::Relay;
+use calipam_testkit::servers::EtcdVersion;
+use serde_json::json;
+
+use crate::runtime::{Runtime, addresses};
+use crate::world::World;
+
+const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
+/// 1,024 blocks of 64 addresses.
+const POOL: &str = "10.8.0.0/16";
+const TAKEN: usize = 64;
+
+/// The blocks of the pool, of which so many addresses are taken.
+fn blocks(taken: usize) -> Vec<TakenBlock> {
+    let pool: IpNet = POOL.parse().unwrap();
+    pool.subnets(26).unwrap().map(|cidr| TakenBlock { cidr, taken }).collect()
+}
+
+/// A cluster with another pool and these blocks of it, and calls that are counted.
+fn large(world: World, blocks: &[TakenBlock]) -> (World, Runtime, Relay) {
+    world.put_pool("large", &json!({"cidr": POOL, "blockSize": 26}));
+    world.put_blocks(blocks);
+    let (runtime, relay) = world.relayed();
+    let runtime = runtime.with_ipam("ipv4_pools", json!(["large"]));
+    // What is done once in the life of a node.
+    runtime.call("ADD", "warm", POD);
+    runtime.call("DEL", "warm", POD);
+    relay.take_bytes();
+    (world, runtime, relay)
+}
+
+fn on_both(test: impl Fn(World)) {
+    test(World::etcd(EtcdVersion::V3_6));
+    test(World::kubernetes(Flavour::Classic));
+}
+
+/// KB that a call read, which may not be more than `most`.
+#[track_caller]
+fn assert_read(relay: &Relay, most: usize, what: &str) {
+    let read = relay.take_bytes() / 1_000;
+    println!("{what}: {read} KB");
+    assert!(read <= most, "{what}: {read} KB");
+}
+
+#[test]
+fn a_claim_reads_keys() {
+    on_both(|world| {
+        let mut all = blocks(50);
+        // Every tenth place is vacant.
+        let mut number = 0;
+        all.retain(|_| {
+            number += 1;
+            number % 10 != 0
+        });
+        let (world, runtime, relay) = large(world, &all);
+        // The node `a` has a block since it was warmed up.
+        runtime.with("nodename", "b").call("ADD", "c1", POD).success();
+        assert_read(&relay, 60, "a claim");
+        assert_eq!(world.observe().blocks.len(), all.len() + 2);
+    });
+}
+
+#[test]
+fn borrowing_reads_a_few_blocks() {
+    on_both(|world| {
+        let (_world, runtime, relay) = large(world, &blocks(50));
+        for container in ["c1", "c2"] {
+            runtime.call("ADD", container, POD).success();
+            assert_read(&relay, 750, "borrowing");
+        }
+    });
+}
+
+/// Kilobytes of a search through all blocks that were known to be full: of Kubernetes, the keys with their revisions are long. A call
+/// that has waited for five seconds looks twice.
+const MOST_OF_ALL: usize = 1_500;
+
+#[test]
+fn an_exhausted_pool_is_looked_through_once() {
+    on_both(|world| {
+        let mut all = blocks(TAKEN);
+        let (world, runtime, relay) = large(world, &all);
+        let refused = || {
+            let (code, text) = runtime.call("ADD", "c1", POD).error();
+            assert!(code == 999 && text.contains("No IPs available in pools"), "{text}");
+        };
+        let begun = Instant::now();
+        refused();
+        // A machine that is busy may need longer than what was noted counts, and reads as after a while.
+        let most = if begun.elapsed() < Duration::from_secs(2) { 20 } else { MOST_OF_ALL };
+        assert_read(&relay, most, "refused again at once");
+        thread::sleep(Duration::from_millis(5_100));
+        refused();
+        assert_read(&relay, MOST_OF_ALL, "refused after a while");
+
+        // Nobody tells this node that another one releases an address.
+        all[700].taken -= 1;
+        world.put_blocks(&all[700..=700]);
+        refused();
+        relay.take_bytes();
+        thread::sleep(Duration::from_millis(5_100));
+        let result = runtime.call("ADD", "c2", POD).success();
+        assert_eq!(addresses(&result), [all[700].cidr.broadcast().to_string()]);
+        assert_read(&relay, MOST_OF_ALL, "an address that was released");
+        refused();
+        // What this node releases it finds at once.
+        runtime.call("DEL", "c2", POD).success();
+        assert_eq!(addresses(&runtime.call("ADD", "c3", POD).success()), addresses(&result));
+    });
+}
+
+#[test]
+fn affinities_are_labelled_once_in_the_life_of_a_node() {
+    let world = World::kubernetes(Flavour::Classic);
+    let runtime = world.runtime();
+    let file = runtime.folder().join("lib/nodename");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let runtime = runtime.with("nodename_file", file.display().to_string());
+    let labels = |runtime: &Runtime, container: &str| {
+        let call = runtime.call("ADD", container, POD);
+        call.success();
+        call.stderr.contains("all affinities of the node have labels")
+    };
+    assert!(labels(&runtime, "c1"));
+    assert!(!labels(&runtime, "c2"));
+
+    // After a reboot what lies beside the lock is gone.
+    std::fs::remove_dir_all(runtime.folder().join("cni")).unwrap();
+    assert!(!labels(&runtime, "c3"));
+    // The disk of another node says nothing of this one.
+    let other = runtime.with("nodename", "b");
+    assert!(labels(&other, "c4"));
+}

@@ -1,0 +1,149 @@
+//! No block is made over another one, of whatever size, and what says so is equal on all datastores.
+
+use std::collections::BTreeSet;
+
+use calipam_assign::{Allocator, AutoAssign, Entry, Family, Query, Store};
+use calipam_datastore::allocation::{AllocatorStore, Selecting};
+use calipam_datastore::write::Consent;
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_model::key::Key;
+use calipam_model::pool::PoolUse;
+use calipam_testkit::blocks::TakenBlock;
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::EtcdVersion;
+
+use crate::world::World;
+
+/// Blocks of several sizes, some around places of the pools and some in them.
+const BLOCKS: [&str; 16] = [
+    "10.7.0.16/28",
+    "10.7.0.64/30",
+    "10.7.0.77/32",
+    "10.7.0.128/26",
+    "10.7.1.0/24",
+    "10.7.16.0/20",
+    "10.7.32.0/23",
+    "10.7.33.200/29",
+    "fd00:7::10/124",
+    "fd00:7::2c/126",
+    "fd00:7::3f/128",
+    "fd00:7::80/121",
+    "fd00:7::1:0/116",
+    "fd00:7::1:2000/122",
+    "fd00:7::2a00/120",
+    "fd00:7:0:0:1::/122",
+];
+
+fn cidrs() -> Vec<IpNet> {
+    BLOCKS.iter().map(|block| block.parse().unwrap()).collect()
+}
+
+fn full(cidr: IpNet) -> TakenBlock {
+    TakenBlock { cidr, taken: 1 << (cidr.max_prefix_len() - cidr.prefix_len()).min(12) }
+}
+
+fn on_all(test: impl Fn(World)) {
+    test(World::etcd(EtcdVersion::V3_6));
+    test(World::kubernetes(Flavour::Classic));
+    test(World::kubernetes(Flavour::Native));
+}
+
+/// Runs an operation on the datastore of a world.
+fn on<T>(world: &World, operation: impl AsyncFnOnce(Allocator<AllocatorStore>) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let consent = Consent::from_runtime("a test");
+        let store = AllocatorStore::connect(&world.settings(), Selecting::All, consent).await;
+        operation(Allocator::new(store.unwrap())).await
+    })
+}
+
+fn found(entries: &[Entry]) -> BTreeSet<IpNet> {
+    let cidr = |entry: &Entry| match entry.record.key() {
+        Key::Block(cidr) => cidr,
+        other => panic!("{other} is no block"),
+    };
+    entries.iter().map(cidr).collect()
+}
+
+#[test]
+fn keys_are_found_by_what_they_name() {
+    on_all(|world| {
+        world.put_blocks(&cidrs().into_iter().map(full).collect::<Vec<_>>());
+        let mut asked: Vec<IpNet> = cidrs();
+        for (pool, sizes) in [("10.7.0.0/23", 23..=32), ("fd00:7::/120", 120..=128)] {
+            let pool: IpNet = pool.parse().unwrap();
+            asked.extend(sizes.flat_map(|prefix| pool.subnets(prefix).unwrap().step_by(3)));
+        }
+        asked.extend(["10.7.17.0/26", "10.7.33.192/26", "fd00:7::1:40/122", "fd00:7::2a40/122"].map(net));
+
+        on(&world, async |allocator| {
+            let store = allocator.store();
+            for part in asked.chunks(50) {
+                let queries: Vec<Query> =
+                    part.iter().flat_map(|net| [Query::BlockKey(*net), Query::Overlapping(*net)]).collect();
+                let answers = store.read(&queries).await.unwrap();
+                for (net, answers) in part.iter().zip(answers.chunks(2)) {
+                    let is_there = cidrs().contains(net);
+                    assert_eq!(found(&answers[0]), is_there.then_some(*net).into_iter().collect(), "{net}");
+                    let overlapping = cidrs().into_iter().filter(|block| cidr::overlap(*block, *net));
+                    assert_eq!(found(&answers[1]), overlapping.collect(), "around {net}");
+                }
+            }
+            for family in Family::BOTH {
+                let queries =
+                    [Query::BlockKeys(family), Query::BlockRevisions(family), Query::Blocks(family)];
+                let answers = store.read(&queries).await.unwrap();
+                let all: BTreeSet<IpNet> =
+                    cidrs().into_iter().filter(|cidr| Family::of(*cidr) == family).collect();
+                assert!(answers.iter().all(|answer| found(answer) == all), "{answers:?}");
+                let revisions = |entries: &[Entry]| -> BTreeSet<String> {
+                    entries.iter().map(|entry| format!("{} {}", entry.record.key(), entry.revision)).collect()
+                };
+                assert_eq!(revisions(&answers[1]), revisions(&answers[2]));
+            }
+        });
+    });
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+/// Nodes claim blocks until the pools are exhausted.
+#[test]
+fn no_block_is_made_over_another() {
+    on_all(|world| {
+        world.put_blocks(&cidrs().into_iter().map(full).collect::<Vec<_>>());
+        on(&world, async |allocator| {
+            for (host, count) in [("a", 150), ("b", 150)] {
+                let request = AutoAssign {
+                    host: host.into(),
+                    v4: count,
+                    v6: count,
+                    handle: Some(format!("net.{host}")),
+                    intended_use: Some(PoolUse::Workload),
+                    ..AutoAssign::default()
+                };
+                allocator.auto_assign(&request).await.unwrap();
+            }
+        });
+        let snapshot = world.observe();
+        let blocks: Vec<IpNet> = snapshot.blocks.iter().map(|block| block.value.key).collect();
+        let free = |pool: &str, prefix: u8| {
+            let places = net(pool).subnets(prefix).unwrap();
+            places.filter(|place| !cidrs().iter().any(|old| cidr::overlap(*old, *place))).count()
+        };
+        // Every place that was free has a block, and no other has.
+        assert_eq!(blocks.len(), BLOCKS.len() + free("10.7.0.0/24", 28) + free("fd00:7::/120", 124));
+        for (index, block) in blocks.iter().enumerate() {
+            let other = blocks[..index].iter().find(|other| cidr::overlap(**other, *block));
+            // Two of those that were there lie in others.
+            assert!(
+                other.is_none_or(|other| cidrs().contains(other) && cidrs().contains(block)),
+                "{block} {other:?}"
+            );
+        }
+    });
+}

@@ -1,0 +1,127 @@
+//! Where the keys of blocks lie that have addresses of a CIDR. Keys are sorted as texts, so that some others lie between them.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use calipam_assign::blocks_holding;
+use calipam_model::IpNet;
+
+/// The part of an IPv4 address that the keys of all spans share: three numbers of four.
+const SHARED_V4: u8 = 24;
+
+/// Keys from one text on, up to the last that begins with another. The texts are addresses or their beginnings; a `-`
+/// stands before the prefix length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub first: String,
+    pub last: String,
+}
+
+impl Span {
+    fn of(text: String) -> Self {
+        Self { first: text.clone(), last: text }
+    }
+}
+
+/// Spans that have the keys of all blocks which begin in `net`, a CIDR of the size of a block.
+pub(super) fn spans(net: IpNet) -> Vec<Span> {
+    match net {
+        IpNet::V4(net) => {
+            let several = net.subnets(SHARED_V4.max(net.prefix_len())).into_iter().flatten();
+            several.map(|net| Span::of(beginning(&net.network().to_string()))).collect()
+        }
+        IpNet::V6(net) => v6(net.network(), net.broadcast()),
+    }
+}
+
+/// An IPv4 address without its last number.
+fn beginning(address: &str) -> String {
+    address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
+}
+
+/// Blocks differ in the last of the eight numbers alone. Those of a block that does not begin at 0 are equally long in hex.
+fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
+    if first.segments()[7] != 0 {
+        return vec![Span { first: format!("{first}-"), last: format!("{last}-") }];
+    }
+    let mut spans = vec![Span::of(format!("{first}-"))];
+    if first != last {
+        // Zeros are shortened otherwise where the last number is none.
+        let one = Ipv6Addr::from(u128::from(first) + 1).to_string();
+        let shared = one.trim_end_matches('1').to_owned();
+        spans.push(Span { first: format!("{shared}1"), last: format!("{shared}f") });
+    }
+    spans
+}
+
+/// The larger blocks around `net` that no span has.
+pub(super) fn beyond_spans(net: IpNet) -> impl Iterator<Item = IpNet> {
+    let has_key = move |larger: &IpNet| {
+        larger.addr() == net.addr()
+            || matches!((larger.addr(), net.addr()), (IpAddr::V4(a), IpAddr::V4(b)) if a.octets()[..3] == b.octets()[..3])
+    };
+    blocks_holding(net).filter(move |larger| *larger != net && !has_key(larger))
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::cidr::{dashed, overlap};
+
+    use super::*;
+
+    fn has(spans: &[Span], key: &str) -> bool {
+        spans.iter().any(|span| {
+            key >= span.first.as_str() && (key < span.last.as_str() || key.starts_with(&span.last))
+        })
+    }
+
+    /// All blocks in a few /112 or /20 around, of all sizes.
+    fn blocks(around: IpNet) -> impl Iterator<Item = IpNet> {
+        let prefixes = if around.addr().is_ipv4() { 20..=32 } else { 116..=128 };
+        prefixes.flat_map(move |prefix| around.subnets(prefix).unwrap())
+    }
+
+    #[test]
+    fn the_keys_of_all_blocks_that_overlap_are_found() {
+        for (net, around) in [
+            ("10.7.4.64/26", "10.7.0.0/20"),
+            ("10.7.4.0/22", "10.7.0.0/20"),
+            ("10.7.4.0/24", "10.7.0.0/20"),
+            ("10.7.4.9/32", "10.7.0.0/20"),
+            ("fd00::40/122", "fd00::/116"),
+            ("fd00::/122", "fd00::/116"),
+            ("fd00:0:0:1::/124", "fd00:0:0:1::/116"),
+            ("fd00:1:0:0:1::/120", "fd00:1:0:0:1::/116"),
+            ("fd00::7:abc0/122", "fd00::7:a000/116"),
+            ("fd00::7:a000/116", "fd00::7:a000/116"),
+            ("1:2:3:4:5:6:7:0/122", "1:2:3:4:5:6:7:0/116"),
+            ("fd00::/128", "fd00::/116"),
+        ] {
+            let (net, around): (IpNet, IpNet) = (net.parse().unwrap(), around.parse().unwrap());
+            let (spans, beyond) = (spans(net), Vec::from_iter(beyond_spans(net)));
+            for block in blocks(around).filter(|block| overlap(*block, net)) {
+                let is_found = beyond.contains(&block) || has(&spans, &dashed(block));
+                // Those of Kubernetes are written without other separators.
+                let form = |text: &str| text.replace(['.', ':'], "-");
+                let other: Vec<Span> = spans
+                    .iter()
+                    .map(|span| Span { first: form(&span.first), last: form(&span.last) })
+                    .collect();
+                let is_found_there = beyond.contains(&block) || has(&other, &form(&dashed(block)));
+                assert!(is_found && is_found_there, "{block} in {net}: {spans:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn spans_have_few_keys_of_others() {
+        let of = |net: &str| spans(net.parse().unwrap());
+        assert_eq!(of("10.7.4.64/26"), [Span::of("10.7.4.".into())]);
+        let v6 = of("fd00::7:abc0/122");
+        let pool: IpNet = "fd00::7:0/112".parse().unwrap();
+        let keys = pool.subnets(122).unwrap().filter(|block| has(&v6, &dashed(*block))).count();
+        assert_eq!(keys, 1);
+        let small = of("fd00::7:40/122");
+        let keys = pool.subnets(122).unwrap().filter(|block| has(&small, &dashed(*block))).count();
+        assert!((1..300).contains(&keys), "{keys}");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a release may touch: each kind of name that was given narrows it.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use calipam_check::index::Index;
+use calipam_check::{Filter, Finding, Subject};
+use calipam_model::IpNet;
+use calipam_model::block::{Allocation, BlockOwner};
+use calipam_model::cidr::overlap;
+
+use super::Request;
+use crate::basis::handles::clean;
+
+pub(super) struct Scope {
+    addresses: HashSet<IpAddr>,
+    /// IDs as they are compared.
+    handles: HashSet<String>,
+    /// Nodes, pools and namespace, as a check filters by them.
+    filter: Filter,
+}
+
+impl Scope {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            addresses: request.addresses.iter().copied().collect(),
+            handles: request.handles.iter().map(|id| clean(id).to_owned()).collect(),
+            filter: Filter {
+                nodes: request.nodes.clone(),
+                pools: request.pools.clone(),
+                namespace: request.namespace.clone(),
+                ..Filter::default()
+            },
+        }
+    }
+
+    /// True for a finding that a check with the same nodes, pools and namespace shows, and that no name leaves out.
+    pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
+        self.filter.admits(finding)
+            && match &finding.subject {
+                Subject::Address(address) => self.is_named(*address, index),
+                Subject::Handle(id) => {
+                    self.addresses.is_empty() && (self.handles.is_empty() || self.handles.contains(clean(id)))
+                }
+                _ => true,
+            }
+    }
+
+    /// True for an address that no name leaves out, by what blocks record of it.
+    pub(super) fn has_address(&self, address: IpAddr, index: &Index<'_>) -> bool {
+        let Filter { nodes, namespace, .. } = &self.filter;
+        let has_node = |name: &str| nodes.is_empty() || nodes.iter().any(|node| node == name);
+        let is_of_nodes = || {
+            let around = index.blocks.iter().filter(|block| block.key.contains(&address));
+            around.into_iter().any(|block| {
+                let recorded = block.sound.and_then(|sound| sound.allocation_of(address));
+                let recorded = recorded.and_then(|record| record.attribute.get("node")?.to_string().into());
+                let owner = block.owner.and_then(BlockOwner::host);
+                recorded.is_some_and(|node: String| has_node(&node)) || owner.is_some_and(has_node)
+            })
+        };
+        let is_of_namespace = |wanted: &str| {
+            records(index, address).any(|record| {
+                let owners = [Some(record.attribute.owner()), record.attribute.alternate()];
+                owners
+                    .into_iter()
+                    .flatten()
+                    .any(|owner| owner.get("namespace").is_some_and(|name| name == *wanted))
+            })
+        };
+        self.is_named(address, index)
+            && self.has_network(address.into())
+            && (nodes.is_empty() || is_of_nodes())
+            && namespace.as_deref().is_none_or(is_of_namespace)
+    }
+
+    /// True for a block or affinity of a node that is gone: neither belongs to a namespace.
+    pub(super) fn has_block(&self, cidr: IpNet) -> bool {
+        self.filter.namespace.is_none() && self.has_network(cidr)
+    }
+
+    fn has_network(&self, network: IpNet) -> bool {
+        self.filter.pools.is_empty() || self.filter.pools.iter().any(|pool| overlap(*pool, network))
+    }
+
+    /// True where the address, and the handle that it is recorded under, are among those that are named.
+    fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
+        let is_under = || {
+            let mut ids = records(index, address).filter_map(|record| record.attribute.handle());
+            ids.any(|id| self.handles.contains(clean(&id.to_string())))
+        };
+        (self.addresses.is_empty() || self.addresses.contains(&address))
+            && (self.handles.is_empty() || is_under())
+    }
+}
+
+/// True where a block that can be judged records the address.
+pub(super) fn is_recorded(index: &Index<'_>, address: IpAddr) -> bool {
+    records(index, address).next().is_some()
+}
+
+/// What sound blocks record of an address.
+fn records<'i>(index: &'i Index<'_>, address: IpAddr) -> impl Iterator<Item = Allocation<'i>> {
+    let around = index.blocks.iter().filter(move |block| block.key.contains(&address));
+    around.filter_map(move |block| block.sound?.allocation_of(address))
+}

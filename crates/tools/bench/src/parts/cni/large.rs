@@ -1,0 +1,286 @@
+//! ADDs that need another block, among many blocks of Calico's size.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_testkit::blocks::TakenBlock;
+use calipam_testkit::relay::Relay;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::cluster::{BLOCK_SIZE, CAUGHT_UP, Cluster};
+use crate::{Failed, child, plugin};
+
+/// Nodes that claim at once.
+const NODES: usize = 64;
+/// Claims of which the median is told.
+const CLAIMS: usize = 15;
+/// 16,384 places.
+const LARGE: &str = "10.16.0.0/12";
+/// 10,240 places.
+const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
+/// The smallest cluster in which pools are exhausted.
+const MANY: usize = 10_000;
+/// Addresses of a block.
+const SIZE: usize = 64;
+/// After that a plugin looks again whether there is anything.
+const FORGOTTEN: Duration = Duration::from_millis(5_200);
+
+/// Measures claims among so many blocks on a datastore, and from 10,000 on what happens in exhausted pools.
+pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
+    let programs = Path::new(program).parent().unwrap_or(Path::new("."));
+    for blocks in sizes {
+        let blocks: usize = blocks.parse()?;
+        println!("{datastore}, {blocks} blocks:");
+        println!("{:<44} {:>10} {:>12} {:>10}", "", "wall", "read", "peak");
+        claims(programs, datastore, blocks)?;
+        if blocks >= MANY {
+            other_sizes(programs, datastore, blocks)?;
+            exhaustion(programs, datastore)?;
+        }
+    }
+    Ok(())
+}
+
+/// The places of a pool.
+fn places(pool: &str) -> Result<Vec<IpNet>, Failed> {
+    Ok(pool.parse::<IpNet>()?.subnets(BLOCK_SIZE)?.collect())
+}
+
+/// Numbers that are far from each other although their indices are near.
+fn scattered(index: usize) -> u64 {
+    (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        >> 20
+}
+
+/// Some of the places of the large pool, in no order.
+fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
+    let mut places: Vec<(u64, IpNet)> =
+        places(LARGE)?.into_iter().enumerate().map(|(index, place)| (scattered(index), place)).collect();
+    places.sort();
+    Ok(places.into_iter().take(count).map(|(_, place)| place).collect())
+}
+
+fn claims(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Failed> {
+    let large = Large::start(programs, datastore, &[LARGE])?;
+    let blocks: Vec<TakenBlock> =
+        some_places(blocks)?.into_iter().map(|cidr| TakenBlock { cidr, taken: 50 }).collect();
+    large.cluster.put_blocks(&blocks)?;
+    large.claims("claim", "c")?;
+
+    let before = large.memory()?;
+    let own = large.at_once("calico-ipam", "ADD")?;
+    let after = large.memory()?;
+    let floor = large.at_once("cni_floor", "CLAIM")?;
+    println!(
+        "{NODES} claims at once: {:.0} ms, their writes alone {:.0} ms, ratio {:.2}; etcd's memory {before:.0} to {after:.0} MiB",
+        own * 1e3,
+        floor * 1e3,
+        own / floor
+    );
+    Ok(())
+}
+
+/// A pool of which the block size was changed: smaller blocks in a fourth of its places, larger ones over another fourth.
+fn other_sizes(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Failed> {
+    let large = Large::start(programs, datastore, &[LARGE])?;
+    let mut all = Vec::new();
+    for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
+        // The smaller ones lie in the second place, beside a block of the size of the pool.
+        let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
+        for prefix in sizes {
+            let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });
+            let cidr = cidr::block_around(address, *prefix).ok_or("no block")?;
+            all.push(TakenBlock { cidr, taken: 4 });
+        }
+    }
+    large.cluster.put_blocks(&all)?;
+    large.claims("claim beside blocks of other sizes", "c")
+}
+
+fn exhaustion(programs: &Path, datastore: &str) -> Result<(), Failed> {
+    let large = Large::start(programs, datastore, &EXHAUSTED)?;
+    let places: Vec<IpNet> = [places(EXHAUSTED[0])?, places(EXHAUSTED[1])?].concat();
+    let put = |taken: usize, is_wanted: &dyn Fn(usize) -> bool| {
+        let blocks = places.iter().enumerate().filter(|(index, _)| is_wanted(*index));
+        let blocks: Vec<TakenBlock> = blocks.map(|(_, cidr)| TakenBlock { cidr: *cidr, taken }).collect();
+        large.cluster.put_blocks(&blocks)
+    };
+    let is_taken = |index: usize| index % 128 >= 3;
+    put(50, &is_taken)?;
+    large.claims("claim, 10,000 of 10,240 places taken", "c")?;
+    put(50, &|_| true)?;
+    large.claims("borrow from 10,240 blocks", "n")?;
+
+    put(SIZE, &|_| true)?;
+    large.call("n0", "refused, 10,240 full blocks, first", false)?;
+    large.call("n0", "refused, again at once", false)?;
+    thread::sleep(FORGOTTEN);
+    large.call("n0", "refused, again after some seconds", false)
+}
+
+/// A cluster whose server is asked through a relay.
+struct Large {
+    cluster: Cluster,
+    programs: PathBuf,
+    pools: Vec<String>,
+    relay: Relay,
+    folder: TempDir,
+}
+
+impl Large {
+    fn start(programs: &Path, datastore: &str, pools: &[&str]) -> Result<Self, Failed> {
+        let names = (0..NODES).map(|number| format!("n{number}"));
+        let cluster =
+            Cluster::start(datastore, names.chain((0..CLAIMS * 3).map(|number| format!("c{number}"))))?;
+        for (number, cidr) in pools.iter().enumerate() {
+            cluster.put_pool(&format!("large-{number}"), cidr)?;
+        }
+        let port = match &cluster {
+            Cluster::Etcd(etcd) => etcd.port(),
+            Cluster::Kubernetes(server) => server.url().rsplit(':').next().unwrap_or_default().parse()?,
+        };
+        Ok(Self {
+            relay: Relay::to(port),
+            programs: programs.to_owned(),
+            pools: pools.iter().map(|pool| (*pool).to_owned()).collect(),
+            folder: tempfile::tempdir()?,
+            cluster,
+        })
+    }
+
+    /// What goes to the stdin of the program of a node, through the relay or not.
+    fn configuration(&self, node: &str, is_relayed: bool) -> Result<Value, Failed> {
+        let lock = self.folder.path().join(node).join("ipam.lock");
+        std::fs::create_dir_all(lock.with_file_name("cni"))?;
+        // Nodes whose affinities have labels.
+        std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
+        let mut configuration = self.cluster.configuration("1.0.0", node, &lock.display().to_string());
+        configuration["ipam"]["ipv4_pools"] = json!(self.pools);
+        if is_relayed {
+            match &self.cluster {
+                Cluster::Etcd(_) => {
+                    configuration["etcd_endpoints"] = format!("http://127.0.0.1:{}", self.relay.port).into();
+                }
+                Cluster::Kubernetes(server) => {
+                    let text = std::fs::read_to_string(server.kubeconfig())?;
+                    let through = format!("https://127.0.0.1:{}", self.relay.port);
+                    let kubeconfig = self.folder.path().join("kubeconfig");
+                    std::fs::write(&kubeconfig, text.replace(&server.url(), &through))?;
+                    configuration["kubernetes"] = json!({"kubeconfig": kubeconfig});
+                }
+            }
+        }
+        Ok(configuration)
+    }
+
+    fn begin(
+        &self,
+        program: &str,
+        command: &str,
+        node: &str,
+        configuration: &Value,
+    ) -> Result<Child, Failed> {
+        let mut child = plugin::command(&self.programs.join(program), command, node).spawn()?;
+        child.stdin.take().ok_or("no pipe")?.write_all(configuration.to_string().as_bytes())?;
+        Ok(child)
+    }
+
+    /// ADDs of nodes with this beginning that have no block, one after the other: the times of some, what others read, and the
+    /// memory of others.
+    fn claims(&self, what: &str, nodes: &str) -> Result<(), Failed> {
+        let mut times = Vec::new();
+        let mut bytes = Vec::new();
+        let mut peak: f64 = 0.0;
+        for number in 0..CLAIMS * 3 {
+            if matches!(self.cluster, Cluster::Kubernetes(_)) {
+                thread::sleep(CAUGHT_UP);
+            }
+            // Relays and looks at the memory take time, so that those calls are not timed.
+            let node = format!("{nodes}{number}");
+            let configuration = self.configuration(&node, number % 3 == 1)?;
+            self.relay.take_bytes();
+            let start = Instant::now();
+            let mut child = self.begin("calico-ipam", "ADD", &node, &configuration)?;
+            if number % 3 == 2 {
+                peak = peak.max(watch(&mut child)?);
+            }
+            if !child.wait()?.success() {
+                return Err(format!("{what}: an ADD failed").into());
+            }
+            match number % 3 {
+                0 => times.push(start.elapsed().as_secs_f64()),
+                1 => bytes.push(self.relay.take_bytes() as f64),
+                _ => {}
+            }
+        }
+        println!(
+            "{what:<44} {:>7.1} ms {:>9.1} KB {peak:>6.1} MiB",
+            median(&mut times) * 1e3,
+            median(&mut bytes) / 1e3
+        );
+        Ok(())
+    }
+
+    /// One ADD, of which time, bytes and memory are measured together.
+    fn call(&self, node: &str, what: &str, succeeds: bool) -> Result<(), Failed> {
+        let configuration = self.configuration(node, true)?;
+        self.relay.take_bytes();
+        let start = Instant::now();
+        let mut child = self.begin("calico-ipam", "ADD", node, &configuration)?;
+        let peak = watch(&mut child)?;
+        if child.wait()?.success() != succeeds {
+            return Err(format!("{what}: success was to be {succeeds}").into());
+        }
+        let (seconds, bytes) = (start.elapsed().as_secs_f64(), self.relay.take_bytes());
+        println!("{what:<44} {:>7.1} ms {:>9.1} KB {peak:>6.1} MiB", seconds * 1e3, bytes as f64 / 1e3);
+        Ok(())
+    }
+
+    /// One call on each node at the same time.
+    fn at_once(&self, program: &str, command: &str) -> Result<f64, Failed> {
+        let nodes: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
+        let configurations: Vec<Value> =
+            nodes.iter().map(|node| self.configuration(node, false)).collect::<Result<_, _>>()?;
+        let start = Instant::now();
+        let calls = nodes.iter().zip(&configurations);
+        let mut running: Vec<Child> = calls
+            .map(|(node, configuration)| self.begin(program, command, node, configuration))
+            .collect::<Result<_, _>>()?;
+        for child in &mut running {
+            if !child.wait()?.success() {
+                return Err(format!("{program} {command}: one of many failed").into());
+            }
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Of etcd, in MiB.
+    fn memory(&self) -> Result<f64, Failed> {
+        let id = self.cluster.etcd().process_id().ok_or("etcd does not run")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no memory")?;
+        let kib: f64 = line.split_whitespace().nth(1).ok_or("no number")?.parse()?;
+        Ok(kib / 1_024.0)
+    }
+}
+
+/// Looks at the memory of a process until it ends; gives the peak in MiB.
+fn watch(child: &mut Child) -> Result<f64, Failed> {
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak: f64 = 0.0;
+    while child.try_wait()?.is_none() {
+        peak = peak.max(child::peak(&status).unwrap_or_default());
+    }
+    Ok(peak)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}

@@ -1,0 +1,65 @@
+//! Counts what programs and servers send each other.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Counts connections and bytes: what it accepts goes on to a server unread.
+#[derive(Debug)]
+pub struct Relay {
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+    connections: Arc<AtomicUsize>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    /// A relay to a port of this machine. Its threads end with the process.
+    ///
+    /// # Panics
+    /// Where no port is free.
+    pub fn to(target: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("a port").port();
+        let (connections, bytes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, read) = (Arc::clone(&connections), Arc::clone(&bytes));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                count.fetch_add(1, Ordering::SeqCst);
+                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else { continue };
+                let (Ok(from), Ok(to)) = (server.try_clone(), client.try_clone()) else { continue };
+                client.set_nodelay(true).and(server.set_nodelay(true)).ok();
+                let read = Arc::clone(&read);
+                thread::spawn(move || forward(client, server, &AtomicUsize::new(0)));
+                thread::spawn(move || forward(from, to, &read));
+            }
+        });
+        Self { port, connections, bytes }
+    }
+
+    /// Connections since the last call.
+    pub fn take(&self) -> usize {
+        self.connections.swap(0, Ordering::SeqCst)
+    }
+
+    /// Bytes that the server has sent since the last call.
+    pub fn take_bytes(&self) -> usize {
+        self.bytes.swap(0, Ordering::SeqCst)
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
+    let mut buffer = [0; 64 << 10];
+    while let Ok(read) = from.read(&mut buffer)
+        && read > 0
+    {
+        // Before it arrives: who has got an answer finds it counted.
+        count.fetch_add(read, Ordering::SeqCst);
+        if to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+    to.shutdown(Shutdown::Write).ok();
+}

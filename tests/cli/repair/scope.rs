@@ -1,0 +1,179 @@
+//! What is named narrows what is released, and hints name no more than the call did.
+
+use std::collections::BTreeSet;
+
+use calipam_testkit::cluster::{Cluster, Fault, Pod};
+
+use super::site::*;
+
+/// A healthy cluster with leaked pods on two nodes, in several namespaces.
+fn with_leaks() -> (Cluster, Vec<Pod>) {
+    let mut cluster = healthy();
+    let pods: Vec<Pod> = (0..6).map(|number| leak(&mut cluster, number % 2)).collect();
+    let namespaces: BTreeSet<&str> = pods.iter().map(|pod| pod.name.namespace).collect();
+    assert!(namespaces.len() > 1, "{namespaces:?}");
+    (cluster, pods)
+}
+
+fn releases<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
+    let addresses = pods.into_iter().flat_map(|pod| &pod.addresses);
+    set(addresses.map(|(address, _)| format!("release-address {address}")))
+}
+
+/// What a release would change and skip.
+fn planned(site: &Site, targets: &[&str]) -> (BTreeSet<String>, BTreeSet<String>) {
+    let run = site.run(&[&["release", "--dry-run", "-o", "json"], &AT_ONCE[..], targets].concat());
+    let releases = changes(&run.json()).into_iter().filter(|change| change.starts_with("release-address "));
+    (releases.collect(), skips(&run.json()))
+}
+
+#[test]
+fn nodes_and_namespaces_narrow_what_is_released() {
+    let (cluster, pods) = with_leaks();
+    let site = Site::of(&cluster);
+    let nodes = [0, 1].map(|node: usize| cluster.nodes()[node].name.as_str());
+    let (own, all) = (|node: &str| releases(pods.iter().filter(|pod| pod.node == node)), releases(&pods));
+    assert_eq!(planned(&site, &["--leaked"]), (all.clone(), set::<String>([])));
+    assert_eq!(planned(&site, &["--leaked", "--node", nodes[0]]), (own(nodes[0]), set::<String>([])));
+    assert_eq!(
+        planned(&site, &["--leaked", "--node", nodes[0], "--node", nodes[1]]).0,
+        all,
+        "one kind adds up"
+    );
+    let pattern = format!("{}*", &nodes[0][..nodes[0].len() - 1]);
+    assert_eq!(planned(&site, &["--leaked", "--node", &pattern]).0, all);
+
+    for namespace in pods.iter().map(|pod| pod.name.namespace).collect::<BTreeSet<_>>() {
+        let of = |pod: &&Pod| pod.name.namespace == namespace;
+        assert_eq!(planned(&site, &["--leaked", "-n", namespace]).0, releases(pods.iter().filter(of)));
+        let both = |pod: &&Pod| of(pod) && pod.node == nodes[1];
+        let found = planned(&site, &["--leaked", "-n", namespace, "--node", nodes[1]]).0;
+        assert_eq!(found, releases(pods.iter().filter(both)), "{namespace}");
+    }
+
+    // A report names what it lists, and is narrowed by the same.
+    let report = site.home.path().join("report.json");
+    let written = site.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()).stdout;
+    std::fs::write(&report, written).unwrap();
+    let reported =
+        |more: &[&str]| planned(&site, &[&["--from-report", report.to_str().unwrap()], more].concat()).0;
+    assert_eq!(reported(&[]), all);
+    assert_eq!(reported(&["--node", nodes[1]]), own(nodes[1]));
+    assert_eq!(reported(&["--orphan-handles"]), set::<String>([]));
+
+    let written = site.release(&["--leaked", "--node", nodes[0]]);
+    assert_eq!(written.code, 0, "{written:?}");
+    assert_eq!(planned(&site, &["--leaked"]).0, own(nodes[1]), "no other node lost anything");
+}
+
+#[test]
+fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
+    let (cluster, pods) = with_leaks();
+    let site = Site::of(&cluster);
+    let [first, second] = [&pods[0], &pods[1]];
+    let address = second.address().to_string();
+    for others in [["--node", &*first.node], ["--handle", &first.handle], ["--pool", "192.0.2.0/24"]] {
+        let found = planned(&site, &[&["--ip", &address], &others[..]].concat());
+        assert_eq!(found, (set::<String>([]), set([format!("out-of-scope {address}")])), "{others:?}");
+    }
+    assert_eq!(planned(&site, &["--handle", &second.handle, "--node", &second.node]).0, releases([second]));
+    // Of two addresses of a pod one lies in the pool: a handle is released completely or not at all.
+    let pool = second.block().to_string();
+    let found = planned(&site, &["--handle", &second.handle, "--pool", &pool]);
+    assert_eq!(found.0, set::<String>([]), "{found:?}");
+    assert!(found.1.contains(&format!("handle-held {address}")), "{found:?}");
+
+    for scope in [["--pool", &*pool], ["--namespace", "default"]] {
+        let alone = site.release(&scope);
+        assert_eq!((alone.code, alone.stdout.as_str()), (2, ""), "{alone:?}");
+        assert!(alone.stderr.contains("specify what to release"), "{alone:?}");
+    }
+}
+
+#[test]
+fn of_a_node_that_is_gone_a_pool_keeps_the_rest() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::NodeGone, 1);
+    let gone = cluster.nodes().last().unwrap().clone();
+    let site = Site::of(&cluster);
+    let plan = |more: &[&str]| {
+        let words =
+            [&["release", "--dry-run", "-o", "json", "--node", &gone.name], &AT_ONCE[..], more].concat();
+        changes(&site.run(&words).json())
+    };
+    let owned = |plan: &BTreeSet<String>| {
+        gone.blocks.iter().filter(|block| plan.contains(&format!("set-block-owner {block}"))).count()
+    };
+    let everything = plan(&[]);
+    assert_eq!(owned(&everything), 2, "{everything:?}");
+    let in_one = plan(&["--pool", &gone.blocks[0].to_string()]);
+    assert!(in_one.is_subset(&everything) && owned(&in_one) == 1, "{in_one:?}");
+    assert!(in_one.contains(&format!("set-block-owner {}", gone.blocks[0])), "{in_one:?}");
+    // Blocks belong to no namespace, and are no leaked addresses.
+    for narrowed in [["-n", "default"].as_slice(), &["--leaked"]] {
+        let found = plan(narrowed);
+        assert!(
+            owned(&found) == 0 && found.iter().all(|change| change.starts_with("release-address ")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn hints_name_no_more_than_the_call() {
+    let mut cluster = Cluster::example();
+    let site = Site::of(&{
+        leak(&mut cluster, 0);
+        cluster
+    });
+    let all = site.findings(&[]);
+    for scope in ["--node node-1", "--node node-1?", "--namespace default", "--pool default-ipv4-ippool"] {
+        let scope_words: Vec<&str> = scope.split(' ').collect();
+        let check = site.run(&[&["check", "--settle", "0", "--grace", "0"], &scope_words[..]].concat());
+        let found = site.findings(&scope_words);
+        assert!(!found.is_empty() && found.len() < all.len(), "{scope}: {found:?}");
+        let hints = check.stderr.split('`').skip(1).step_by(2).map(|line| line.replace('\'', ""));
+        let repairs: Vec<String> =
+            hints.filter(|line| line.contains(" release ") || line.contains(" rebuild ")).collect();
+        assert!(!repairs.is_empty(), "{check:?}");
+        for line in repairs {
+            let words: Vec<&str> = line.split(' ').skip(1).chain(["--dry-run", "-o", "json"]).collect();
+            let plan = site.run(&[&words[..], &AT_ONCE].concat());
+            assert!(plan.code <= 1, "{line}: {plan:?}");
+            if line.contains(" rebuild ") {
+                let is_narrow = line.contains(" --block ") || line.ends_with(scope);
+                assert!(is_narrow, "{scope}: {line}");
+                continue;
+            }
+            let repaired = plan.json()["changes"].as_array().unwrap().clone();
+            let repaired = repaired.iter().flat_map(|change| change["repairs"].as_array().unwrap());
+            for repaired in repaired.map(|finding| finding.as_str().unwrap()) {
+                assert!(
+                    found.iter().any(|found| found.ends_with(&format!(" {repaired}"))),
+                    "{line}: {repaired}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_namespace_that_nothing_names_is_an_error() {
+    let (cluster, pods) = with_leaks();
+    let site = Site::of(&cluster);
+    let known = pods[0].name.namespace;
+    let typo = format!("{}x", &known[..known.len() - 1]);
+    for command in [vec!["check"], vec!["release", "--leaked"]] {
+        let run = site.run(&[&command[..], &["-n", &typo, "--settle", "0"]].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+        let error =
+            format!("error: namespace \"{typo}\" not found: no pod, endpoint, service or record names it\n");
+        assert!(run.stderr.contains(&error), "{run:?}");
+        assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
+    }
+    // Every cluster has it, also where it has no pod.
+    let public = site.run(&["check", "-n", "kube-public", "--settle", "0"]);
+    assert!(public.code == 0 && public.stdout.contains("No findings"), "{public:?}");
+    let node = site.run(&["check", "--node", "node-O", "--settle", "0"]);
+    assert!(node.code == 1 && node.stderr.contains("hint: did you mean `node-"), "{node:?}");
+}
