@@ -36,6 +36,7 @@ mod pod_states;
 mod program;
 mod pty;
 mod readers;
+mod real_calicoctl;
 mod refusals;
 mod repair;
 mod reports;

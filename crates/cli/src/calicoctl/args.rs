@@ -1,14 +1,16 @@
-//! The command line of calicoctl, as far as it is offered.
+//! The command line of calicoctl, as far as calipam answers it; everything else is for the real one.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::args::Global;
 
-/// The `ipam` commands of calicoctl, and the lock of the datastore, with the verdicts and the safety of calipam.
+/// calipam, called as calicoctl: its `ipam` commands, the lock of the datastore and `version`. Every other command runs the
+/// real calicoctl: the program that CALIPAM_CALICOCTL names, else the next one in PATH.
 #[derive(Debug, Parser)]
-#[command(name = "calicoctl", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "calicoctl", disable_help_subcommand = true, max_term_width = 100)]
 pub(super) struct Calicoctl {
     /// Path to the file containing connection configuration
     #[arg(short, long, global = true, value_name = "FILE")]
@@ -43,6 +45,18 @@ pub(super) enum Command {
     Ipam(Ipam),
     /// Calico datastore management
     Datastore(Datastore),
+    /// Display the version of calicoctl that this stands for, and of the cluster
+    Version(VersionArgs),
+    /// Any other command, with everything that follows it: for the real calicoctl.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct VersionArgs {
+    /// Poll for changes to the cluster information; runs the real calicoctl
+    #[arg(long, value_name = "POLL")]
+    pub poll: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +103,9 @@ pub(super) enum MigrateCommand {
     Lock,
     /// Unlock the datastore
     Unlock,
+    /// `export`, `import` and whatever else there is: for the real calicoctl.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `datastore migrate lock` and `unlock`.
 
+use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
@@ -13,10 +14,8 @@ use crate::console::Console;
 pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Result<(), Failed> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
-        let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
         let question = Question {
-            cluster: information.map(|information| information.guid).unwrap_or_default(),
+            cluster: information(&datastore).await?.map(|information| information.guid).unwrap_or_default(),
             location: datastore.location(),
             addresses: 0,
             blocks: 0,
@@ -29,4 +28,12 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
         Ok(())
     })?;
     print(if action == LockAction::Take { "Datastore locked.\n" } else { "Datastore unlocked.\n" }, console)
+}
+
+/// What the cluster says of itself, where it does and it can be decoded.
+pub(super) async fn information(
+    datastore: &Datastore,
+) -> calipam_datastore::Result<Option<ClusterInformation>> {
+    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+    Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
 }

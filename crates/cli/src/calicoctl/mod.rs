@@ -1,16 +1,18 @@
 //! Called as `calicoctl`: its `ipam` commands, with its options, output lines, report file and exit codes (facts 5.2, 7.4 to
 //! 7.8), so that scripts which read these go on working. The verdicts are calipam's, and so is the way to write. Where
-//! that does less than what was asked, stderr says so.
+//! that does less than what was asked, stderr says so. What is none of these runs the real calicoctl ([`real`]).
 
 mod args;
 mod check;
 mod configure;
 mod datastore;
 mod operator;
+mod real;
 mod release;
 mod show;
 mod split;
 mod table;
+mod version;
 
 use std::ffi::OsString;
 
@@ -19,7 +21,7 @@ use calipam_workflow::{Executed, Judging};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
-use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateCommand};
+use self::args::{Calicoctl, Command, Datastore, DatastoreCommand, IpamCommand, MigrateCommand};
 use self::operator::Script;
 use crate::args::Global;
 use crate::commands::repair;
@@ -27,7 +29,7 @@ use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::hints;
 
-/// Runs a command of calicoctl. The exit code is 0 or 1; there are no others.
+/// Runs a command of calicoctl. The exit code is 0 or 1, or that of the real calicoctl where this runs it.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
     let call = match parsed {
@@ -60,14 +62,16 @@ fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<()
             IpamCommand::Split(args) => split::run(args, global, console),
             IpamCommand::Configure(args) => configure::run(args, global, console),
         },
-        Command::Datastore(datastore) => {
-            let DatastoreCommand::Migrate(migrate) = &datastore.command;
-            let action = match migrate.command {
-                MigrateCommand::Lock => LockAction::Take,
-                MigrateCommand::Unlock => LockAction::Restore,
-            };
-            datastore::run(action, global, console)
-        }
+        Command::Datastore(Datastore { command: DatastoreCommand::Migrate(migrate) }) => match &migrate
+            .command
+        {
+            MigrateCommand::Lock => datastore::run(LockAction::Take, global, console),
+            MigrateCommand::Unlock => datastore::run(LockAction::Restore, global, console),
+            MigrateCommand::Other(words) => real::run(&format!("datastore migrate {}", words[0].display())),
+        },
+        Command::Version(args) if args.poll.is_some() => real::run("version --poll"),
+        Command::Version(_) => version::run(global, console),
+        Command::Other(words) => real::run(&words[0].to_string_lossy()),
     }
 }
 

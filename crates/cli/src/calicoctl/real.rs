@@ -1,0 +1,87 @@
+//! The real calicoctl, for every command that calipam does not answer under its name.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Failed;
+use crate::exit::Failure;
+use crate::render::text::{escape, quoted};
+
+/// Names the real calicoctl.
+const VARIABLE: &str = "CALIPAM_CALICOCTL";
+/// Paths of what is under way already, in the form of PATH. A wrapper or a copy of calipam that is taken for the real
+/// calicoctl comes back here, and is passed over then: each program is run once, so this ends.
+const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
+
+/// Runs the real calicoctl with the arguments of this process, in its place: it has the terminal, the signals and the exit
+/// code. Returns only where that cannot be done; `command` is what the caller wanted.
+pub(super) fn run(command: &str) -> Result<(), Failed> {
+    let mut tried: Vec<PathBuf> =
+        env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
+    let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => named(&path, &tried)?,
+        None => next_in_path(&tried).ok_or_else(|| missing(command))?,
+    };
+
+    tried.extend(env::current_exe());
+    tried.push(program.clone());
+    let failed = |error: &dyn std::fmt::Display| {
+        Failed::Calipam(Failure::usage(format!("cannot run {}: {error}", quoted(&program))))
+    };
+    let tried = env::join_paths(tried).map_err(|error| failed(&error))?;
+    Err(failed(&Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried).exec()))
+}
+
+/// What the variable names, which must be another program than this.
+fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
+    let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let what = match () {
+        () if !can_be_run(&program) => "is no program that can be run",
+        () if is_this(&program) => "is calipam itself",
+        () if tried.contains(&program) => "runs calipam again",
+        () => return Ok(program),
+    };
+    Err(Failed::Calipam(Failure::Usage {
+        message: format!("{VARIABLE} is {}, which {what}", quoted(&program)),
+        hint: Some(
+            "name the real calicoctl by it, or unset it: then the next calicoctl in PATH is run".into(),
+        ),
+    }))
+}
+
+/// The first calicoctl in PATH that is not this program. Relative folders of PATH are passed over: what they hold depends on
+/// where the caller stands.
+fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join("calicoctl"))
+        .find(|program| can_be_run(program) && !is_this(program) && !tried.contains(program))
+}
+
+fn missing(command: &str) -> Failed {
+    Failed::Calipam(Failure::Usage {
+        message: format!(
+            "`{}` is a command of the real calicoctl; this is calipam under its name, and PATH has no other calicoctl",
+            escape(command)
+        ),
+        hint: Some(format!(
+            "to have both, put the real calicoctl into a folder of PATH, or name it: \
+             `export {VARIABLE}=/opt/calico/bin/calicoctl`"
+        )),
+    })
+}
+
+fn can_be_run(program: &Path) -> bool {
+    fs::metadata(program).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+/// True for the file of this program, by whatever name or link.
+fn is_this(program: &Path) -> bool {
+    let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    env::current_exe().and_then(|this| Ok(file(&this)? == file(program)?)).unwrap_or(false)
+}

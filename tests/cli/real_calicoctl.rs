@@ -1,0 +1,151 @@
+//! Called as `calicoctl`: what calipam does not answer runs the real one, which is a script here that says how it was called.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use super::program::{Run, command};
+
+/// Folders, each with a program called `calicoctl`.
+struct Place(tempfile::TempDir);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_calipam");
+const REAL: &str = "#!/bin/sh\nprintf '%s|' real \"$@\"\nexit 7\n";
+
+impl Place {
+    /// The first folder has the link to calipam.
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        symlink(PROGRAM, place.calicoctl("link")).unwrap();
+        place
+    }
+
+    fn calicoctl(&self, folder: &str) -> PathBuf {
+        let folder = self.0.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder.join("calicoctl")
+    }
+
+    fn script(&self, folder: &str, text: &str) -> PathBuf {
+        let path = self.calicoctl(folder);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// Runs the link with these folders in PATH, and what the variable names.
+    fn run(&self, path: &[&str], named: Option<&Path>, arguments: &[&str]) -> Run {
+        let path =
+            path.iter().map(|folder| self.0.path().join(folder)).chain(["/usr/bin".into(), "/bin".into()]);
+        let mut command = command(self.calicoctl("link"));
+        command.env("PATH", std::env::join_paths(path).unwrap()).args(arguments);
+        named.map(|named| command.env("CALIPAM_CALICOCTL", named));
+        Run::of(command.output().unwrap())
+    }
+}
+
+#[test]
+fn what_is_not_ipam_runs_the_next_calicoctl_in_path_in_its_place() {
+    let place = Place::new();
+    place.script("real", REAL);
+    place.calicoctl("empty");
+    fs::create_dir(place.calicoctl("folder")).unwrap();
+    fs::write(place.calicoctl("text"), REAL).unwrap();
+    let path = ["empty", "folder", "text", "link", "real"];
+    for arguments in [
+        &["get", "nodes", "-o", "wide", "--config=/x y", ""][..],
+        &["-l", "debug", "--context", "c", "node", "status"],
+        &["datastore", "migrate", "export", "--ipam"],
+        &["version", "--poll=1s"],
+        &["help"],
+    ] {
+        let run = place.run(&path, None, arguments);
+        assert_eq!((run.code, run.stderr.as_str()), (7, ""), "{run:?}");
+        assert_eq!(run.stdout, format!("real|{}|", arguments.join("|")));
+    }
+    // What is calipam's stays calipam's, with its errors.
+    for arguments in
+        [&["ipam", "frobnicate"][..], &["ipam"], &["datastore"], &["--help"], &["-l", "no-level", "get"]]
+    {
+        let run = place.run(&path, None, arguments);
+        assert!(!run.stdout.contains("real|") && (run.code == 1 || arguments == ["--help"]), "{run:?}");
+    }
+}
+
+#[test]
+fn the_variable_names_the_real_one_and_must_name_a_program() {
+    let place = Place::new();
+    place.script("first", "#!/bin/sh\nexit 9\n");
+    let named = place.script("named", REAL);
+    let run = place.run(&["first"], Some(&named), &["get", "nodes"]);
+    assert_eq!((run.code, run.stdout.as_str()), (7, "real|get|nodes|"), "{run:?}");
+    assert_eq!(place.run(&["first"], Some(Path::new("")), &["get"]).code, 9, "empty is unset");
+
+    let copy = place.calicoctl("copy");
+    fs::hard_link(PROGRAM, &copy).or_else(|_| symlink(PROGRAM, &copy)).unwrap();
+    fs::write(place.calicoctl("text"), REAL).unwrap();
+    for (named, why) in [
+        (place.calicoctl("link"), "is calipam itself"),
+        (copy, "is calipam itself"),
+        (place.calicoctl("missing"), "is no program that can be run"),
+        (place.calicoctl("text"), "is no program that can be run"),
+        (place.0.path().join("copy"), "is no program that can be run"),
+    ] {
+        let run = place.run(&["first"], Some(&named), &["get"]);
+        let error = format!(
+            "error: CALIPAM_CALICOCTL is {}, which {why}\nhint: name the real calicoctl",
+            named.display()
+        );
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+        assert!(run.stderr.starts_with(&error), "{run:?}");
+    }
+    let broken = place.script("broken", "#!/no/such/interpreter\n");
+    let run = place.run(&[], Some(&broken), &["get"]);
+    assert!(
+        run.code == 1 && run.stderr.starts_with(&format!("error: cannot run {}: ", broken.display())),
+        "{run:?}"
+    );
+}
+
+/// Links, a copy and wrappers that start calipam again: each is passed over at the latest when it comes back.
+#[test]
+fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
+    let place = Place::new();
+    symlink(PROGRAM, place.calicoctl("linked")).unwrap();
+    fs::copy(PROGRAM, place.calicoctl("copied")).unwrap();
+    let link = place.calicoctl("link");
+    let wrapper = place.script("wrapper", &format!("#!/bin/sh\nexec {} \"$@\"\n", link.display()));
+    place.script("child", &format!("#!/bin/sh\n{} \"$@\"\n", link.display()));
+    let path = ["link", "linked", "copied", "wrapper", "child"];
+
+    let run = place.run(&path, None, &["get", "nodes"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+    let expected = "error: `get` is a command of the real calicoctl; this is calipam under its name, and PATH has no other \
+                    calicoctl\nhint: to have both, put the real calicoctl into a folder of PATH, or name it: `export \
+                    CALIPAM_CALICOCTL=/opt/calico/bin/calicoctl`\n";
+    assert_eq!(run.stderr, expected);
+    let run = place.run(&path, Some(&wrapper), &["get", "nodes"]);
+    assert!(
+        run.code == 1 && run.stderr.contains("/wrapper/calicoctl, which runs calipam again\n"),
+        "{run:?}"
+    );
+
+    place.script("real", REAL);
+    let run = place.run(&[&path[..], &["real"]].concat(), None, &["get", "nodes"]);
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        (7, "real|get|nodes|", ""),
+        "behind all of them"
+    );
+}
+
+/// A relative folder of PATH would run whatever lies where the caller stands.
+#[test]
+fn a_program_below_a_relative_folder_is_not_run() {
+    let place = Place::new();
+    place.script("here", REAL);
+    let mut command = command(place.calicoctl("link"));
+    command.current_dir(place.0.path().join("here")).env("PATH", ":.:../here").args(["get", "\u{1b}[31m"]);
+    let run = Run::of(command.output().unwrap());
+    assert!(run.code == 1 && run.stderr.starts_with("error: `get` is a command of the real"), "{run:?}");
+}
