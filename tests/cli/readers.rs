@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use calipam_check::{Code, Severity};
 use calipam_testkit::servers::{Tool, jv, left_out, promtool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -66,6 +67,13 @@ fn expressions(tree: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// The rules file in `docs/kubernetes/prometheus.yaml`.
+fn alerts() -> Value {
+    let manifests = fs::read_to_string(root().join("docs/kubernetes/prometheus.yaml")).unwrap();
+    let documents = serde_yaml::Deserializer::from_str(&manifests).map(|d| Value::deserialize(d).unwrap());
+    documents.into_iter().find(|object| object["kind"] == "PrometheusRule").unwrap()["spec"].take()
+}
+
 #[test]
 fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
     if left_out(&[Tool::Promtool]) {
@@ -78,17 +86,15 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
         fs::write(&path, serde_yaml::to_string(rules).unwrap()).unwrap();
         read(&promtool, &["check", "rules", path.to_str().unwrap()], "")
     };
-    let text = |name: &str| fs::read_to_string(root().join("docs/kubernetes").join(name)).unwrap();
-    let manifests = text("prometheus.yaml");
-    let documents = serde_yaml::Deserializer::from_str(&manifests).map(|d| Value::deserialize(d).unwrap());
-    let alerts = documents.into_iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
-    let run = check("alerts.yaml", &alerts["spec"]);
+    let alerts = alerts();
+    let run = check("alerts.yaml", &alerts);
     assert_eq!(run.code, 0, "{run:?}");
-    let number = alerts["spec"]["groups"][0]["rules"].as_array().unwrap().len();
+    let number = alerts["groups"][0]["rules"].as_array().unwrap().len();
     assert!(run.stdout.contains(&format!("SUCCESS: {number} rules found")), "{run:?}");
 
     let mut panels = Vec::new();
-    let dashboard: Value = serde_json::from_str(&text("grafana-dashboard.json")).unwrap();
+    let dashboard = fs::read_to_string(root().join("docs/kubernetes/grafana-dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
     expressions(&dashboard, &mut panels);
     let rule = |(place, expression): (usize, &String)| json!({"record": format!("panel:{place}"), "expr": expression});
     let rules: Vec<Value> = panels.iter().enumerate().map(rule).collect();
@@ -97,6 +103,41 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
 
     let wrong = json!({"record": "wrong:1", "expr": "calipam_up by"});
     assert_ne!(check("wrong.yaml", &json!({"groups": [{"name": "wrong", "rules": [wrong]}]})).code, 0);
+}
+
+/// Each rule has a unit test that sees it fire and one that sees it not fire: without either, a rule that always or never
+/// fires would pass. Every code whose findings are critical has an alert.
+#[test]
+fn each_alert_fires_when_it_should_and_only_then() {
+    if left_out(&[Tool::Promtool]) {
+        return;
+    }
+    let promtool = promtool().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tests = folder.path().join("alerts-test.yaml");
+    fs::copy(root().join("tests/fixtures/alerts-test.yaml"), &tests).unwrap();
+    let test = |rules: &Value| {
+        fs::write(folder.path().join("alerts.yaml"), serde_yaml::to_string(rules).unwrap()).unwrap();
+        read(&promtool, &["test", "rules", tests.to_str().unwrap()], "")
+    };
+    let alerts = alerts();
+    let run = test(&alerts);
+    assert_eq!(run.code, 0, "{run:?}");
+    for place in 0..alerts["groups"][0]["rules"].as_array().unwrap().len() {
+        for always_or_never in ["vector(1)", "vector(0) > 1"] {
+            let mut wrong = alerts.clone();
+            let rule = &mut wrong["groups"][0]["rules"][place];
+            rule["expr"] = always_or_never.into();
+            let name = rule["alert"].clone();
+            assert_eq!(test(&wrong).code, 1, "no unit test sees that {name} is {always_or_never}");
+        }
+    }
+
+    let tests = fs::read_to_string(&tests).unwrap();
+    for code in Code::ALL.iter().filter(|code| code.severity() == Severity::Critical) {
+        let fires = format!("exp_labels: {{ severity: critical, code: {code} }}");
+        assert!(tests.contains(&fires), "no unit test has an alert for {code}");
+    }
 }
 
 #[test]

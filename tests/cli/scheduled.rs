@@ -40,6 +40,8 @@ fn of_kind(kind: &str) -> Value {
 
 /// `calipam serve` in place of the job and the deployment that serves its metrics.
 const SERVE: &str = "serve.yaml";
+/// Who may reach the metrics and the page of either.
+const POLICY: &str = "networkpolicy.yaml";
 
 /// Where an object is created.
 fn collection(object: &Value) -> String {
@@ -53,6 +55,7 @@ fn collection(object: &Value) -> String {
         "Pod" => format!("{of_core}/pods"),
         "CronJob" => "/apis/batch/v1/namespaces/calipam/cronjobs".into(),
         "Deployment" => "/apis/apps/v1/namespaces/calipam/deployments".into(),
+        "NetworkPolicy" => "/apis/networking.k8s.io/v1/namespaces/calipam/networkpolicies".into(),
         "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".into(),
         "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".into(),
         kind => panic!("{kind} is not in this list"),
@@ -76,7 +79,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     assert_eq!(others.len(), 11);
     let serve = documents(SERVE);
     assert_eq!(serve.len(), 4);
-    for object in others.iter().chain(&serve) {
+    for object in others.iter().chain(&serve).chain(&documents(POLICY)) {
         let (status, body) = dry_run(&server, object);
         assert_eq!(status, 201, "{object}: {body}");
     }
@@ -127,7 +130,10 @@ fn the_manifests_fit_together() {
     let near =
         &pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"];
     let service = of_kind("Service");
-    let monitor = &documents("prometheus.yaml")[0];
+    let [monitor, rules] = &documents("prometheus.yaml")[..] else { panic!("two objects") };
+    for selected in [monitor, rules] {
+        assert_eq!(selected["metadata"]["labels"], json!({"release": "kube-prometheus-stack"}));
+    }
     assert_eq!(served["metadata"]["labels"], near["matchLabels"]);
     assert_eq!(served["metadata"]["labels"], service["spec"]["selector"]);
     assert_eq!(service["metadata"]["labels"], monitor["spec"]["selector"]["matchLabels"]);
@@ -141,6 +147,9 @@ fn the_manifests_fit_together() {
 /// prometheus.yaml finds it. Its paths and its port are those of the program.
 #[test]
 fn the_server_takes_the_place_of_job_and_metrics() {
+    // Both are reached by the port that the policy names, and by no other.
+    let policy = &documents(POLICY)[0]["spec"];
+    assert_eq!((&policy["podSelector"], &policy["policyTypes"]), (&json!({}), &json!(["Ingress"])));
     let [account, accepted, deployment, service] = &documents(SERVE)[..] else { panic!("{SERVE}") };
     assert_eq!((account, &accepted["data"]), (&of_kind("ServiceAccount"), &of_kind("ConfigMap")["data"]));
     let pod = &deployment["spec"]["template"];
@@ -150,6 +159,10 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     assert_eq!(service["spec"]["ports"][0]["name"], of_kind("Service")["spec"]["ports"][0]["name"]);
     let container = &pod["spec"]["containers"][0];
     let args: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    for container in [container, &of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]] {
+        assert_eq!(container["ports"].as_array().unwrap().len(), 1);
+        assert_eq!(policy["ingress"][0]["ports"], json!([{ "port": container["ports"][0]["name"] }]));
+    }
     let port = container["ports"][0]["containerPort"].to_string();
     assert!(args.iter().any(|arg| *arg == format!("--listen=[::]:{port}")), "{args:?}");
     let help = calipam(&["serve", "--help"]).stdout;
