@@ -1,6 +1,7 @@
 //! `calipam show` on the example cluster.
 
-use serde_json::Value;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use serde_json::{Value, json};
 
 use super::program::{HOSTILE, calipam, expected, on_example};
 
@@ -117,4 +118,48 @@ fn what_is_not_known_is_no_number() {
     let json: Value = serde_json::from_str(&shown("json")).unwrap();
     assert_eq!(json["pools"][0]["allocatable"], Value::Null);
     assert!(shown("table").contains("256      unknown\n\nonly: not known: "), "{}", shown("table"));
+}
+
+/// Of a node whose IPv4 blocks are full, room for IPv6 is no answer: `show --nodes` names what it lacks and why, as the check does,
+/// whose hint shows each step.
+#[test]
+fn a_node_that_gets_no_address_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.jsonl");
+    let mut cluster = Cluster::plain(ClusterSpec::new(30), 3, 4);
+    cluster.inject(Fault::StrandedByLimit, 1);
+    cluster.write_export(&path).unwrap();
+    let path = path.to_str().unwrap();
+
+    let check = calipam(&["check", "--rule", "stranded-addresses", "--datastore", path]);
+    assert!(
+        check.stdout.starts_with("Cluster") && check.stdout.contains("error     stranded-addresses"),
+        "{check:?}"
+    );
+    let (_, hint) = check.stderr.split_once("gets no address: `calipam ").expect("a hint");
+    let words: Vec<&str> = hint.split('`').next().unwrap().split(' ').collect();
+    let explained = calipam(&words);
+    assert!(explained.stdout.contains("20"), "{explained:?}");
+
+    let json = calipam(&["show", "--nodes", "-o", "json", "--datastore", path]).json();
+    let mut stranded = Vec::new();
+    for node in json["nodes"].as_array().unwrap() {
+        let families = node["families"].as_array().unwrap();
+        let free: u64 = families.iter().map(|family| family["free"].as_u64().unwrap()).sum();
+        assert_eq!(free, node["free"].as_u64().unwrap(), "{node}");
+        if families.iter().any(|family| family["stranded"] == true) {
+            stranded.push((node["node"].as_str().unwrap(), families));
+        }
+    }
+    let [(node, families)] = stranded.as_slice() else { panic!("{stranded:?}") };
+    assert!(check.stdout.contains(node), "{check:?}");
+    assert_eq!(
+        families[0],
+        json!({"family": "ipv4", "free": 0, "stranded": true, "reason": "the block limit is reached"})
+    );
+    assert!(families[1]["stranded"] == false && families[1]["free"].as_u64() > Some(0), "{families:?}");
+
+    let table = calipam(&["show", "--nodes", "--datastore", path]).stdout;
+    let line = table.lines().find(|line| line.starts_with(node)).unwrap();
+    assert!(line.contains("0 ipv4, ") && line.ends_with("ipv4: the block limit is reached"), "{table}");
 }

@@ -112,7 +112,7 @@ codes! {
     ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
     OverlappingPools "overlapping-pools" Error "two pools overlap",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are taken",
-    StrandedAddresses "stranded-addresses" Warning "a node cannot get one more address although its pools have free ones",
+    StrandedAddresses "stranded-addresses" Error "a node cannot get one more address although its pools have free ones",
     AutoAllocationOff "auto-allocation-off" Warning "nodes may not claim blocks",
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",

@@ -21,7 +21,9 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
 /// An address with its prefix length, or alone, as Go's `ParseCIDR` reads them. Not by ipnet's own reader, which takes zeros
 /// before a number (`010.7.0.0/29`): that is another address to some.
 fn parse_any(text: &str) -> Option<IpNet> {
-    let Some((address, prefix)) = text.split_once('/') else { return Some(text.parse::<IpAddr>().ok()?.into()) };
+    let Some((address, prefix)) = text.split_once('/') else {
+        return Some(text.parse::<IpAddr>().ok()?.into());
+    };
     let prefix = Some(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
     IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
 }

@@ -2,6 +2,7 @@
 
 mod allocatable;
 mod claimants;
+mod stranded;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use calipam_model::{IpNet, cidr};
 pub(crate) use self::allocatable::PoolCapacity;
 pub use self::allocatable::{Allocatable, Limit};
 pub(crate) use self::claimants::{Claimants, HeldBlock};
+pub(crate) use self::stranded::Stranded;
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
 use crate::test_cluster::Cluster;
-use crate::{Code, Options, check};
+use crate::{Code, Options, Severity, check};
 
 /// A cluster whose one pool, of four blocks of four addresses, holds these blocks: owner and number of
 /// addresses taken. Nodes are node-1 and node-2.
@@ -82,6 +82,17 @@ fn a_node_that_runs_no_pods_is_not_stranded() {
     assert_eq!(stranded(&cluster).len(), 1, "a pod that tolerates the taint waits there");
     cluster.0.nodes[0].value.labels.insert("type".into(), "virtual-kubelet".into());
     assert!(stranded(&cluster).is_empty());
+}
+
+#[test]
+fn a_stranded_node_is_an_error_where_its_next_pod_cannot_start() {
+    let mut cluster = small(strict(), &FULL);
+    let severity = |cluster: &Cluster| only(cluster, Code::StrandedAddresses).severity;
+    assert_eq!(severity(&cluster), Severity::Error, "what pods ask for is not known");
+    cluster.endpoint("node-2", "six", &["fd00::1/128"]);
+    assert_eq!(severity(&cluster), Severity::Warning, "pods get IPv6 addresses alone");
+    cluster.endpoint("node-2", "both", &["10.244.1.4/32", "fd00::2/128"]);
+    assert_eq!(severity(&cluster), Severity::Error);
 }
 
 #[test]

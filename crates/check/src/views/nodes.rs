@@ -10,8 +10,9 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::blocks::pool_of;
+use crate::finding::NoFurtherAddress;
 use crate::index::IndexedBlock;
-use crate::occupancy::Claimants;
+use crate::occupancy::{Claimants, Occupancy, Stranded};
 use crate::{Context, Options};
 
 /// All nodes.
@@ -43,6 +44,23 @@ pub struct NodeView {
     pub borrowed_by_others: u32,
     /// Free addresses of its blocks.
     pub free: u32,
+    /// The same by family, and whether it gets one more: of the families of which it has blocks, or which pools give it.
+    pub families: Vec<NodeFamily>,
+}
+
+/// What a node still gets of a family.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFamily {
+    /// `ipv4` or `ipv6`.
+    pub family: &'static str,
+    /// Free addresses of its blocks.
+    pub free: u32,
+    /// Whether it gets no further address although its pools have free ones; `None` where that is not known.
+    pub stranded: Option<bool>,
+    /// Why it is stranded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<NoFurtherAddress>,
 }
 
 /// A tunnel address.
@@ -87,23 +105,58 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         add_block(&mut nodes, block);
         if let Some(host) = block.owner.and_then(|o| o.host()) {
             let key = (host.to_owned(), pool_of(&context, block.key), cidr::is_v4(block.key));
-            rows.entry(key).or_default().blocks += 1;
+            let row = rows.entry(key).or_default();
+            row.blocks += 1;
+            row.free += block.current().map_or(0, |sound| sound.free().len() as u32);
         }
     }
     let config = snapshot.effective_ipam_config().unwrap_or_default();
+    let claimants = Claimants::new(&context);
     if config.auto_allocate_blocks {
-        add_headroom(&context, &mut rows);
+        add_headroom(&context, &claimants, &mut rows);
     }
     let limit = config.block_limit();
-    for ((node, pool, v4), Row { blocks, headroom }) in rows {
-        let family = if v4 { "ipv4" } else { "ipv6" };
-        nodes.entry(node).or_default().pools.push(NodePool { pool, family, blocks, limit, headroom });
+    for ((node, pool, v4), Row { blocks, headroom, free }) in rows {
+        let family = family(v4);
+        let node = nodes.entry(node).or_default();
+        node.pools.push(NodePool { pool, family, blocks, limit, headroom });
+        match node.families.iter_mut().find(|of_node| of_node.family == family) {
+            Some(of_node) => of_node.free += free,
+            None => node.families.push(NodeFamily { family, free, stranded: None, reason: None }),
+        }
     }
     for (name, view) in &mut nodes {
         view.node.clone_from(name);
         view.exists = context.index.node_exists(name);
+        view.families.sort_unstable_by_key(|of_node| of_node.family);
     }
+    add_stranded(&context, &claimants, &mut nodes);
     NodeList { nodes: nodes.into_values().collect() }
+}
+
+fn family(v4: bool) -> &'static str {
+    if v4 { "ipv4" } else { "ipv6" }
+}
+
+/// Says of every node whether it gets one more address. One that does not exist asks for none.
+fn add_stranded(
+    context: &Context<'_>,
+    claimants: &Claimants<'_, '_>,
+    nodes: &mut BTreeMap<String, NodeView>,
+) {
+    let missing = nodes.values_mut().filter(|view| !view.exists);
+    missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.stranded = Some(false));
+    let occupancy = Occupancy::new(context);
+    let Some(stranded) = Stranded::new(context, &occupancy, claimants) else { return };
+    for node in context.snapshot.nodes.iter().map(|n| &n.value) {
+        let Some(view) = nodes.get_mut(&node.name) else { continue };
+        view.families.sort_unstable_by_key(|of_node| of_node.family);
+        for of_node in &mut view.families {
+            let pools = stranded.pools_of(node, of_node.family == family(true));
+            of_node.reason = pools.as_ref().and_then(|pools| pools.first()?.reason);
+            of_node.stranded = pools.map(|pools| !pools.is_empty());
+        }
+    }
 }
 
 /// Node, pool and whether it is IPv4 → what is said about them.
@@ -113,6 +166,7 @@ type Rows = BTreeMap<(String, Option<String>, bool), Row>;
 struct Row {
     blocks: u32,
     headroom: u32,
+    free: u32,
 }
 
 /// Adds what a block says about its owner and about who holds its addresses.
@@ -145,8 +199,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
 }
 
 /// Adds how many blocks the nodes may claim from each pool.
-fn add_headroom(context: &Context<'_>, rows: &mut Rows) {
-    let claimants = Claimants::new(context);
+fn add_headroom(context: &Context<'_>, claimants: &Claimants<'_, '_>, rows: &mut Rows) {
     for pool in context.snapshot.pools.iter().map(|p| &p.value).filter(|p| p.is_enabled()) {
         let Some(wanted) = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|w| pool.allows(*w)) else {
             continue;

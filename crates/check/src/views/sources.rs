@@ -17,14 +17,8 @@ pub const POOLS: [Source; 7] = [
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 
-pub const NODES: [Source; 6] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Pools,
-    Source::Nodes,
-    Source::IpamConfig,
-    Source::ClusterInformation,
-];
+/// Whether a node is stranded depends on the pools.
+pub const NODES: [Source; 7] = POOLS;
 
 pub const BORROWED: [Source; 3] = [Source::Blocks, Source::Pools, Source::ClusterInformation];
 

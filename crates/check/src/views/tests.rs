@@ -2,6 +2,7 @@ use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::NoFurtherAddress;
 use crate::test_cluster::{Cluster, pod};
 
 /// A /28 pool of /30 blocks in place of the large one.
@@ -132,6 +133,30 @@ fn nodes_and_borrowed_addresses() {
         (one.address.to_string().as_str(), one.node.as_str(), one.allocated_to.as_str()),
         ("10.244.1.4", "node-1", "default/b")
     );
+}
+
+/// A node of two families, with room in one of them only.
+#[test]
+fn a_stranded_node_is_told_by_family() {
+    let families = |cluster: &Cluster| {
+        let view = nodes(&cluster.0).nodes.swap_remove(0);
+        let families = view.families.into_iter();
+        families.map(|f| (f.family, f.free, f.stranded, f.reason)).collect::<Vec<_>>()
+    };
+    assert_eq!(families(&small()), [("ipv4", 2, None, None)], "affinities were not read");
+    let mut cluster = judged();
+    assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None)]);
+
+    cluster.resource("ippools/six", json!({"cidr": "fd00::/124", "blockSize": 126}));
+    let taken = ["a", "b", "c", "d"].map(|name| pod("node-1", name));
+    cluster.block("fd00::/126", Some("host:node-1"), taken);
+    cluster.put("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-126", json!({"state": "confirmed"}));
+    cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
+    let full = Some(NoFurtherAddress::BlockLimit);
+    assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
+    // Of a node that does not exist nothing asks for an address.
+    cluster.0.nodes.clear();
+    assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(false), None)]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
-use calipam_check::{Changes, EarlierReport, Filter, Finding, Options, Remedy, Report, parse_document};
+use calipam_check::{Changes, Code, EarlierReport, Filter, Finding, Options, Remedy, Report, parse_document};
 use calipam_files::regular;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
@@ -220,10 +220,19 @@ fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
         Detail::Full => format!("what it means and what to do: {explain}"),
     }];
     steps.extend(remedies(report, filter).iter().map(hints::remedy::hint));
+    steps.extend(explain_assignment(report));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
         console.note("this is a single read: changes in progress can be among the findings");
     }
+}
+
+/// How the first node that gets no address is looked at.
+fn explain_assignment(report: &Report) -> Option<String> {
+    let stranded = report.findings.iter().find(|finding| finding.code == Code::StrandedAddresses)?;
+    let node = stranded.nodes.first()?;
+    let explain = hints::command(&["assign", "--count", "1", "--node", node, "--explain"]);
+    Some(format!("see why {node} gets no address: {explain}"))
 }
 
 /// So many blocks are named in a hint.

@@ -24,14 +24,15 @@ impl View for NodeList {
             ("ADDRESSES", Right),
             ("BORROWED", Right),
             ("BORROWED BY OTHERS", Right),
-            ("FREE", Right),
+            ("FREE", Left),
             ("CLAIMABLE", Left),
+            ("STRANDED", Left),
         ];
         if wide {
             columns.push(("TUNNELS", Left));
         }
         let mut grid = Grid::new(page, detail, &columns);
-        grid.can_do_without(&["BORROWED BY OTHERS", "BORROWED", "FREE"]);
+        grid.can_do_without(&["BORROWED BY OTHERS", "BORROWED", "CLAIMABLE"]);
         for node in &self.nodes {
             grid.row(node_row(node, wide));
         }
@@ -47,14 +48,31 @@ fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
         thousands(node.addresses),
         thousands(node.borrowed),
         thousands(node.borrowed_by_others),
-        thousands(node.free),
+        or_dash(&free_by_family(node)).to_owned(),
         or_dash(&headroom).to_owned(),
+        or_dash(&stranded(node)).to_owned(),
     ];
     if wide {
         let tunnels = node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
         row.push(or_dash(&tunnels.collect::<Vec<_>>().join(", ")).to_owned());
     }
     row
+}
+
+/// `60 ipv4, 0 ipv6`.
+fn free_by_family(node: &NodeView) -> String {
+    let free = node.families.iter().map(|of_node| format!("{} {}", thousands(of_node.free), of_node.family));
+    free.collect::<Vec<_>>().join(", ")
+}
+
+/// `ipv4: the block limit is reached`.
+fn stranded(node: &NodeView) -> String {
+    let stranded = node.families.iter().filter_map(|of_node| match (of_node.stranded, of_node.reason) {
+        (Some(true), Some(reason)) => Some(format!("{}: {reason}", of_node.family)),
+        (None, _) => Some(format!("{}: unknown", of_node.family)),
+        _ => None,
+    });
+    stranded.collect::<Vec<_>>().join("; ")
 }
 
 /// `16 of 20 ipv4`: the limit is one for all pools of a family.
