@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use calipam_datastore::cache::{CacheUse, KindUse, WhyWhole};
 use calipam_datastore::write::{Consent, Question};
+use calipam_plan::PlanKind;
 use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 use jiff::{SignedDuration, Timestamp};
@@ -54,9 +55,17 @@ impl Operator for Person<'_> {
                 console.verbose(&format!("rechecking {} after {after:#}", count(objects, "object", "objects")));
             }
             Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
-            Note::SecondLook { addresses, after } => {
-                console.tell(&format!("{} (--grace 0 skips this)", second_look(addresses, after)));
+            Note::SecondLook { addresses, after, kind } => {
+                console.tell(&second_look(addresses, after));
+                if kind == PlanKind::Release {
+                    console.hint(&format!(
+                        "without waiting here: {} now, and after {after:#} {}",
+                        hints::into_file(&["check", "-o", "json"], &["nodes", "pools", "namespace", "grace"], "report.json"),
+                        hints::again(&["--from-report", "report.json"], &[])
+                    ));
+                }
             }
+            Note::PlanHasChanged => console.tell("since the first check the plan has changed"),
             Note::SecondLookAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
                 count(addresses, "address or handle was", "addresses or handles were")

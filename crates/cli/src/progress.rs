@@ -57,7 +57,7 @@ impl Meter for Bar {
             }
             Activity::Settling | Activity::Confirming | Activity::WaitingForSecondLook => {
                 let seconds = expected.saturating_sub(done).div_ceil(1000);
-                self.message(seconds, || format!("{seconds} s"));
+                self.message(seconds, || countdown(seconds));
                 self.bar.tick();
             }
             Activity::Writing => {
@@ -69,6 +69,14 @@ impl Meter for Bar {
 
     fn end(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// `14 min 59 s`.
+fn countdown(seconds: u64) -> String {
+    match seconds / 60 {
+        0 => format!("{seconds} s"),
+        minutes => format!("{} min {} s", HumanCount(minutes), seconds % 60),
     }
 }
 

@@ -63,6 +63,13 @@ pub struct PlanSummary {
     pub warnings: Vec<Warning>,
 }
 
+impl PlanSummary {
+    /// True if a person who has read the other one learns nothing new.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
+    }
+}
+
 /// What the operator should know before a plan is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use calipam_check::ClusterIdentity;
 use calipam_datastore::cache::CacheUse;
 use calipam_datastore::write::{Consent, Question};
-use calipam_plan::PlanSummary;
 use calipam_plan::release::ReportError;
+use calipam_plan::{PlanKind, PlanSummary};
 use calipam_repair::journal::Header;
 use calipam_repair::{LockState, StaleLock, UndoPlan};
 use jiff::{SignedDuration, Timestamp};
@@ -78,11 +78,14 @@ pub enum Note<'a> {
     },
     /// A second read was asked for, but what is read cannot change.
     CannotConfirm,
-    /// So many addresses were seen unused once, and are looked at again after this time.
+    /// So many addresses were seen unused once, and are looked at again after this time, before such a plan is made.
     SecondLook {
         addresses: usize,
         after: SignedDuration,
+        kind: PlanKind,
     },
+    /// The plan is not the one that was shown before the wait.
+    PlanHasChanged,
     /// Nothing will be written: the plan is made as if a second look saw the same.
     SecondLookAssumed {
         addresses: usize,

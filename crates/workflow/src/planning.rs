@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look, wait};
-use crate::operator::{Activity, Note, Operator};
+use crate::operator::{Activity, Note, Operator, Proposal};
 use crate::preflight::Passed;
 use crate::run::Run;
 use crate::write::sources;
@@ -20,8 +20,8 @@ pub(crate) struct Planned {
     pub passed: Option<Passed>,
 }
 
-/// Plans by `plan`, and again after the grace period where addresses were seen unused only once. What would refuse the
-/// plan after that wait refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
+/// Plans by `plan`, and again after the grace period where addresses were seen unused only once. The plan that is expected is
+/// shown before that wait, and what would refuse it refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
 /// addresses were seen unused again.
 pub(crate) async fn plan_after_grace(
     run: &Run<'_>,
@@ -48,11 +48,14 @@ pub(crate) async fn plan_after_grace(
     };
 
     let expected = try_plan(seen, expected, judging)?;
-    let (guid, changes) = (&expected.cluster.guid, expected.changes().count());
-    let passed = run.preflight(writing, guid, sources(expected.kind), changes).await?;
-    drop(expected);
+    // The steps are made of what is read after the wait.
+    let (expected, _) = expected.divide();
+    run.operator.show(Proposal::Plan(&expected)).map_err(Error::showing)?;
+    let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
+    let passed = run.preflight(writing, guid, sources(kind), changes).await?;
+    let passed = Passed { shown: Some(expected), ..passed };
 
-    run.operator.note(Note::SecondLook { addresses, after });
+    run.operator.note(Note::SecondLook { addresses, after, kind });
     wait(after, Activity::WaitingForSecondLook, run.operator).await;
     let seen = look(run.datastore, judging, run.operator).await?;
     if let Some(observation) = observations.last_mut() {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Source;
+use calipam_plan::PlanSummary;
 use calipam_repair::journal::check_place;
 use calipam_repair::{LockState, StaleLock, stale_locks};
 
@@ -15,6 +16,8 @@ use crate::run::{Run, Writing};
 /// The plan of this run, or one that was expected to be the same, passed the preflight.
 pub(crate) struct Passed {
     pub locks: LeftLocks,
+    /// What the operator was shown of the plan that was expected.
+    pub shown: Option<PlanSummary>,
 }
 
 /// What became of locks that killed runs have left.
@@ -41,7 +44,7 @@ impl Run<'_> {
         // While a lock is left no pod starts: it is named even where the operator cannot agree.
         let locks = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree().map_err(Error::NoConsent)?;
-        Ok(Passed { locks })
+        Ok(Passed { locks, shown: None })
     }
 
     /// The same but for locks that killed runs have left.

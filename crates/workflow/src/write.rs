@@ -66,8 +66,14 @@ impl Run<'_> {
             return Ok(Repaired { plan: summary, exceeds: self.exceeds(changes), run: None, locks });
         };
 
-        self.operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
-        let Passed { locks } = match passed {
+        let shown = passed.as_ref().and_then(|passed| passed.shown.as_ref());
+        if shown.is_none_or(|shown| !shown.says_the_same(&summary)) {
+            if shown.is_some() {
+                self.operator.note(Note::PlanHasChanged);
+            }
+            self.operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
+        }
+        let Passed { locks, .. } = match passed {
             // What passed was the plan that was expected.
             Some(passed) => {
                 self.check_limit(changes)?;

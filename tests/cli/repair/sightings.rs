@@ -119,6 +119,79 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
+/// The plan is on the screen before the wait, and once more only where it has changed since.
+#[test]
+fn the_plan_is_shown_before_the_wait() {
+    let mut cluster = healthy();
+    let leaked: Vec<_> = (0..2).map(|number| leak(&mut cluster, number)).collect();
+    let site = Site::of(&cluster);
+    let wait = ["release", "--leaked", "--settle", "0", "--yes", "--grace"];
+    let planned = |shown: &str| shown.matches("\nPlan: ").count();
+
+    let mut shown = String::new();
+    let mut child = site
+        .command(&[&wait[..], &["5s"]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    while planned(&shown) == 0 {
+        assert!(lines.read_line(&mut shown).unwrap() > 0, "{shown}");
+    }
+    assert!(shown.contains(&format!("release-address  {}", leaked[0].address())), "{shown}");
+    let held = recorded(&site.dump());
+    assert!(leaked.iter().all(|pod| held.contains_key(&pod.address())), "nothing is written before the wait");
+    // Of one handle the plan changes meanwhile.
+    for (address, block) in &leaked[1].addresses {
+        site.change_block(*block, |block| {
+            block.record_mut(*address).handle = Some("k8s-pod-network.somebody-else".into());
+        });
+    }
+    lines.read_to_string(&mut shown).unwrap();
+    let run = Run::of(child.wait_with_output().unwrap());
+    assert_eq!((run.code, planned(&shown)), (1, 2), "{shown} {run:?}");
+    assert!(run.stderr.contains("since the first check the plan has changed\n"), "{run:?}");
+
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let run = site.run(&[&wait[..], &["2s"]].concat());
+    assert_eq!((run.code, planned(&run.stdout)), (0, 1), "{run:?}");
+    assert!(!run.stderr.contains("has changed"), "{run:?}");
+}
+
+/// What the announcement of the wait names instead of waiting: a report now, a release by it later.
+#[test]
+fn a_report_now_and_a_release_later_need_no_wait() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let folder = tempfile::tempdir().unwrap();
+    let run = site.run(&["release", "--leaked", "--settle", "0", "--yes", "--grace", "2s"]);
+    let (_, hint) = run.stderr.split_once("hint: without waiting here: ").expect("the hint");
+    let lines: Vec<&str> = hint.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
+    let [check, release] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(
+        check.starts_with("calipam check -o json --grace 2s") && check.ends_with(" > report.json"),
+        "{check}"
+    );
+    assert!(release.contains(" --leaked ") && release.ends_with(" --from-report report.json"), "{release}");
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+
+    let report = folder.path().join("report.json");
+    let words = |line: &str| line.split(' ').skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let check = words(check.split(" > ").next().unwrap());
+    let found = site.command(&check.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
+    std::fs::write(&report, found.stdout).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    let release = words(&release.replace("report.json", report.to_str().unwrap()));
+    let run =
+        Run::of(site.command(&release.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap());
+    assert!(run.code == 0 && !run.stderr.contains("rechecking"), "{run:?}");
+    assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
+}
+
 #[test]
 fn a_dry_run_does_not_wait() {
     let mut cluster = healthy();
@@ -169,6 +242,6 @@ fn the_cluster_says_how_long() {
     let run = site.run(&["release", "--leaked", "--settle", "0", "--yes"]);
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(run.stderr.contains("rechecking 2 leaked addresses or handles in 2s, at "), "{run:?}");
-    assert!(run.stderr.contains(" UTC (--grace 0 skips this)\n"), "{run:?}");
+    assert!(!run.stderr.contains("--grace 0"), "a way that calipam warns of is no way out: {run:?}");
     assert_eq!((run.code, site.findings(&[])), (0, set::<String>([])));
 }

@@ -83,7 +83,8 @@ impl Story {
             // The end of a wait.
             None if line.starts_with("rechecking ") => {
                 let (before, after) = line.split_once(", at ").expect("the wait has an end");
-                format!("{before}, at 10:15:02 UTC{}", after.split_once(" UTC").expect("in UTC").1)
+                let after = after.split_once(" UTC").expect("in UTC").1;
+                format!("{}, at 10:30:00 UTC{after}", before.replace(" in 2s", " in 15m"))
             }
             None => match line.split_once("` of 20") {
                 Some((before, _)) if line.starts_with("Undoing ") => {
@@ -94,6 +95,9 @@ impl Story {
         };
         // The grace period of these clusters is one that a test can wait for.
         let lines = masked.lines().filter(|line| !line.starts_with("warning: a grace period of "));
-        lines.map(|line| revision(line).replace(", 2s later,", ", 15m later,") + "\n").collect()
+        let grace = |line: String| {
+            line.replace(", 2s later,", ", 15m later,").replace(" and after 2s ", " and after 15m ")
+        };
+        lines.map(|line| grace(revision(line)) + "\n").collect()
     }
 }

@@ -25,7 +25,7 @@ impl Operator for Script<'_> {
     fn note(&self, note: Note<'_>) {
         match note {
             // calicoctl has no option for it.
-            Note::SecondLook { addresses, after } => self.console.tell(&second_look(addresses, after)),
+            Note::SecondLook { addresses, after, .. } => self.console.tell(&second_look(addresses, after)),
             Note::LockStays => {
                 self.console
                     .warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");

@@ -44,6 +44,11 @@ pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
     line(words.iter().copied().chain(options.unwrap_or_default()))
 }
 
+/// The same for a shell, with its output in a file.
+pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
+    format!("{} > {}`", command_with(words, kept).trim_end_matches('`'), shell_word(file))
+}
+
 /// The command line of this call with more options, and without those whose IDs are in `without`.
 pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(more.iter().copied()) };
