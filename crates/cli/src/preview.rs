@@ -9,7 +9,7 @@ use crate::hints;
 use crate::render::document::{Detail, Document};
 use crate::render::plan::{self, PlanDocument};
 use crate::render::table::Page;
-use crate::render::undo::UndoDocument;
+use crate::render::undo::{self, UndoDocument};
 
 /// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: where the operator is
 /// `asked`, the plan is a table on stderr until then.
@@ -29,12 +29,20 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
 
 /// The whole of a plan, where [`preview`] shows only a part of it.
 pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
-    let Proposal::Plan(plan) = proposal else { return Ok(None) };
-    if console.format.detail() == Some(Detail::Full) || plan::fits(plan) {
+    match proposal {
+        Proposal::Plan(plan) => whole_document(&PlanDocument { plan, run: None }, plan::fits(plan), console),
+        Proposal::Undo(header, plan) => {
+            whole_document(&UndoDocument { header, plan, run: None }, undo::fits(plan), console)
+        }
+    }
+}
+
+fn whole_document(document: &impl Document, fits: bool, console: &Console) -> io::Result<Option<String>> {
+    if console.format.detail() == Some(Detail::Full) || fits {
         return Ok(None);
     }
     let mut text = Vec::new();
-    PlanDocument { plan, run: None }.text(Detail::Full, console.page, &mut text)?;
+    document.text(Detail::Full, console.page, &mut text)?;
     Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 

@@ -25,4 +25,5 @@ mod scope;
 mod sightings;
 mod site;
 mod split;
+mod tables;
 mod undo;

@@ -17,7 +17,7 @@ use super::wrap::on_page;
 use crate::hints::{self, Reader};
 
 /// So many rows are shown one by one; more are shown as one row for each kind.
-const FEW: usize = 25;
+pub(super) const FEW: usize = 25;
 
 /// A plan as YAML and JSON show it.
 #[derive(Debug, Serialize)]
@@ -230,26 +230,35 @@ fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
 }
 
 fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
+    let code = |skipped: &Skipped| skipped.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
     if detail == Detail::Full || plan.skipped.len() <= FEW {
-        let columns = [("SUBJECT", Align::Left), ("SKIPPED BECAUSE", Align::Left), ("WHY", Align::Left)];
+        let columns = ["SUBJECT", "CODE", "SKIPPED BECAUSE", "WHY"].map(|name| (name, Align::Left));
         let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["SKIPPED BECAUSE"]);
         for skipped in &plan.skipped {
             grid.row([
                 skipped.subject.to_string(),
+                code(skipped),
                 skipped.reason.to_string(),
                 hints::plan::skipped(skipped, Reader::Operator),
             ]);
         }
         return grid;
     }
-    let columns = [("SKIPPED BECAUSE", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
+    let columns = [
+        ("CODE", Align::Left),
+        ("SKIPPED BECAUSE", Align::Left),
+        ("COUNT", Align::Right),
+        ("FOR EXAMPLE", Align::Left),
+    ];
     let mut grid = Grid::new(page, detail, &columns);
     let mut kinds = BTreeMap::new();
     for skipped in &plan.skipped {
         kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;
     }
     for ((reason, _), (number, example)) in kinds {
-        grid.row([reason.to_string(), thousands(number), hints::plan::skipped(example, Reader::Operator)]);
+        let why = hints::plan::skipped(example, Reader::Operator);
+        grid.row([code(example), reason.to_string(), thousands(number), why]);
     }
     grid
 }

@@ -1,16 +1,18 @@
 //! What `undo` prints.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use calipam_model::key::Key;
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
-use super::plan::ShownExecution;
+use super::plan::{FEW, ShownExecution};
 use super::table::{Align, Grid, Page};
-use super::text::{count, escape};
+use super::text::{count, escape, thousands};
 
 /// An undo as it is printed.
 #[derive(Debug, Serialize)]
@@ -33,6 +35,8 @@ struct Shown {
 #[derive(Debug, Serialize)]
 struct Restored {
     object: String,
+    #[serde(skip)]
+    kind: &'static str,
     action: &'static str,
     reason: String,
 }
@@ -73,6 +77,7 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
     let restored = plan.steps().iter().flat_map(|step| {
         step.objects.iter().map(|object| Restored {
             object: object.key.to_string(),
+            kind: kind(&object.key),
             action: match (&object.before, &object.left) {
                 (None, _) => "delete",
                 (Some(_), None) => "create",
@@ -100,20 +105,11 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
 fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", escape(&format!("Undoing `{}` of {}", shown.command, shown.started_at)))?;
     if !shown.restored.is_empty() {
-        let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];
-        let mut grid = Grid::new(page, detail, &columns);
-        for object in &shown.restored {
-            grid.row([object.action, &object.object, &object.reason]);
-        }
-        grid.write(out)?;
+        restored(shown, detail, page).write(out)?;
         writeln!(out)?;
     }
     if !shown.skipped.is_empty() {
-        let mut grid = Grid::new(page, detail, &[("OBJECT", Align::Left), ("REASON", Align::Left)]);
-        for skipped in &shown.skipped {
-            grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
-        }
-        grid.write(out)?;
+        skipped(shown, detail, page).write(out)?;
         writeln!(out)?;
     }
     if shown.restored.is_empty() && shown.skipped.is_empty() {
@@ -126,5 +122,64 @@ fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io:
     match shown.skipped.len() {
         0 => writeln!(out, "{objects} to restore"),
         skipped => writeln!(out, "{objects} to restore; {} skipped", count(skipped, "step", "steps")),
+    }
+}
+
+fn restored(shown: &Shown, detail: Detail, page: Page) -> Grid {
+    if detail == Detail::Full || shown.restored.len() <= FEW {
+        let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];
+        let mut grid = Grid::new(page, detail, &columns);
+        for object in &shown.restored {
+            grid.row([object.action, &object.object, &object.reason]);
+        }
+        return grid;
+    }
+    let columns = [("ACTION", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
+    let mut grid = Grid::new(page, detail, &columns);
+    let mut kinds: BTreeMap<(&str, &str), (usize, &Restored)> = BTreeMap::new();
+    for object in &shown.restored {
+        kinds.entry((object.action, object.kind)).or_insert((0, object)).0 += 1;
+    }
+    for ((action, kind), (number, example)) in kinds {
+        let example = format!("{} {}", example.object, example.reason);
+        grid.row([format!("{action}-{kind}"), thousands(number), example]);
+    }
+    grid
+}
+
+fn skipped(shown: &Shown, detail: Detail, page: Page) -> Grid {
+    if detail == Detail::Full || shown.skipped.len() <= FEW {
+        let mut grid = Grid::new(page, detail, &[("OBJECT", Align::Left), ("REASON", Align::Left)]);
+        for skipped in &shown.skipped {
+            grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
+        }
+        return grid;
+    }
+    let columns = [("REASON", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
+    let mut grid = Grid::new(page, detail, &columns);
+    let mut reasons: BTreeMap<&str, (usize, &NotRestored)> = BTreeMap::new();
+    for skipped in &shown.skipped {
+        reasons.entry(&skipped.reason).or_insert((0, skipped)).0 += 1;
+    }
+    for (reason, (number, example)) in reasons {
+        grid.row([reason.to_owned(), thousands(number), example.objects.join(", ")]);
+    }
+    grid
+}
+
+/// True where the short form shows everything.
+pub(crate) fn fits(plan: &UndoPlan) -> bool {
+    let objects = plan.steps().iter().map(|step| step.objects.len()).sum::<usize>();
+    objects.max(plan.skipped().len()) <= FEW
+}
+
+fn kind(key: &Key) -> &'static str {
+    match key {
+        Key::Block(_) => "block",
+        Key::Affinity(_) => "affinity",
+        Key::Handle(_) => "handle",
+        Key::Pool(_) => "pool",
+        Key::IpamConfig => "configuration",
+        _ => "object",
     }
 }

@@ -55,6 +55,12 @@ impl<'s> Basis<'s> {
         self.findings.get(&(code, subject)).copied()
     }
 
+    /// The code of the worst finding about a subject.
+    pub fn worst(&self, subject: &Subject) -> Option<Code> {
+        let found = Code::ALL.iter().filter_map(|code| self.finding(*code, subject));
+        found.min_by_key(|finding| (finding.severity, finding.code)).map(|finding| finding.code)
+    }
+
     /// The findings of one code, in the order of the report.
     pub fn findings(&self, code: Code) -> impl Iterator<Item = &'s Finding> {
         self.report.findings.iter().filter(move |f| f.code == code)

@@ -111,6 +111,8 @@ fn whole_handles<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
         let planned = planner.blocks.get(&block).and_then(|planned| planned.addresses.get(&ordinal));
         planned.is_some_and(|planned| planned.what.handles()[1].as_deref() != Some(id))
     };
-    let (_, skipped) = keep_whole_handles(planner.basis, choice, |_| false, leaves);
+    let in_scope =
+        |held: &Allocated| planner.index().block(held.block).is_some_and(|block| planner.may_change(block));
+    let (_, skipped) = keep_whole_handles(planner.basis, choice, |_| false, leaves, in_scope);
     planner.skipped.extend(skipped);
 }

@@ -153,12 +153,13 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
 
 /// Takes out of a choice the addresses of handles that cannot be released completely, and says of each why. `insists`
 /// tells of addresses that the operator insists on, `leaves` of records that the plan gives
-/// another handle than the one with this ID.
+/// another handle than the one with this ID, `in_scope` of addresses that the request may be about.
 pub(crate) fn keep_whole_handles<'s>(
     basis: &Basis<'s>,
     choice: &mut Choice<'s>,
     insists: impl Fn(IpAddr) -> bool,
     leaves: impl Fn(&str, (IpNet, u32)) -> bool,
+    in_scope: impl Fn(&Allocated) -> bool,
 ) -> (HandleAllocations<'s>, Vec<Skipped>) {
     let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
     let handles = HandleAllocations::new(basis, &wanted);
@@ -168,14 +169,17 @@ pub(crate) fn keep_whole_handles<'s>(
     for id in wanted.iter().collect::<BTreeSet<&String>>() {
         let insists = |address| insists(address) && !stay.contains(&address);
         let leaves = |record| leaves(id, record);
-        let Some((reason, why)) = why_kept(basis, &handles, choice, id, insists, leaves) else { continue };
+        let Some((reason, why)) = why_kept(basis, &handles, choice, id, insists, leaves, &in_scope) else {
+            continue;
+        };
 
         for held in handles.allocated(id) {
             let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else { continue };
             let address = held.address;
             stay.insert(address);
-            let kept = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
-            skipped.push(Skipped { code: chosen.finding.map(|finding| finding.code), ..kept });
+            let subject = Subject::Address(address);
+            let code = chosen.finding.map_or_else(|| basis.worst(&subject), |finding| Some(finding.code));
+            skipped.push(Skipped { code, ..Skipped::new(subject, reason, format!("{address}: {why}")) });
         }
     }
     (handles, skipped)
@@ -189,6 +193,7 @@ fn why_kept(
     id: &str,
     insists: impl Fn(IpAddr) -> bool,
     leaves: impl Fn((IpNet, u32)) -> bool,
+    in_scope: impl Fn(&Allocated) -> bool,
 ) -> Option<Refusal> {
     let index = &basis.context.index;
     let mut named = handles.objects(id).iter().flat_map(|object| object.value.blocks());
@@ -205,7 +210,11 @@ fn why_kept(
     if is_of_several(id) || chosen.iter().any(is_released_alone) {
         return None;
     }
-    let detail = format!("its handle {id} also holds {}, which is not released", kept.address);
+    let why = match in_scope(kept) {
+        true => "is not released",
+        false => "is outside of what was named; a handle is released completely or not at all",
+    };
+    let detail = format!("its handle {id} also holds {}, which {why}", kept.address);
     Some((SkipReason::HandleHeld, detail))
 }
 
@@ -224,7 +233,8 @@ fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
 /// Why an address is not released although no finding says that it is leaked.
 pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     let (reason, detail) = why_kept_address(basis, address);
-    Skipped::new(Subject::Address(address), reason, detail)
+    let subject = Subject::Address(address);
+    Skipped { code: basis.worst(&subject), ..Skipped::new(subject, reason, detail) }
 }
 
 /// Why nothing is written about an address whose block is corrupt or cannot be decoded.

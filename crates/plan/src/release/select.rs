@@ -359,10 +359,11 @@ impl<'s> Selector<'_, 's> {
 
     /// A handle is released completely or not at all: where one of its addresses stays, all do.
     fn whole_handles(&mut self) {
-        let Selection { chosen, forced, .. } = &mut self.selection;
+        let Selection { chosen, forced, scope, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();
         let insists = |address| insisted.contains(&address);
-        let (handles, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false);
+        let in_scope = |held: &Allocated| scope.has_address(held.address, &self.basis.context.index);
+        let (handles, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false, in_scope);
         let kept: HashSet<&Subject> = skipped.iter().map(|kept| &kept.subject).collect();
         forced.retain(|address| !kept.contains(&Subject::Address(*address)));
         self.selection.skipped.extend(skipped);

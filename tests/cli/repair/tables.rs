@@ -1,0 +1,98 @@
+//! What plans show of what they do and leave.
+
+use std::collections::BTreeSet;
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use jiff::Timestamp;
+
+use super::site::*;
+
+/// What a plan leaves is told by the rule that found it: every row has a code, and none stands there twice, whether there are few
+/// or so many that they are counted.
+#[test]
+fn what_is_skipped_has_its_code_and_stands_once() {
+    let site = Site::of(&Cluster::all_faults(ClusterSpec::new(23).at(Timestamp::now()).wide(), 1));
+    let plan = site.run(&["rebuild", "--endpoints-only", "-o", "json"]).json();
+    let skipped = plan["skipped"].as_array().unwrap();
+    let mut seen = BTreeSet::new();
+    for row in skipped {
+        assert!(row["code"].is_string(), "{row}");
+        assert!(seen.insert(format!("{} {}", row["code"], row["subject"])), "twice: {row}");
+    }
+    let of = |code: &str| skipped.iter().filter(|row| row["code"] == code).count();
+    assert!(of("owner-mismatch") > 0 && seen.len() > 25, "{}", seen.len());
+
+    let summed = site.run(&["rebuild", "--endpoints-only"]).stdout;
+    let rows = summed.split("\nCODE ").nth(1).expect("a table of codes").split("\n\n").next().unwrap();
+    let kinds: Vec<Vec<&str>> =
+        rows.lines().skip(1).map(|row| row.split_whitespace().take(3).collect()).collect();
+    let distinct: BTreeSet<&[&str]> = kinds.iter().map(|kind| &kind[..2]).collect();
+    assert_eq!(distinct.len(), kinds.len(), "{summed}");
+    let counted: usize = kinds.iter().map(|kind| kind[2].parse::<usize>().unwrap()).sum();
+    assert_eq!(counted, skipped.len(), "{summed}");
+}
+
+/// An address that is recorded for another than its user is refused by that name.
+#[test]
+fn an_address_that_is_named_has_the_code_of_its_finding() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::OwnerMismatchPod, 1);
+    let site = Site::of(&cluster);
+    let found = site.findings(&["--rule", "owner-mismatch"]);
+    let address = found.first().unwrap().rsplit(' ').next().unwrap();
+    let run = site.run(&["release", "--ip", address, "--dry-run", "-o", "json"]);
+    let row = &run.json()["skipped"][0];
+    assert_eq!(
+        (row["code"].as_str(), row["reason"].as_str()),
+        (Some("owner-mismatch"), Some("in-use")),
+        "{run:?}"
+    );
+}
+
+/// A handle goes as a whole: of a pod with two addresses an IPv4 pool names one only.
+#[test]
+fn a_pool_of_one_family_says_what_keeps_its_addresses() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let [v4, v6] = [0, 1].map(|place: usize| pod.addresses[place].0);
+    let pool = cluster.spec().pool_v4().to_string();
+    let run = site.run(&[&["release", "--leaked", "--dry-run", "--pool", &pool], &AT_ONCE[..]].concat());
+    let why = format!(
+        "also holds {v6}, which is outside of what was named; a handle is released completely or not at all"
+    );
+    assert!(run.stdout.contains(&why) && run.stdout.contains(&format!("{v4}")), "{run:?}");
+    assert_eq!(
+        changes(
+            &site.run(&[&["release", "--leaked", "--dry-run", "-o", "json"], &AT_ONCE[..]].concat()).json()
+        )
+        .len(),
+        2
+    );
+}
+
+/// The plan of a large undo is summed up by kind, as that of a release; all of it is in the wide form.
+#[test]
+fn a_large_undo_is_summed_up() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::OrphanHandleEmpty, 30);
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let run = site.release(&["--leaked", "--orphan-handles"]);
+    let journal = journal_of(&run);
+    let deleted = differing(&before, &site.dump()).iter().filter(|path| path.contains("/handle/")).count();
+    assert!(deleted > 25, "{run:?}");
+    let planned = |format| site.run(&["undo", &journal, "--dry-run", "-o", format]);
+
+    let summed = planned("table").stdout;
+    let rows: Vec<Vec<&str>> = summed.lines().map(|row| row.split_whitespace().take(2).collect()).collect();
+    assert!(rows.contains(&vec!["create-handle", &deleted.to_string()]), "{summed}");
+    assert!(rows.contains(&vec!["restore-block", &pod.addresses.len().to_string()]), "{summed}");
+    assert!(summed.contains(&format!("\n{} objects to restore", deleted + pod.addresses.len())), "{summed}");
+    let listed = planned("wide").stdout;
+    assert_eq!(listed.matches("/calico/ipam/v2/handle/").count(), deleted, "{listed}");
+
+    assert_eq!(site.undo(&journal).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
