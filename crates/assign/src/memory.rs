@@ -49,7 +49,9 @@ pub struct MemoryStore {
 struct State {
     /// Values by path, with the revision of their last write.
     values: BTreeMap<String, (Vec<u8>, i64)>,
-    revision: i64,
+    /// Writes of each path so far: its revision. One path's writes say nothing of another's, so that the order of writes
+    /// that do not concern each other leaves no trace.
+    revisions: BTreeMap<String, i64>,
     now: Timestamp,
     changes: Vec<Change>,
     is_interleaved: bool,
@@ -97,7 +99,12 @@ impl MemoryStore {
 
     /// The value under a path.
     pub fn value(&self, path: &str) -> Option<Vec<u8>> {
-        self.state().values.get(path).map(|(value, _)| value.clone())
+        self.value_at(path).map(|(value, _)| value)
+    }
+
+    /// The value under a path, with its revision.
+    pub fn value_at(&self, path: &str) -> Option<(Vec<u8>, i64)> {
+        self.state().values.get(path).cloned()
     }
 
     /// All values whose path begins with `prefix`, by path, with their revisions.
@@ -148,13 +155,14 @@ impl MemoryStore {
 
 impl State {
     fn change(&mut self, path: &str, value: Option<Vec<u8>>) -> i64 {
-        self.revision += 1;
+        let revision = self.revisions.entry(path.to_owned()).or_default();
+        *revision += 1;
         let before = match &value {
-            Some(value) => self.values.insert(path.to_owned(), (value.clone(), self.revision)),
+            Some(value) => self.values.insert(path.to_owned(), (value.clone(), *revision)),
             None => self.values.remove(path),
         };
         self.changes.push(Change { path: path.to_owned(), existed: before.is_some(), value });
-        self.revision
+        *revision
     }
 
     fn read(&self, query: &Query) -> Vec<Entry> {

@@ -58,10 +58,17 @@ impl<S: Store> Allocator<S> {
         let mut result = Ok(());
         for (cidr, block) in cidrs.into_iter().zip(blocks) {
             let released = async {
-                self.release_handle_in(id, cidr, block?, &ground, &mut known).await?;
-                match leftovers {
-                    Leftovers::Keep => Ok(()),
-                    Leftovers::Remove => self.remove_leftover(id, cidr, &mut known).await,
+                let mut block = block?;
+                loop {
+                    self.release_handle_in(id, cidr, block, &ground, &mut known).await?;
+                    if leftovers == Leftovers::Keep {
+                        return Ok(());
+                    }
+                    // A write of an earlier call may have taken effect since.
+                    block = self.remove_leftover(id, cidr, &mut known).await?;
+                    if block.is_none() {
+                        return Ok(());
+                    }
                 }
             };
             result = result.and(unless_undecodable(released.await));
@@ -104,18 +111,26 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Removes what a handle counts in a block that has nothing of it.
-    async fn remove_leftover(&self, id: &str, cidr: IpNet, known: &mut Known) -> Result<()> {
+    /// Removes what a handle counts in a block that has nothing of it; gives the block where it has something of it after
+    /// all.
+    async fn remove_leftover(
+        &self,
+        id: &str,
+        cidr: IpNet,
+        known: &mut Known,
+    ) -> Result<Option<Versioned<Block>>> {
         for _ in 0..RETRIES {
             let stored = match known.take() {
                 Some(stored) => stored,
                 None => self.handle(id).await?,
             };
-            let Some(stored) = stored.filter(|stored| stored.value.count(cidr) != 0) else { return Ok(()) };
+            let Some(stored) = stored.filter(|stored| stored.value.count(cidr) != 0) else {
+                return Ok(None);
+            };
             if let Some(mut block) = self.block(cidr).await? {
                 if !ordinals_of(&block.value, id).is_empty() {
-                    // Allocated since: not left over.
-                    return Ok(());
+                    *known = Some(Some(stored));
+                    return Ok(Some(block));
                 }
                 block.value.update(|update| update.touch());
                 match self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await {
@@ -128,7 +143,7 @@ impl<S: Store> Allocator<S> {
                 }
             }
             if self.set_count(stored, cidr, 0, known).await? {
-                return Ok(());
+                return Ok(None);
             }
         }
         Err(Error::TooManyConflicts)

@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod dist;
 mod env;
+mod explore;
 mod failure;
 mod generate;
 mod help;
@@ -33,8 +34,17 @@ use failure::Failure;
 use task::Task;
 
 /// Every task, in the order that `cargo xtask help` shows.
-const TASKS: &[Task] =
-    &[demo::TASK, test::TASK, soak::TASK, replay::TASK, bench::TASK, env::TASK, generate::TASK, dist::TASK];
+const TASKS: &[Task] = &[
+    demo::TASK,
+    test::TASK,
+    soak::TASK,
+    explore::TASK,
+    replay::TASK,
+    bench::TASK,
+    env::TASK,
+    generate::TASK,
+    dist::TASK,
+];
 
 /// The exit code of a task that failed.
 const FAILED: u8 = 1;

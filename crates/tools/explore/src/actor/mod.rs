@@ -1,0 +1,47 @@
+//! Who acts on a cluster.
+
+mod collector;
+mod plugin;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use self::collector::{collect, give_up_empty};
+pub(crate) use self::plugin::give;
+pub use self::plugin::{Call, add, clean_up, del, gc};
+use crate::world::World;
+
+/// What an actor does.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Begins what an actor does, given its number.
+pub type Begin = Box<dyn Fn(Arc<World>, usize) -> Task>;
+
+/// Someone who acts.
+pub struct Actor {
+    /// For people.
+    pub name: String,
+    pub begin: Begin,
+    /// What follows where it was killed, such as DEL after an ADD. It may be killed as well, and then begins again.
+    pub after_kill: Option<Begin>,
+}
+
+impl Actor {
+    /// An actor that does nothing more once it is killed.
+    pub fn new<F: Future<Output = ()> + 'static>(
+        name: impl Into<String>,
+        begin: impl Fn(Arc<World>, usize) -> F + 'static,
+    ) -> Self {
+        let begin: Begin = Box::new(move |world, actor| Box::pin(begin(world, actor)));
+        Self { name: name.into(), begin, after_kill: None }
+    }
+
+    /// The same, with what follows where it is killed.
+    #[must_use]
+    pub fn after_kill<F: Future<Output = ()> + 'static>(
+        self,
+        begin: impl Fn(Arc<World>, usize) -> F + 'static,
+    ) -> Self {
+        Self { after_kill: Some(Box::new(move |world, actor| Box::pin(begin(world, actor)))), ..self }
+    }
+}

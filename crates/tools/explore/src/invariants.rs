@@ -1,0 +1,204 @@
+//! What has to hold, at every step and at the end.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_assign::{MemoryStore, Record};
+use calipam_check::{Code, Options, check};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityState};
+use calipam_model::block::Block;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::actor::clean_up;
+use crate::world::{ALL, World};
+
+/// What a check may find where something was broken off (facts 3.15). Everything else would be damage.
+const OF_CRASHES: &[Code] = &[
+    // Allocated, and no endpoint yet or no longer.
+    Code::LeakedAddress,
+    // Counted before it is allocated, and still counted after it was released.
+    Code::HandleCount,
+    Code::OrphanHandle,
+    Code::UnsettledAffinity,
+    Code::AffinityWithoutBlock,
+    Code::AffinityBlockMismatch,
+    Code::AffinityConflict,
+    Code::EmptyUnownedBlock,
+    Code::NodeOverBlockLimit,
+    Code::StrandedAddresses,
+    Code::PoolNearlyFull,
+];
+
+/// What a check may find once DEL was repeated: affinities that the next claim or release settles, and handles of pods whose count
+/// could not be taken back, until the pod stops.
+const OF_QUIET: &[Code] = &[
+    Code::HandleCount,
+    Code::UnsettledAffinity,
+    Code::AffinityWithoutBlock,
+    Code::AffinityBlockMismatch,
+    Code::AffinityConflict,
+    Code::EmptyUnownedBlock,
+    Code::StrandedAddresses,
+    Code::PoolNearlyFull,
+];
+
+/// What holds at every step.
+pub(crate) fn always(world: &World) -> Result<(), String> {
+    if let Some(violation) = world.truth.take_violations().into_iter().next() {
+        return Err(violation);
+    }
+    if world.data().take_changes().is_empty() {
+        return Ok(());
+    }
+    let objects = Objects::of(world.data())?;
+    let recorded = objects.recorded()?;
+    for (address, user) in world.truth.users() {
+        match recorded.get(&address) {
+            Some(handle) if *handle == user => {}
+            Some(handle) => return Err(format!("{address} of {user} is recorded for {handle}")),
+            None => return Err(format!("{address}, which {user} uses, is free")),
+        }
+    }
+    objects.handles_count_enough()?;
+    objects.blocks_have_one_affinity()
+}
+
+/// What holds when everyone has stopped and DEL was repeated: nothing is leaked, and a check explains what is left.
+pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
+    let copy = world.copy_of_data();
+    explained(&copy, world.now(), OF_CRASHES)?;
+
+    let pods = world.truth.pods();
+    let stop = |are_alive: bool| -> Result<(), String> {
+        for (handle, pod) in pods.iter().filter(|(_, pod)| pod.exists == are_alive) {
+            clean_up(&copy, &pod.node, handle).map_err(|error| format!("DEL of {handle} fails: {error}"))?;
+        }
+        Ok(())
+    };
+    // A write that takes effect after all else leaves something as well.
+    stop(false)?;
+    let objects = Objects::of(&copy)?;
+    let users = world.truth.users();
+    for (address, handle) in objects.recorded()? {
+        if users.get(&address) != Some(&handle) {
+            return Err(format!("{address} stays recorded for {handle} after DEL was repeated"));
+        }
+    }
+    if let Some((handle, _)) =
+        objects.handles.iter().find(|(handle, _)| !users.values().any(|user| user == *handle))
+    {
+        return Err(format!("the handle {handle} stays after DEL was repeated"));
+    }
+    explained(&copy, world.now(), OF_QUIET)?;
+
+    stop(true)?;
+    let objects = Objects::of(&copy)?;
+    if let Some((address, handle)) = objects.recorded()?.first_key_value() {
+        return Err(format!("{address} stays recorded for {handle} after all pods stopped"));
+    }
+    if let Some(handle) = objects.handles.keys().next() {
+        return Err(format!("the handle {handle} stays after all pods stopped"));
+    }
+    Ok(())
+}
+
+/// What is recorded for a handle, now that its release was answered.
+pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
+    let recorded = Objects::of(world.data())?.recorded()?;
+    match recorded.into_iter().find(|(_, recorded)| recorded == handle) {
+        Some((address, _)) => Err(format!("DEL of {handle} succeeds, and {address} stays recorded for it")),
+        None => Ok(()),
+    }
+}
+
+/// A check finds nothing but this.
+fn explained(store: &MemoryStore, now: Timestamp, allowed: &[Code]) -> Result<(), String> {
+    let mut snapshot = Snapshot { taken_at: now, settled: true, ..Snapshot::default() };
+    for (path, value, revision) in store.values(ALL) {
+        snapshot.add_entry(path.as_bytes(), &value, revision);
+    }
+    snapshot.mark_read(ETCD_SOURCES);
+    let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+    let findings = check(&snapshot, &options).findings;
+    match findings.into_iter().find(|finding| !allowed.contains(&finding.code)) {
+        Some(finding) => Err(format!("check finds {}: {}", finding.code, finding.message())),
+        None => Ok(()),
+    }
+}
+
+/// What is stored.
+struct Objects {
+    blocks: Vec<Block>,
+    handles: BTreeMap<String, Handle>,
+    affinities: Vec<Affinity>,
+}
+
+impl Objects {
+    fn of(store: &MemoryStore) -> Result<Self, String> {
+        let (mut blocks, mut handles, mut affinities) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for (path, value, _) in store.values("/calico/ipam/v2/") {
+            let Ok(Some(key)) = Key::parse(&path) else { return Err(format!("{path} is no key")) };
+            match Record::decode(&key, &value) {
+                Some(Record::Block(block)) => blocks.push(Block::clone(&block)),
+                Some(Record::Handle(handle)) => drop(handles.insert(handle.id().to_string(), handle)),
+                Some(Record::Affinity(affinity)) => affinities.push(affinity),
+                Some(Record::Undecodable { key, reason }) => return Err(format!("{key}: {reason}")),
+                _ => {}
+            }
+        }
+        Ok(Self { blocks, handles, affinities })
+    }
+
+    /// The handle of each address that is not free; an address lies in one block.
+    fn recorded(&self) -> Result<BTreeMap<IpAddr, String>, String> {
+        let mut recorded = BTreeMap::new();
+        for held in self.blocks.iter().flat_map(Block::allocations) {
+            let Some(handle) = held.attribute.to_attribute().handle else { continue };
+            if let Some(other) = recorded.insert(held.address, handle.clone()) {
+                return Err(format!("{} is recorded for {other} and for {handle}", held.address));
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// Addresses of each handle and block.
+    fn counts(&self) -> BTreeMap<(String, IpNet), i64> {
+        let mut counts = BTreeMap::new();
+        for block in &self.blocks {
+            for held in block.allocations() {
+                if let Some(handle) = held.attribute.to_attribute().handle {
+                    *counts.entry((handle, block.cidr())).or_default() += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    /// A handle that counted less would leave an address behind.
+    fn handles_count_enough(&self) -> Result<(), String> {
+        for ((handle, block), count) in self.counts() {
+            let counted = self.handles.get(&handle).map_or(0, |object| object.count(block));
+            if counted < count {
+                return Err(format!("{handle} counts {counted} of {count} addresses in {block}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No two nodes are sure that a block is theirs.
+    fn blocks_have_one_affinity(&self) -> Result<(), String> {
+        let mut sure: BTreeMap<IpNet, String> = BTreeMap::new();
+        let confirmed = self.affinities.iter().filter(|affinity| affinity.state == AffinityState::Confirmed);
+        for affinity in confirmed {
+            let holder = affinity.key.owner().to_string();
+            if let Some(other) = sure.insert(affinity.key.cidr, holder.clone()) {
+                return Err(format!("{other} and {holder} both have {} confirmed", affinity.key.cidr));
+            }
+        }
+        Ok(())
+    }
+}

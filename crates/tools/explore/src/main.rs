@@ -1,0 +1,137 @@
+//! `explore`: what `cargo xtask explore` runs.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use calipam_explore::scenario::{Scenario, all};
+use calipam_explore::script;
+use calipam_explore::search::{Found, exhaustive, random, replay, shrink};
+
+/// How long it explores where nothing is said.
+const USUAL: Duration = Duration::from_secs(5 * 60);
+/// Faults of a schedule by chance.
+const FAULTS: usize = 3;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True where everything holds.
+fn run(arguments: &[String]) -> Result<bool, String> {
+    let (mut names, mut time) = (Vec::new(), USUAL);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--replay" => return replay_file(value()?),
+            "--minutes" => time = duration(value()?, 60)?,
+            "--hours" => time = duration(value()?, 3_600)?,
+            option if option.starts_with('-') => return Err(format!("there is no option {option}")),
+            name => names.push(name),
+        }
+    }
+
+    let mut scenarios = all();
+    if let Some(name) = names.iter().find(|name| scenarios.iter().all(|known| known.name != **name)) {
+        let known: Vec<&str> = scenarios.iter().map(|scenario| scenario.name).collect();
+        return Err(format!("there is no scenario {name}; there are {}", known.join(", ")));
+    }
+    scenarios.retain(|scenario| names.is_empty() || names.contains(&scenario.name));
+    Ok(explore(scenarios, time))
+}
+
+fn duration(text: &str, unit: u64) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
+    Duration::try_from_secs_f64(number * unit as f64).map_err(|error| format!("{text}: {error}"))
+}
+
+/// Follows every schedule of each scenario, without faults and then with more and more of them, for two thirds of the time; then
+/// schedules by chance.
+fn explore(scenarios: Vec<Scenario>, time: Duration) -> bool {
+    let (begin, slice) = (Instant::now(), time.mul_f64(2.0 / 3.0) / scenarios.len().max(1) as u32);
+    let mut holds = true;
+    for scenario in &scenarios {
+        let until = Instant::now() + slice;
+        for faults in 0..=FAULTS {
+            match explore_all(&scenario.with_faults(faults), until) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(()) => {
+                    holds = false;
+                    break;
+                }
+            }
+        }
+    }
+    holds && try_seeds(scenarios, begin + time)
+}
+
+/// True where time was enough.
+fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
+    let begin = Instant::now();
+    let explored = exhaustive(scenario, Some(until)).map_err(|found| tell(scenario, found))?;
+    let is_complete = if explored.is_complete { "" } else { "; time ran out" };
+    println!(
+        "{:<20} {} faults: {:>7} states, {:>8} steps, {:>6} ends; longest {} steps, {} cut off; {:.1} s{is_complete}",
+        scenario.name,
+        scenario.faults,
+        explored.states,
+        explored.steps,
+        explored.ends,
+        explored.deepest,
+        explored.cut,
+        begin.elapsed().as_secs_f64(),
+    );
+    Ok(explored.is_complete)
+}
+
+fn try_seeds(scenarios: Vec<Scenario>, until: Instant) -> bool {
+    let scenarios: Vec<Scenario> =
+        scenarios.into_iter().map(|scenario| scenario.with_faults(FAULTS)).collect();
+    let (mut schedules, mut steps) = (0_u64, 0);
+    for seed in 0.. {
+        if Instant::now() > until {
+            break;
+        }
+        for scenario in &scenarios {
+            match random(scenario, seed) {
+                Ok(made) => steps += made,
+                Err(found) => {
+                    tell(scenario, found);
+                    return false;
+                }
+            }
+            schedules += 1;
+        }
+    }
+    println!("by chance, {FAULTS} faults: {schedules} schedules, {steps} steps");
+    true
+}
+
+fn tell(scenario: &Scenario, found: Found) {
+    println!("{}: {found}\n", scenario.name);
+    print!("{}", script::print(scenario, &shrink(scenario, found)));
+}
+
+fn replay_file(path: &str) -> Result<bool, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let (scenario, schedule) = script::parse(&text).map_err(|error| format!("{path}: {error}"))?;
+    match replay(&scenario, &schedule) {
+        Ok(followed) => {
+            println!("{}: {} steps, and all holds", scenario.name, followed.len());
+            Ok(true)
+        }
+        Err(found) => {
+            print!("{}", script::print(&scenario, &found));
+            Ok(false)
+        }
+    }
+}

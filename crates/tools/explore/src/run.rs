@@ -1,0 +1,219 @@
+//! One execution of a scenario, step by step.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use jiff::SignedDuration;
+
+use crate::actor::{Actor, Task};
+use crate::invariants;
+use crate::scenario::Scenario;
+use crate::world::{Footprint, RequestId, Verdict, World};
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Choice {
+    /// A request is answered.
+    Go(RequestId),
+    /// A request gets no answer; a write may still take effect.
+    Fail(RequestId),
+    /// A write takes effect whose sender has given up on it.
+    Land(RequestId),
+    /// An actor is killed. What it has asked for may still take effect.
+    Kill(usize),
+    /// The clock jumps ahead by so many seconds.
+    Jump(i64),
+}
+
+impl Choice {
+    /// True for what may happen only so many times in a run.
+    pub fn is_fault(self) -> bool {
+        matches!(self, Self::Fail(_) | Self::Kill(_) | Self::Jump(_))
+    }
+}
+
+/// A choice that there is.
+#[derive(Clone, Debug)]
+pub struct Possible {
+    pub choice: Choice,
+    /// For people.
+    pub what: String,
+    pub footprint: Footprint,
+}
+
+/// An execution, as far as it has come.
+pub struct Run<'s> {
+    pub world: Arc<World>,
+    scenario: &'s Scenario,
+    actors: Vec<Acting>,
+    faults_left: usize,
+}
+
+struct Acting {
+    actor: Actor,
+    /// `None` once it has ended.
+    task: Option<Task>,
+    /// Steps that it was polled for, killed ones included.
+    kills: usize,
+}
+
+/// All faults use up the same store of them: which of two comes first matters.
+const FAULTS: &str = "faults";
+
+impl<'s> Run<'s> {
+    /// Begins a scenario; each actor goes on to its first request.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn new(scenario: &'s Scenario) -> Result<Self, String> {
+        let (world, actors) = scenario.begin();
+        let mut run = Self { world, scenario, actors: Vec::new(), faults_left: scenario.faults };
+        for (number, actor) in actors.into_iter().enumerate() {
+            let task = (actor.begin)(Arc::clone(&run.world), number);
+            run.actors.push(Acting { actor, task: Some(task), kills: 0 });
+            run.poll(number)?;
+        }
+        run.world.take_touched();
+        run.examine()?;
+        Ok(run)
+    }
+
+    /// What can happen next, in an order that is the same each time. Empty at the end.
+    pub fn options(&self) -> Vec<Possible> {
+        let mut options = Vec::new();
+        let of = |actor: usize| Footprint::default().write(format!("actor/{actor}"));
+        let asked = self.world.waiting();
+        for request in &asked {
+            let name = &self.actors[request.id.actor].actor.name;
+            let footprint = of(request.id.actor).and(&request.footprint);
+            let what = format!("{name}: {}", request.what);
+            options.push(Possible { choice: Choice::Go(request.id), what, footprint });
+        }
+        for (id, what, footprint) in self.world.on_the_way() {
+            let what = format!("{what} of {} takes effect late", self.actors[id.actor].actor.name);
+            let footprint = footprint.and(&Footprint::default().write(format!("late/{id:?}")));
+            options.push(Possible { choice: Choice::Land(id), what, footprint });
+        }
+        if self.faults_left > 0 {
+            let faults = self.scenario.kinds;
+            let fault = |actor| of(actor).write(FAULTS);
+            for request in asked.iter().filter(|request| request.can_fail && faults.answers) {
+                let name = &self.actors[request.id.actor].actor.name;
+                let what = format!("{name}: no answer to: {}", request.what);
+                // A write that is on its way can take effect from now on.
+                let footprint = fault(request.id.actor).write(format!("late/{:?}", request.id));
+                options.push(Possible { choice: Choice::Fail(request.id), what, footprint });
+            }
+            for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.kills) {
+                if acting.task.is_some() && self.world.is_waiting(number) {
+                    let what = format!("{} is killed", acting.actor.name);
+                    let footprint = fault(number).and(&self.killed(number));
+                    options.push(Possible { choice: Choice::Kill(number), what, footprint });
+                }
+            }
+            if let Some(seconds) = faults.jump {
+                let footprint = Footprint::default().write_range("").write(FAULTS);
+                let what = format!("the clock jumps by {seconds} s");
+                options.push(Possible { choice: Choice::Jump(seconds), what, footprint });
+            }
+        }
+        options
+    }
+
+    /// What a kill may touch: whatever the actor holds and has under way.
+    fn killed(&self, actor: usize) -> Footprint {
+        let late = self.world.waiting().into_iter().filter(|request| request.id.actor == actor);
+        let footprint = Footprint::default().write_range("lock/").write_range("pods/");
+        late.fold(footprint, |all, request| all.write(format!("late/{:?}", request.id)))
+    }
+
+    /// Lets a choice happen, which has to be one of the options; gives what it touched beside that.
+    ///
+    /// # Errors
+    /// What does not hold any more.
+    pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
+        self.faults_left -= usize::from(choice.is_fault());
+        match choice {
+            Choice::Go(id) => {
+                self.world.decide(id, Verdict::Go);
+                self.poll(id.actor)?;
+            }
+            Choice::Fail(id) => {
+                self.world.decide(id, Verdict::Fail);
+                self.poll(id.actor)?;
+            }
+            Choice::Land(id) => self.world.land(id),
+            Choice::Kill(actor) => self.kill(actor)?,
+            Choice::Jump(seconds) => self.world.advance(SignedDuration::from_secs(seconds)),
+        }
+        self.examine()?;
+        Ok(self.world.take_touched())
+    }
+
+    fn kill(&mut self, number: usize) -> Result<(), String> {
+        self.world.leave_behind(number);
+        let acting = &mut self.actors[number];
+        acting.kills += 1;
+        acting.task = None;
+        if let Some(begin) = &acting.actor.after_kill {
+            acting.task = Some(begin(Arc::clone(&self.world), number));
+            self.poll(number)?;
+        }
+        Ok(())
+    }
+
+    /// Lets an actor go on to its next request, or to its end.
+    fn poll(&mut self, number: usize) -> Result<(), String> {
+        let acting = &mut self.actors[number];
+        let Some(task) = &mut acting.task else { return Ok(()) };
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context).is_ready()));
+        match polled {
+            Ok(false) => {}
+            Ok(true) => acting.task = None,
+            Err(panic) => {
+                let what = panic.downcast_ref::<String>().cloned();
+                let what = what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                return Err(format!("{} panics: {}", acting.actor.name, what.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
+    fn examine(&self) -> Result<(), String> {
+        invariants::always(&self.world)
+    }
+
+    /// True where nothing is left but writes that may never take effect.
+    pub fn is_over(&self) -> bool {
+        self.actors.iter().all(|acting| acting.task.is_none())
+    }
+
+    /// True where an actor waits and nothing can happen: for a lock that no one gives back.
+    pub fn is_stuck(&self) -> bool {
+        !self.is_over() && self.world.waiting().is_empty()
+    }
+
+    /// What has to hold when everyone has stopped.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn examine_end(&self) -> Result<(), String> {
+        invariants::at_the_end(&self.world)
+    }
+
+    /// What decides the rest: two runs of a scenario with the same hash can go on in the same ways.
+    pub fn hash(&self) -> (u64, u64) {
+        let of = |seed: u64| {
+            let mut hasher = DefaultHasher::new();
+            (seed, self.faults_left).hash(&mut hasher);
+            let kills = self.actors.iter().map(|acting| (acting.kills, acting.task.is_some()));
+            kills.for_each(|acting| acting.hash(&mut hasher));
+            self.world.hash(hasher)
+        };
+        (of(0), of(1))
+    }
+}

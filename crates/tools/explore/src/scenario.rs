@@ -1,0 +1,295 @@
+//! Small worlds, and who acts in them.
+
+use std::sync::Arc;
+
+use calipam_assign::plugin::Wanted;
+use calipam_assign::{Allocator, AutoAssign};
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityType;
+use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::pool::PoolUse;
+use serde_json::json;
+
+use crate::actor::{Actor, Call, add, collect, del, gc, give, give_up_empty};
+use crate::world::{World, at_once};
+
+/// What may go wrong in a scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// Requests that get no answer.
+    pub answers: bool,
+    /// Actors that are killed.
+    pub kills: bool,
+    /// The clock jumps ahead by so many seconds.
+    pub jump: Option<i64>,
+}
+
+/// A small world.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// True where all schedules without faults can be followed in a few seconds. Not where two actors can undo each other's work
+    /// until one has tried a hundred times.
+    pub is_small: bool,
+    /// Most faults of a run.
+    pub faults: usize,
+    pub kinds: Faults,
+    cluster: Cluster,
+    /// What is there before.
+    before: fn(&Before<'_>),
+    actors: fn() -> Vec<Actor>,
+}
+
+/// What a cluster is like.
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
+    pool: &'static str,
+    strict_affinity: bool,
+    /// Seconds.
+    cooldown: i64,
+}
+
+/// Two blocks of four addresses.
+const TWO_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/29", strict_affinity: false, cooldown: 0 };
+const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
+const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
+/// Lost answers, late writes and kills.
+const ANY: Faults = Faults { answers: true, kills: true, jump: None };
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+const FIRST: &str = "10.0.0.0/30";
+
+/// Makes what is there before anyone acts.
+struct Before<'w>(&'w World);
+
+impl Before<'_> {
+    /// A pod has its address.
+    fn pod(&self, node: &str, pod: &str) {
+        let call = Call::new(node, pod);
+        let allocator = Allocator::new(self.0.data());
+        let request = AutoAssign {
+            host: node.to_owned(),
+            v4: 1,
+            handle: Some(call.handle()),
+            attributes: Some(call.attributes(self.0.now())),
+            intended_use: Some(PoolUse::Workload),
+            ..AutoAssign::default()
+        };
+        let assigned = at_once(allocator.auto_assign(&request)).and_then(Result::ok).unwrap_or_default();
+        self.0.truth.begin(&call.handle(), node);
+        give(self.0, &call, &assigned.addresses().collect::<Vec<_>>());
+    }
+
+    /// A block belongs to a node.
+    fn block(&self, block: &str, node: &str) {
+        let allocator = Allocator::new(self.0.data());
+        drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
+    }
+
+    /// A block that has addresses in use lost its owner.
+    fn disown(&self, block: &str, node: &str) {
+        let allocator = Allocator::new(self.0.data());
+        drop(at_once(allocator.release_affinity(cidr(block), node, false)));
+    }
+}
+
+fn cidr(text: &str) -> IpNet {
+    text.parse().expect("the text of a CIDR")
+}
+
+impl Scenario {
+    fn large(self) -> Self {
+        Self { is_small: false, ..self }
+    }
+
+    /// The same with another number of faults.
+    #[must_use]
+    pub fn with_faults(&self, faults: usize) -> Self {
+        Self { faults, ..*self }
+    }
+
+    pub(crate) fn begin(&self) -> (Arc<World>, Vec<Actor>) {
+        let now = jiff::Timestamp::constant(1_777_629_600, 0);
+        let world = Arc::new(World::new(now));
+        let put = |path: &str, value: serde_json::Value| world.data().put(path, value.to_string());
+        put(
+            &format!("{RESOURCE_PREFIX}ippools/pool"),
+            json!({"spec": {"cidr": self.cluster.pool, "blockSize": 30, "nodeSelector": "all()"}}),
+        );
+        for node in NODES {
+            put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"name": node}, "spec": {}}));
+        }
+        put(
+            "/calico/ipam/v2/config",
+            json!({"strict_affinity": self.cluster.strict_affinity, "auto_allocate_blocks": true,
+                "ipCooldownSeconds": self.cluster.cooldown}),
+        );
+        (self.before)(&Before(&world));
+        (world, (self.actors)())
+    }
+}
+
+/// All scenarios, the small ones first.
+pub fn all() -> Vec<Scenario> {
+    let plain = |name, about, cluster, before, actors| Scenario {
+        name,
+        about,
+        is_small: true,
+        faults: 1,
+        kinds: ANY,
+        cluster,
+        before,
+        actors,
+    };
+    vec![
+        plain(
+            "one-add",
+            "a pod wants an address, and no block is there",
+            ONE_BLOCK,
+            |_| {},
+            || vec![add(Call::new("a", "p"))],
+        ),
+        plain(
+            "two-adds-one-node",
+            "two pods of a node want an address, and no block is there",
+            TWO_BLOCKS,
+            |_| {},
+            || vec![add(Call::new("a", "p")), add(Call::new("a", "q"))],
+        ),
+        plain(
+            "two-adds-one-block",
+            "pods of two nodes want an address, and one block can be had",
+            ONE_BLOCK,
+            |_| {},
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
+        ),
+        plain(
+            "same-address",
+            "two pods ask for the same address",
+            TWO_BLOCKS,
+            |_| {},
+            || {
+                let wanted = Wanted::Address([10, 0, 0, 1].into());
+                let call = |node, pod| Call { wanted: wanted.clone(), ..Call::new(node, pod) };
+                vec![add(call("a", "p")), add(call("b", "q"))]
+            },
+        ),
+        plain(
+            "add-beside-del",
+            "a pod starts while the only other one of its node stops",
+            TWO_BLOCKS,
+            |before| before.pod("a", "p"),
+            || vec![add(Call::new("a", "q")), del(Call::new("a", "p"))],
+        ),
+        plain(
+            "borrow-beside-del",
+            "a pod borrows from a block that has no owner while its last pod stops",
+            ONE_BLOCK,
+            |before| {
+                before.pod("a", "p");
+                before.disown(FIRST, "a");
+            },
+            || vec![add(Call::new("b", "q")), del(Call::new("a", "p"))],
+        ),
+        plain(
+            "add-beside-give-up",
+            "a pod starts while the empty block of its node is given up",
+            TWO_BLOCKS,
+            |before| before.block(FIRST, "a"),
+            || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "a")],
+        )
+        .large(),
+        plain(
+            "claim-beside-give-up",
+            "a pod of another node claims the block that is given up",
+            ONE_BLOCK,
+            |before| before.block(FIRST, "a"),
+            || vec![add(Call::new("b", "p")), give_up_empty(cidr(FIRST), "a")],
+        ),
+        plain(
+            "reclaim-beside-add",
+            "a node takes over an empty block whose owner wants an address from it",
+            ONE_BLOCK,
+            |before| before.block(FIRST, "a"),
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
+        ),
+        plain(
+            "del-twice",
+            "two DELs of one pod",
+            ONE_BLOCK,
+            |before| before.pod("a", "p"),
+            || vec![del(Call::new("a", "p")), del(Call::new("a", "p"))],
+        ),
+        plain(
+            "gc-beside-add",
+            "GC of a node on which a pod starts and another is gone",
+            ONE_BLOCK,
+            |before| before.pod("a", "gone"),
+            || vec![del(Call::new("a", "gone")), gc("a", &["p"]), add(Call::new("a", "p"))],
+        ),
+        plain(
+            "collector-beside-add",
+            "the collector releases what a gone pod had while another starts",
+            ONE_BLOCK,
+            |before| before.pod("a", "gone"),
+            || vec![del(Call::new("a", "gone")), collect(), add(Call::new("a", "p"))],
+        ),
+        plain(
+            "three-adds",
+            "pods of three nodes want an address, and two blocks can be had",
+            TWO_BLOCKS,
+            |_| {},
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "q")), add(Call::new("c", "r"))],
+        )
+        .large(),
+        plain(
+            "strict-affinity",
+            "pods of three nodes want an address, and blocks are not shared",
+            Cluster { strict_affinity: true, ..TWO_BLOCKS },
+            |_| {},
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "q")), add(Call::new("c", "r"))],
+        )
+        .large(),
+        plain(
+            "cooldown",
+            "an address cools down while another pod wants one",
+            Cluster { cooldown: 30, ..ONE_BLOCK },
+            |before| ["p", "x", "y", "z"].into_iter().for_each(|pod| before.pod("a", pod)),
+            || vec![del(Call::new("a", "p")), add(Call::new("a", "q"))],
+        ),
+        plain(
+            "one-by-one",
+            "pods of two nodes on Kubernetes, which answers each read at its own time",
+            ONE_BLOCK,
+            |_| {},
+            || {
+                let call = |node, pod| Call { one_by_one: true, ..Call::new(node, pod) };
+                vec![add(call("a", "p")), add(call("b", "q"))]
+            },
+        ),
+        plain(
+            "large",
+            "pods of three nodes come and go, a collector and a node that loses its blocks",
+            FOUR_BLOCKS,
+            |before| {
+                before.pod("a", "p1");
+                before.pod("b", "p2");
+                before.block("10.0.0.8/30", "c");
+            },
+            || {
+                vec![
+                    add(Call::new("a", "q1")),
+                    add(Call::new("b", "q2")),
+                    add(Call::new("c", "q3")),
+                    del(Call::new("a", "p1")),
+                    del(Call::new("b", "p2")),
+                    give_up_empty(cidr("10.0.0.8/30"), "c"),
+                    collect(),
+                ]
+            },
+        )
+        .large(),
+    ]
+}

@@ -1,0 +1,94 @@
+//! Schedules by a seed, for worlds too large to explore.
+
+use super::Found;
+use crate::run::{Choice, Possible, Run};
+use crate::scenario::Scenario;
+
+/// Random numbers (SplitMix64).
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((number ^ (number >> 31)) % end.max(1) as u64) as usize
+    }
+}
+
+/// Steps in which priorities may change.
+const LENGTH: usize = 120;
+/// One of so many steps is a fault, while there are any.
+const FAULTS: usize = 12;
+
+/// One schedule by a seed; gives its steps. An even seed chooses at each step; an odd one gives actors priorities that
+/// change a few times, which finds what takes a certain order of few things (Burckhardt et al., *A Randomized Scheduler with
+/// Probabilistic Guarantees of Finding Bugs*, 2010).
+///
+/// # Errors
+/// The schedule, where something does not hold.
+pub fn random(scenario: &Scenario, seed: u64) -> Result<usize, Found> {
+    let mut rng = Rng::new(seed);
+    let mut schedule = Vec::new();
+    let result = follow(scenario, &mut rng, seed % 2 == 1, &mut schedule);
+    result.map(|()| schedule.len()).map_err(|what| Found { schedule, what })
+}
+
+fn follow(
+    scenario: &Scenario,
+    rng: &mut Rng,
+    by_priority: bool,
+    schedule: &mut Vec<Choice>,
+) -> Result<(), String> {
+    let mut run = Run::new(scenario)?;
+    let mut priorities: Vec<usize> = Vec::new();
+    let changes: Vec<usize> = (0..3).map(|_| rng.below(LENGTH)).collect();
+    loop {
+        let options = run.options();
+        if run.is_stuck() {
+            return Err("everyone waits for a lock".to_owned());
+        }
+        if run.is_over() && (options.is_empty() || rng.below(3) == 0) {
+            return run.examine_end();
+        }
+        let (faults, steps): (Vec<&Possible>, Vec<&Possible>) =
+            options.iter().partition(|option| option.choice.is_fault());
+        let is_fault = steps.is_empty() || (!faults.is_empty() && rng.below(FAULTS) == 0);
+        let among = if is_fault { &faults } else { &steps };
+        let choice = match (by_priority && !is_fault, among.len()) {
+            (_, 0) => return Err("nothing can happen".to_owned()),
+            (false, count) => among[rng.below(count)].choice,
+            (true, _) => {
+                if changes.contains(&schedule.len()) && !priorities.is_empty() {
+                    let highest = priorities.remove(0);
+                    priorities.push(highest);
+                }
+                first(among, &mut priorities, rng)
+            }
+        };
+        schedule.push(choice);
+        run.step(choice)?;
+    }
+}
+
+/// The step of the actor that goes first. One that was not seen before gets a place by chance; so do late writes.
+fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
+    let who = |choice: Choice| match choice {
+        Choice::Go(id) | Choice::Fail(id) => id.actor,
+        Choice::Kill(actor) => actor,
+        Choice::Land(id) => 1_000 + id.actor,
+        Choice::Jump(_) => usize::MAX,
+    };
+    for option in among {
+        if !priorities.contains(&who(option.choice)) {
+            let place = rng.below(priorities.len() + 1);
+            priorities.insert(place, who(option.choice));
+        }
+    }
+    let place = |option: &&&Possible| priorities.iter().position(|known| *known == who(option.choice));
+    among.iter().min_by_key(place).map_or(Choice::Jump(0), |option| option.choice)
+}

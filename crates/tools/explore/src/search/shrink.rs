@@ -1,0 +1,81 @@
+//! Shorter schedules with the same end.
+
+use super::Found;
+use crate::run::{Choice, Run};
+use crate::scenario::Scenario;
+
+/// Follows a schedule; steps that cannot be made are left out. Where it ends, all others go on in their order until
+/// everyone has stopped.
+///
+/// # Errors
+/// What does not hold, with the schedule that leads there.
+pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, Found> {
+    let mut followed = Vec::new();
+    let result = follow(scenario, schedule, &mut followed);
+    match result {
+        Ok(()) => Ok(followed),
+        Err(what) => Err(Found { schedule: followed, what }),
+    }
+}
+
+fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) -> Result<(), String> {
+    let mut run = Run::new(scenario)?;
+    for choice in schedule {
+        if run.options().iter().any(|option| option.choice == *choice) {
+            followed.push(*choice);
+            run.step(*choice)?;
+        }
+    }
+    loop {
+        if run.is_over() {
+            return run.examine_end();
+        }
+        let next = run.options().into_iter().find(|option| matches!(option.choice, Choice::Go(_)));
+        let Some(next) = next else { return Err("everyone waits for a lock".to_owned()) };
+        followed.push(next.choice);
+        run.step(next.choice)?;
+    }
+}
+
+/// A shorter schedule after which something does not hold either: without faults that are not needed, and with as few
+/// changes from one actor to another as can be.
+pub fn shrink(scenario: &Scenario, found: Found) -> Found {
+    let mut best = found;
+    loop {
+        let candidates = (0..best.schedule.len()).flat_map(|index| candidates(&best.schedule, index));
+        let better = candidates
+            .filter_map(|candidate| replay(scenario, &candidate).err())
+            .find(|other| cost(&other.schedule) < cost(&best.schedule));
+        match better {
+            Some(better) => best = better,
+            None => return best,
+        }
+    }
+}
+
+/// Without a step, and with it later or earlier.
+fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
+    let mut without = schedule.to_vec();
+    let step = without.remove(index);
+    let mut all = vec![without.clone()];
+    for place in [index.saturating_sub(1), index + 1, 0, without.len()] {
+        if place <= without.len() && place != index {
+            let mut moved = without.clone();
+            moved.insert(place, step);
+            all.push(moved);
+        }
+    }
+    all
+}
+
+/// Faults, changes between actors, steps.
+fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
+    let who = |choice: &Choice| match choice {
+        Choice::Go(id) | Choice::Fail(id) | Choice::Land(id) => id.actor,
+        Choice::Kill(actor) => *actor,
+        Choice::Jump(_) => usize::MAX,
+    };
+    let faults = schedule.iter().filter(|choice| choice.is_fault()).count();
+    let changes = schedule.windows(2).filter(|pair| who(&pair[0]) != who(&pair[1])).count();
+    (faults, changes, schedule.len())
+}

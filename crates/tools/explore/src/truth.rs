@@ -1,0 +1,90 @@
+//! Who uses which address: what the datastore has to say, and what it is compared with.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A pod, known by the handle of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pod {
+    pub node: String,
+    /// What it was given; empty while it waits for it.
+    pub addresses: Vec<IpAddr>,
+    /// False once Kubernetes has deleted it.
+    pub exists: bool,
+}
+
+/// The truth about a cluster.
+#[derive(Default)]
+pub struct Truth(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    pods: BTreeMap<String, Pod>,
+    /// Who uses an address, from when it was given to when its release began.
+    users: BTreeMap<IpAddr, String>,
+    violations: Vec<String>,
+}
+
+impl Truth {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pod is there and wants addresses.
+    pub fn begin(&self, handle: &str, node: &str) {
+        let mut state = self.state();
+        let pod = Pod { node: node.to_owned(), addresses: Vec::new(), exists: true };
+        state.pods.entry(handle.to_owned()).or_insert(pod);
+    }
+
+    /// It has got them, and uses them from now on.
+    pub fn give(&self, handle: &str, addresses: &[IpAddr]) {
+        let mut state = self.state();
+        for address in addresses {
+            if let Some(other) = state.users.insert(*address, handle.to_owned()) {
+                state.violations.push(format!("{address} is given to {handle} while {other} uses it"));
+            }
+        }
+        if let Some(pod) = state.pods.get_mut(handle) {
+            pod.addresses = addresses.to_vec();
+        }
+    }
+
+    /// It goes: its addresses are about to be released.
+    pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
+        let mut state = self.state();
+        let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
+        pod.exists = false;
+        let addresses = std::mem::take(&mut pod.addresses);
+        state.users.retain(|_, user| user != handle);
+        addresses
+    }
+
+    /// The pods that were ever there.
+    pub fn pods(&self) -> BTreeMap<String, Pod> {
+        self.state().pods.clone()
+    }
+
+    pub fn users(&self) -> BTreeMap<IpAddr, String> {
+        self.state().users.clone()
+    }
+
+    /// Notes what must not happen.
+    pub fn violated(&self, what: String) {
+        self.state().violations.push(what);
+    }
+
+    /// What must not happen and did.
+    pub fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().violations)
+    }
+}
+
+impl Hash for Truth {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let state = self.state();
+        state.pods.hash(hasher);
+    }
+}

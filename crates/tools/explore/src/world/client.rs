@@ -1,0 +1,181 @@
+//! The datastore as one actor's allocator sees it: as etcd, or as Kubernetes, which has no transactions.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use calipam_assign::{Entry, Family, MemoryStore, Query, Record, Store, StoreError};
+use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::snapshot::Revision;
+use jiff::Timestamp;
+
+use super::{Footprint, PODS, Verdict, World, Write};
+use crate::truth::Pod;
+
+/// An actor's connection.
+#[derive(Clone)]
+pub struct Client {
+    world: Arc<World>,
+    actor: usize,
+    /// Each query of a read is answered at a time of its own, as the API server does.
+    one_by_one: bool,
+}
+
+impl Client {
+    /// A connection to etcd, which answers all queries of a read at one revision.
+    pub fn new(world: &Arc<World>, actor: usize) -> Self {
+        Self { world: Arc::clone(world), actor, one_by_one: false }
+    }
+
+    /// A connection to an API server.
+    pub fn one_by_one(self) -> Self {
+        Self { one_by_one: true, ..self }
+    }
+
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// The pods as Kubernetes has them.
+    pub async fn pods(&self) -> BTreeMap<String, Pod> {
+        let footprint = Footprint::default().read_range(PODS);
+        self.world.turn(self.actor, "read the pods".into(), footprint, None, None).await;
+        let pods = self.world.truth.pods();
+        self.world.tell(self.actor, &pods);
+        pods
+    }
+
+    /// Waits for the turn to read; notes what is found.
+    async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
+        let verdict = self.world.turn(self.actor, what, footprint.clone(), None, None).await;
+        if verdict == Verdict::Fail {
+            self.world.tell(self.actor, verdict);
+            return Err(no_answer());
+        }
+        let mut found = DefaultHasher::new();
+        for (path, is_range) in footprint.reads() {
+            match is_range {
+                true => self.world.memory.values(path).hash(&mut found),
+                false => self.world.memory.value_at(path).hash(&mut found),
+            }
+        }
+        self.world.tell(self.actor, found.finish());
+        Ok(())
+    }
+
+    async fn ask(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let what: Vec<String> = queries.iter().map(describe).collect();
+        let footprint = queries.iter().fold(Footprint::default(), add);
+        self.may_read(format!("read {}", what.join(", ")), footprint).await?;
+        self.world.memory.read(queries).await
+    }
+
+    async fn write<T>(
+        &self,
+        what: &str,
+        record: &Record,
+        write: Write,
+        result: impl AsyncFnOnce(&MemoryStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let path = record.key().to_string();
+        let footprint = Footprint::default().write(path.clone());
+        let what = format!("{what} {}", short(&path));
+        let verdict = self.world.turn(self.actor, what, footprint, Some(write), None).await;
+        let result = match verdict {
+            Verdict::Go => result(&self.world.memory).await,
+            Verdict::Fail => Err(no_answer()),
+        };
+        self.world.tell(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
+        if result.is_ok() {
+            // The revision of what was written.
+            self.world.tell(self.actor, self.world.memory.value_at(&path));
+        }
+        result
+    }
+}
+
+impl Store for Client {
+    fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        if !self.one_by_one {
+            return self.ask(queries).await;
+        }
+        let mut answers = Vec::with_capacity(queries.len());
+        for query in queries {
+            answers.extend(self.ask(std::slice::from_ref(query)).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        let later = record.clone();
+        let write: Write = Arc::new(move |store| drop(at_once(store.create(&later))));
+        self.write("create", record, write, async |store| store.create(record).await).await
+    }
+
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        let later = (record.clone(), revision.clone());
+        let write: Write = Arc::new(move |store| drop(at_once(store.update(&later.0, &later.1))));
+        self.write("update", record, write, async |store| store.update(record, revision).await).await
+    }
+
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        let later = entry.clone();
+        let write: Write = Arc::new(move |store| drop(at_once(store.delete(&later))));
+        self.write("delete", &entry.record, write, async |store| store.delete(entry).await).await
+    }
+}
+
+/// What a datastore in memory gives, which never waits.
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(given) => Some(given),
+        Poll::Pending => None,
+    }
+}
+
+fn no_answer() -> StoreError {
+    StoreError::Unavailable("no answer".into())
+}
+
+fn add(footprint: Footprint, query: &Query) -> Footprint {
+    match query {
+        Query::Get(key) => footprint.read(key.to_string()),
+        Query::Pools => footprint.read_range(format!("{RESOURCE_PREFIX}ippools/")),
+        Query::Reservations => footprint.read_range(format!("{RESOURCE_PREFIX}ipreservations/")),
+        Query::Affinities { kind, holder, family } => {
+            footprint.read_range(format!("/calico/ipam/v2/{kind}/{holder}/ipv{}/block/", family.number()))
+        }
+        Query::HostAffinities => footprint.read_range("/calico/ipam/v2/host/"),
+        Query::BlockKey(cidr) => footprint.read(calipam_model::key::Key::Block(*cidr).to_string()),
+        Query::Overlapping(cidr) => footprint.read_range(blocks(Family::of(*cidr))),
+        Query::Blocks(family) | Query::BlockKeys(family) | Query::BlockRevisions(family) => {
+            footprint.read_range(blocks(*family))
+        }
+    }
+}
+
+fn blocks(family: Family) -> String {
+    format!("/calico/ipam/v2/assignment/ipv{}/block/", family.number())
+}
+
+fn describe(query: &Query) -> String {
+    match query {
+        Query::Get(key) => short(&key.to_string()).to_owned(),
+        Query::Affinities { holder, family, .. } => format!("affinities of {holder} IPv{}", family.number()),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A path without what all paths have in common.
+pub(crate) fn short(path: &str) -> &str {
+    path.trim_start_matches("/calico/ipam/v2/")
+        .trim_start_matches("assignment/")
+        .trim_start_matches(RESOURCE_PREFIX)
+}

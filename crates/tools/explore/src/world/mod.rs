@@ -1,0 +1,212 @@
+//! A datastore under control: every request waits until the explorer says what becomes of it.
+
+mod client;
+mod footprint;
+mod lock;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use calipam_assign::MemoryStore;
+use jiff::{SignedDuration, Timestamp};
+
+pub use self::client::Client;
+pub(crate) use self::client::at_once;
+pub use self::footprint::Footprint;
+pub use self::lock::{Held, NodeLock};
+pub(crate) use self::turn::Asked;
+use self::turn::Pending;
+use crate::truth::Truth;
+
+/// Where all values lie.
+pub(crate) const ALL: &str = "/calico/";
+
+/// What footprints call the pods of Kubernetes.
+pub(crate) const PODS: &str = "pods/";
+
+/// A request, by the actor that makes it and its number among the actor's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId {
+    pub actor: usize,
+    pub number: usize,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
+    /// It is answered.
+    Go,
+    /// The one who asks hears nothing. A write is still on its way, and may take effect at any later time or never.
+    Fail,
+}
+
+/// Makes a write that is on its way; nothing hears what becomes of it.
+pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
+
+/// The datastore, what waits for it, and the truth about the cluster.
+pub struct World {
+    memory: MemoryStore,
+    state: Mutex<State>,
+    /// Who uses which address.
+    pub truth: Truth,
+}
+
+#[derive(Default)]
+struct State {
+    now: Timestamp,
+    pending: BTreeMap<RequestId, Pending>,
+    /// Verdicts that were spoken and not yet heard.
+    verdicts: BTreeMap<RequestId, Verdict>,
+    /// Writes whose sender has given them up.
+    on_the_way: BTreeMap<RequestId, OnTheWay>,
+    /// Requests made so far, by actor.
+    numbers: BTreeMap<usize, usize>,
+    /// What each actor has been told, which is all that decides what it does next.
+    told: BTreeMap<usize, u64>,
+    /// Who holds which lock.
+    locks: BTreeMap<String, usize>,
+    /// What the step under way has touched beside its request.
+    touched: Footprint,
+}
+
+/// A write that may still take effect.
+pub(crate) struct OnTheWay {
+    pub what: String,
+    pub footprint: Footprint,
+    write: Write,
+}
+
+impl World {
+    /// A cluster with nothing in it.
+    pub fn new(now: Timestamp) -> Self {
+        let state = State { now, ..State::default() };
+        // What was there before is an hour old.
+        let before = now - SignedDuration::from_hours(1);
+        Self { memory: MemoryStore::new(before), state: Mutex::new(state), truth: Truth::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values as they are.
+    pub fn data(&self) -> &MemoryStore {
+        &self.memory
+    }
+
+    /// The same values in a datastore that answers at once.
+    pub fn copy_of_data(&self) -> MemoryStore {
+        let copy = MemoryStore::new(self.now());
+        for (path, value, _) in self.memory.values(ALL) {
+            copy.put(&path, value);
+        }
+        copy
+    }
+
+    /// The time. It stands still unless the explorer moves it.
+    pub fn now(&self) -> Timestamp {
+        self.state().now
+    }
+
+    /// Moves the clock.
+    pub(crate) fn advance(&self, by: SignedDuration) {
+        let now = &mut self.state().now;
+        *now = now.saturating_add(by).unwrap_or(*now);
+    }
+
+    /// The requests that wait, with what they are and touch. Those that wait for a lock that another has are left out.
+    pub(crate) fn waiting(&self) -> Vec<Asked> {
+        let state = self.state();
+        let is_free = |pending: &&Pending| {
+            pending.asked.lock.as_ref().is_none_or(|lock| !state.locks.contains_key(lock))
+        };
+        state.pending.values().filter(is_free).map(|pending| pending.asked.clone()).collect()
+    }
+
+    /// True if an actor waits for anything, be it a lock that another has.
+    pub(crate) fn is_waiting(&self, actor: usize) -> bool {
+        self.state().pending.keys().any(|id| id.actor == actor)
+    }
+
+    /// The writes that may still take effect.
+    pub(crate) fn on_the_way(&self) -> Vec<(RequestId, String, Footprint)> {
+        let of = |(id, write): (&RequestId, &OnTheWay)| (*id, write.what.clone(), write.footprint.clone());
+        self.state().on_the_way.iter().map(of).collect()
+    }
+
+    /// Says what becomes of a request.
+    pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) {
+        let mut state = self.state();
+        let Some(pending) = state.pending.remove(&id) else { return };
+        state.verdicts.insert(id, verdict);
+        if verdict == Verdict::Fail {
+            state.set_on_the_way(id, &pending);
+        }
+        drop(state);
+        pending.waker.wake();
+    }
+
+    /// What an actor asked for before it was killed is on its way.
+    pub(crate) fn leave_behind(&self, actor: usize) {
+        let mut state = self.state();
+        let of_actor = RequestId { actor, number: 0 }..RequestId { actor: actor + 1, number: 0 };
+        let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(pending) = state.pending.remove(&id) {
+                state.set_on_the_way(id, &pending);
+            }
+        }
+    }
+
+    /// Lets a write take effect whose sender does not wait for it any more.
+    pub(crate) fn land(&self, id: RequestId) {
+        let write = self.state().on_the_way.remove(&id);
+        if let Some(OnTheWay { write, .. }) = write {
+            write(&self.memory);
+        }
+    }
+
+    /// Notes that the step under way touches more than its request says.
+    pub(crate) fn touch(&self, footprint: &Footprint) {
+        let mut state = self.state();
+        state.touched = std::mem::take(&mut state.touched).and(footprint);
+    }
+
+    /// What was touched since this was asked last.
+    pub(crate) fn take_touched(&self) -> Footprint {
+        std::mem::take(&mut self.state().touched)
+    }
+
+    /// Notes what an actor was told.
+    fn tell(&self, actor: usize, what: impl Hash) {
+        let mut state = self.state();
+        let told = state.told.entry(actor).or_default();
+        let mut hasher = DefaultHasher::new();
+        (*told, what).hash(&mut hasher);
+        *told = hasher.finish();
+    }
+
+    /// All that decides what can happen from here on: two worlds with the same state have the same future.
+    pub(crate) fn hash(&self, mut hasher: impl Hasher) -> u64 {
+        self.memory.values(ALL).hash(&mut hasher);
+        self.truth.hash(&mut hasher);
+        let state = self.state();
+        (state.now, &state.told, &state.locks).hash(&mut hasher);
+        state.pending.keys().for_each(|id| id.hash(&mut hasher));
+        state.on_the_way.iter().for_each(|(id, write)| (id, &write.what).hash(&mut hasher));
+        hasher.finish()
+    }
+}
+
+impl State {
+    /// A write stays on its way; a read is of no interest to anyone.
+    fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
+        if let Some(write) = &pending.write {
+            let Asked { what, footprint, .. } = pending.asked.clone();
+            self.on_the_way.insert(id, OnTheWay { what, footprint, write: Arc::clone(write) });
+        }
+    }
+}

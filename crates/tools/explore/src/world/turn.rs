@@ -1,0 +1,77 @@
+//! Waiting for one's turn.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::{Footprint, RequestId, Verdict, World, Write};
+
+/// A request that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub id: RequestId,
+    /// For people.
+    pub what: String,
+    pub footprint: Footprint,
+    /// The lock that it wants.
+    pub lock: Option<String>,
+    /// False for a lock, which is a file of the node: asking for it does not fail.
+    pub can_fail: bool,
+}
+
+pub(super) struct Pending {
+    pub(super) asked: Asked,
+    pub(super) write: Option<Write>,
+    pub(super) waker: Waker,
+}
+
+/// Waits until the explorer says what becomes of a request.
+pub(super) struct Turn<'w> {
+    world: &'w World,
+    id: RequestId,
+    /// What is asked; `None` once it is.
+    begun: Option<(Asked, Option<Write>)>,
+}
+
+impl World {
+    /// Asks for something, and waits for what becomes of it.
+    pub(super) fn turn(
+        &self,
+        actor: usize,
+        what: String,
+        footprint: Footprint,
+        write: Option<Write>,
+        lock: Option<String>,
+    ) -> Turn<'_> {
+        let number = {
+            let mut state = self.state();
+            let number = state.numbers.entry(actor).or_default();
+            *number += 1;
+            *number
+        };
+        let id = RequestId { actor, number };
+        let asked = Asked { id, what, footprint, can_fail: lock.is_none(), lock };
+        Turn { world: self, id, begun: Some((asked, write)) }
+    }
+}
+
+impl Future for Turn<'_> {
+    type Output = Verdict;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
+        let begun = self.begun.take();
+        let mut state = self.world.state();
+        if let Some((asked, write)) = begun {
+            state.pending.insert(self.id, Pending { asked, write, waker: context.waker().clone() });
+            return Poll::Pending;
+        }
+        state.verdicts.remove(&self.id).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.world.state();
+        state.pending.remove(&self.id);
+        state.verdicts.remove(&self.id);
+    }
+}

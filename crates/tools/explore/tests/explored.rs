@@ -1,0 +1,76 @@
+//! A minute of exploration, the schedules that once found a bug, and what the explorer itself promises.
+
+use std::time::{Duration, Instant};
+
+use calipam_explore::scenario::{Scenario, all};
+use calipam_explore::script;
+use calipam_explore::search::{Found, exhaustive, random, replay, shrink};
+
+fn scenario(name: &str) -> Scenario {
+    all().into_iter().find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("no scenario {name}"))
+}
+
+fn assert_holds<T>(scenario: &Scenario, explored: Result<T, Found>) -> T {
+    explored.unwrap_or_else(|found| panic!("{}", script::print(scenario, &shrink(scenario, found))))
+}
+
+#[test]
+fn every_interleaving_of_small_worlds_holds() {
+    for scenario in
+        all().into_iter().filter(|scenario| scenario.is_small).map(|scenario| scenario.with_faults(0))
+    {
+        let explored = assert_holds(&scenario, exhaustive(&scenario, None));
+        assert!(explored.is_complete && explored.ends > 0, "{}: {explored:?}", scenario.name);
+    }
+}
+
+#[test]
+fn every_single_fault_of_an_add_holds() {
+    let scenario = scenario("one-add").with_faults(1);
+    let explored = assert_holds(&scenario, exhaustive(&scenario, None));
+    assert!(explored.is_complete && explored.states > 200, "{explored:?}");
+}
+
+#[test]
+fn large_worlds_hold_under_schedules_by_chance() {
+    let until = Instant::now() + Duration::from_secs(15);
+    let scenarios: Vec<Scenario> = all().into_iter().map(|scenario| scenario.with_faults(2)).collect();
+    let mut steps = 0;
+    for seed in 0.. {
+        for scenario in &scenarios {
+            steps += assert_holds(scenario, random(scenario, seed));
+        }
+        if Instant::now() > until {
+            break;
+        }
+    }
+    assert!(steps > 1_000, "{steps} steps");
+}
+
+/// Schedules after which something did not hold, before it was mended.
+const SCHEDULES: &[(&str, &str)] =
+    &[("late-write-during-del", include_str!("schedules/late-write-during-del.txt"))];
+
+#[test]
+fn what_was_found_is_mended() {
+    for (name, text) in SCHEDULES {
+        let (scenario, schedule) = script::parse(text).unwrap();
+        let followed = assert_holds(&scenario, replay(&scenario, &schedule));
+        assert_eq!(
+            &followed[..schedule.len()],
+            schedule,
+            "{name} has to be found again: its steps are others now"
+        );
+    }
+}
+
+#[test]
+fn a_schedule_gives_the_same_states_each_time() {
+    for scenario in all() {
+        for seed in 0..4 {
+            let twice = [random(&scenario, seed), random(&scenario, seed)];
+            let [first, second] = twice.map(|result| assert_holds(&scenario, result));
+            assert_eq!(first, second, "{} {seed}", scenario.name);
+        }
+    }
+}

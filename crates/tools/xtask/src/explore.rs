@@ -1,0 +1,32 @@
+//! `cargo xtask explore`.
+
+use crate::failure::Failure;
+use crate::task::Task;
+use crate::{step, workspace};
+
+pub(crate) const TASK: Task = Task {
+    name: "explore",
+    arguments: "[--minutes N | --hours N] [SCENARIOS...]",
+    summary: "Try every interleaving and every crash in small worlds",
+    details: "\
+Runs the code of the plugin and the allocator in worlds of a few addresses, where
+each request waits until the explorer says what becomes of it. Follows every
+schedule of each scenario, first without faults, then with one, two and three:
+requests without answer, writes that take effect late, kills. What is left of
+the time goes to schedules by chance. Five minutes unless said otherwise.
+
+Where something does not hold it prints the shortest schedule that it finds, as
+a script of a line for each request. To follow that again:
+
+    cargo xtask explore --replay FILE
+
+docs/safety.md says what has to hold, and what was explored. Needs Rust alone.
+",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    let mut explore = workspace::cargo();
+    explore.args(["run", "--quiet", "--profile", "explore", "--package", "calipam-explore", "--"]);
+    step::run("Exploring", explore.args(arguments))
+}
