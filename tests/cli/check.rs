@@ -70,10 +70,16 @@ fn names_are_one_subject_a_line() {
 
 #[test]
 fn formats_of_reports_are_refused_elsewhere() {
-    for arguments in [&["show", "-o", "name"][..], &["check", "--list-rules", "-o", "name"]] {
+    for (arguments, format) in [
+        (&["show", "-o", "junit"][..], "junit"),
+        (&["show", "--map", "-o", "html"], "html"),
+        (&["explain", "-o", "name"], "name"),
+        (&["check", "--list-rules", "-o", "name"], "name"),
+    ] {
         let run = on_example(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-        assert!(run.stderr.starts_with("error: `-o name` is a format of `check` only"), "{}", run.stderr);
+        let refused = format!("error: `-o {format}` is a format of `check` only");
+        assert!(run.stderr.starts_with(&refused), "{}", run.stderr);
     }
 }
 

@@ -5,7 +5,9 @@ use calipam_testkit::kube::{Flavour, create, create_in_etcd, install};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
-use super::program::{Run, calipam};
+use std::process::Command;
+
+use super::program::{Run, command};
 
 /// A cluster with a pool of blocks with 64 addresses.
 pub(super) struct KubeCluster {
@@ -122,9 +124,17 @@ impl KubeCluster {
 
     /// Runs the program on the cluster.
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
-        let kubeconfig = self.server.kubeconfig();
-        let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
-        calipam(&[arguments, &connection].concat())
+        Run::of(self.command(arguments).output().unwrap())
+    }
+
+    /// The program, about to run on the cluster.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command
+            .args(arguments)
+            .args(["--datastore", "kubernetes", "--kubeconfig"])
+            .arg(self.server.kubeconfig());
+        command
     }
 
     /// `severity code subject [reasons]` of every finding of a check.

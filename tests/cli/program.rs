@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use super::schemas;
+
 /// What a run of the program came to.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -24,9 +26,11 @@ impl Run {
         }
     }
 
-    /// What it printed with `-o json`.
+    /// What it printed with `-o json`, which is valid by the schema of its kind.
     pub(super) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        let value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        schemas::assert_valid(&value);
+        value
     }
 
     /// Everything in one text, for a snapshot.

@@ -163,3 +163,79 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     let line = table.lines().find(|line| line.starts_with(node)).unwrap();
     assert!(line.contains("0 ipv4, ") && line.ends_with("ipv4: the block limit is reached"), "{table}");
 }
+
+/// Each kind of list: what it is about, and nothing else.
+#[test]
+fn names_are_one_a_line() {
+    let names = |arguments: &[&str]| {
+        let run = on_example(&[&["show", "-o", "name"], arguments].concat());
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
+        run.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[])[0], "pool/default-ipv4-ippool");
+    assert_eq!(names(&["--map"]), names(&[]));
+    assert_eq!(names(&["--blocks"])[0], "block/10.244.1.0/26");
+    assert_eq!(names(&["--nodes"])[..2], ["node/node-1", "node/node-10"]);
+    assert_eq!(names(&["--ip", "10.244.10.6"]), ["address/10.244.10.6"]);
+    assert_eq!(names(&["--handle", "monitoring.prometheus-76"]), ["handle/monitoring.prometheus-76"]);
+    assert!(names(&["--configuration"]).contains(&"configuration/strictAffinity".to_owned()));
+    for list in [&["--borrowed"][..], &["--node", "node-1"]] {
+        let names = names(list);
+        assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("address/1")), "{names:?}");
+    }
+    let hostile = calipam(&["show", "--nodes", "-o", "name", "-d", HOSTILE]).stdout;
+    assert!(
+        hostile.lines().all(|line| line.starts_with("node/")) && !hostile.contains('\u{1b}'),
+        "{hostile:?}"
+    );
+}
+
+#[test]
+fn rows_alone_are_sorted_by_any_column() {
+    let rows = |arguments: &[&str]| {
+        let run = on_example(&[arguments, &["--no-headers"]].concat());
+        run.stdout
+            .lines()
+            .map(|line| line.split_whitespace().map(str::to_owned).collect())
+            .collect::<Vec<Vec<String>>>()
+    };
+    let blocks = on_example(&["show", "--blocks", "-o", "json"]).json();
+    let blocks = blocks["blocks"].as_array().unwrap();
+    for (order, descends) in [("in-use", false), ("-IN USE", true), ("-in_use", true)] {
+        let shown = rows(&["show", "--blocks", "--sort-by", order]);
+        assert_eq!(shown.len(), blocks.len());
+        let numbers: Vec<u32> = shown.iter().filter_map(|row| row[4].parse().ok()).collect();
+        let mut sorted = numbers.clone();
+        sorted.sort_by(|a, b| if descends { b.cmp(a) } else { a.cmp(b) });
+        assert_eq!(numbers, sorted, "{order}");
+        assert_eq!(
+            shown.last().unwrap()[4],
+            "-",
+            "of a corrupt block nothing is known: last, whatever the order"
+        );
+    }
+    let by_address = rows(&["show", "--blocks", "--sort-by", "block"]);
+    assert_eq!(
+        by_address,
+        rows(&["show", "--blocks"]),
+        "by number, not by text: 10.244.2.0 before 10.244.10.0"
+    );
+    let severities: Vec<String> =
+        rows(&["check", "--sort-by", "-severity"]).into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!((severities[0].as_str(), severities.last().unwrap().as_str()), ("info", "critical"));
+    let wide = rows(&["check", "-o", "wide", "--sort-by", "subject"]);
+    assert_eq!(wide.len(), 34, "a row for each finding, and no table of pools before it");
+
+    for (arguments, why) in [
+        (
+            &["show", "--sort-by", "weight"][..],
+            "--sort-by: no column \"weight\"; there are POOL, CIDR, TOTAL, ",
+        ),
+        (&["show", "--sort-by", "\u{1b}[31m"], "--sort-by: no column \"\\u{1b}[31m\";"),
+        (&["show", "--map", "--no-headers"], "are about tables, and this is none"),
+        (&["show", "-o", "yaml", "--sort-by", "free"], "are about tables"),
+    ] {
+        let run = on_example(arguments);
+        assert!(run.code == 2 && run.stderr.contains(why), "{run:?}");
+    }
+}

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use calipam_datastore::settings::{LocalFiles, Settings};
 use calipam_datastore::{Datastore, credential_plugin};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 use crate::args::Global;
 use crate::console::Console;
@@ -28,31 +31,36 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 
 /// Compiled once for each `T`, not for each work.
 fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
-    let runtime = Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Io { doing: "start threads".into(), error })?;
-    let result = runtime.block_on(async {
-        let (tell, interrupted) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                if calipam_workflow::is_writing() {
-                    continue;
-                }
-                // Nobody listens any more while results are printed.
-                let _ = tell.send(());
-                tokio::time::sleep(LAST_WORDS).await;
-                std::process::exit(INTERRUPTED.into());
-            }
-        });
+    let runtime = runtime().map_err(|error| Failure::Io { doing: "start threads".into(), error })?;
+    runtime.block_on(async {
         tokio::select! {
             result = work => result,
-            Ok(()) = interrupted => Err(Failure::Interrupted),
+            () = INTERRUPT.notified() => Err(Failure::Interrupted),
+        }
+    })
+}
+
+/// Told on ctrl-c. Nobody listens while results are printed.
+static INTERRUPT: Notify = Notify::const_new();
+
+/// The threads of the process, and the task that waits for ctrl-c on them until the process ends.
+fn runtime() -> io::Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    runtime.spawn(async {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            if calipam_workflow::is_writing() {
+                continue;
+            }
+            INTERRUPT.notify_one();
+            tokio::time::sleep(LAST_WORDS).await;
+            std::process::exit(INTERRUPTED.into());
         }
     });
-    // The thread that waits for ctrl-c stays until the process ends.
-    std::mem::forget(runtime);
-    result
+    Ok(RUNTIME.get_or_init(|| runtime))
 }
 
 /// The variables of this process whose names and values are text.

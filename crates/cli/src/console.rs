@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
@@ -15,6 +16,7 @@ use crate::render::document::{self, Document};
 use crate::render::failure::FailureDocument;
 use crate::render::table::Page;
 use crate::render::text::escape;
+use crate::watch::Watch;
 
 // The colours in which clap prints errors and tips.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -54,6 +56,8 @@ pub(crate) struct Console {
     pub progress: bool,
     /// What tables on stdout look like.
     pub page: Page,
+    /// With `--watch`: what was printed last.
+    pub watch: Option<Arc<Watch>>,
 }
 
 impl Console {
@@ -70,24 +74,47 @@ impl Console {
                 color: AutoStream::choice(&io::stdout()) != ColorChoice::Never,
                 unicode: locale_has_unicode(),
                 width: stdout.then(terminal_width).flatten(),
+                ..Page::default()
             },
+            watch: None,
         }
     }
 
     /// True where what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
     /// from people's formats.
     pub(crate) fn prints_nothing_new(&self) -> bool {
-        !self.quiet || self.format.detail().is_none()
+        !self.quiet || self.format.detail().is_none() || self.watch.is_some()
+    }
+
+    /// Leaves what was read to the end of the process, which is near, except where it is read again and again: giving back the
+    /// memory of a million objects one by one would take longer.
+    pub(crate) fn done_with<T>(&self, data: T) {
+        match &self.watch {
+            Some(_) => drop(data),
+            None => std::mem::forget(data),
+        }
     }
 
     /// Prints a document on stdout, in the format that was asked for.
     pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
-        self.data(|out| document::write(document, self.format, self.page, out))
+        let separator = match &self.watch {
+            Some(watch) => watch.separator(document, self.format),
+            None => Some(""),
+        };
+        let Some(separator) = separator else { return Ok(()) };
+        self.data(|out| {
+            out.write_all(separator.as_bytes())?;
+            document::write(document, self.format, self.page, out)
+        })
     }
 
     /// Writes data to stdout, as [`Self::write_data`].
     pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-        self.write_data(write).map_err(|error| Failure::Io { doing: "write the output".into(), error })
+        self.write_data(write).map_err(|error| match error.kind() {
+            // A column that the table does not have.
+            ErrorKind::InvalidInput => Failure::usage(error.to_string()),
+            _ => Failure::Io { doing: "write the output".into(), error },
+        })
     }
 
     /// Writes data to stdout. That a reader goes away is not an error.
@@ -99,7 +126,13 @@ impl Console {
             // What is buffered would fail again when it is dropped.
             drop(out.into_parts());
         }
-        result.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+        result.or_else(|error| match error.kind() {
+            ErrorKind::BrokenPipe => {
+                self.watch.iter().for_each(|watch| watch.reader_is_gone());
+                Ok(())
+            }
+            _ => Err(error),
+        })
     }
 
     /// Prints a line on stderr, for people. Nothing is done where that fails: there is no other place to say so.

@@ -19,7 +19,7 @@ pub(crate) enum Format {
     Yaml,
     /// JSON, schema calipam/v2
     Json,
-    /// Of a check: the subjects of the findings, one per line
+    /// Names, one per line: `pool/NAME`; of a check, of the subjects of its findings
     Name,
     /// Of a check: metrics in the Prometheus text format
     Prometheus,
@@ -34,7 +34,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// True where only the report of a check has the format.
+    /// True where only the report of a check has the format; names are of `show`, too.
     pub(crate) fn is_for_reports(self) -> bool {
         !matches!(self, Self::Table | Self::Wide) && !self.is_document()
     }

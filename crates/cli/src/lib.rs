@@ -19,6 +19,7 @@ mod output_file;
 mod preview;
 mod progress;
 mod render;
+mod watch;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

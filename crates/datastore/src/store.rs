@@ -9,11 +9,11 @@ use calipam_files::archive::{Added, Adding};
 use calipam_files::export::export_file;
 use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 use calipam_model::block::RecordDetail;
-use calipam_model::key::Key;
+use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
 use crate::cache::{self, CacheUse, CachedRead, WhyWhole, Worth};
-use crate::client::etcd::EtcdClient;
+use crate::client::etcd::{EtcdClient, Range};
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
@@ -317,6 +317,19 @@ impl Datastore {
                 }
                 Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
                 Self::File(_) => Ok(None),
+            }
+        })
+    }
+
+    /// Waits until something of Calico is written after a revision of etcd. Where that is not told, and of what is read from
+    /// Kubernetes beside etcd, it waits for ever.
+    pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                    client.next_change(&Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), after).await
+                }
+                Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => std::future::pending().await,
             }
         })
     }

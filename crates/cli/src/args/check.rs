@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueHint};
 
+use super::PrintingArgs;
 use super::check_options::{CheckOptions, SELECTION};
 use crate::console::HINT;
 use crate::hints;
@@ -72,6 +73,11 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub compare_with: Option<PathBuf>,
+    /// Print the JSON schema of the report, without reading anything
+    #[arg(long, exclusive = true, help_heading = REPORTS)]
+    pub schema: bool,
+    #[command(flatten)]
+    pub printing: PrintingArgs,
     /// With --compare-with: exit with 1 only for new or more severe findings
     #[arg(long, requires = "compare_with", help_heading = REPORTS)]
     pub fail_on_new: bool,

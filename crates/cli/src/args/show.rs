@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use calipam_check::views::PodName;
 use clap::{ArgGroup, Args};
 
+use super::PrintingArgs;
 use super::address::address;
 
 const SUBJECT: &str = "What to show";
@@ -63,6 +64,8 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_pools: Vec<String>,
+    #[command(flatten)]
+    pub printing: PrintingArgs,
 }
 
 /// Namespace and name.

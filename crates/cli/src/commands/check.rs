@@ -24,8 +24,15 @@ use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::render::table::Page;
 use crate::{connect, hints, render};
 
+/// The JSON schema of the report.
+const SCHEMA: &[u8] = include_bytes!("../../../../docs/schemas/CheckReport.json");
+
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let begin = Instant::now();
+    if args.schema {
+        console.data(|out| out.write_all(SCHEMA))?;
+        return Ok(Outcome::Clean);
+    }
     if args.list_rules {
         console.print(&render::codes::Rules::all())?;
         return Ok(Outcome::Clean);
@@ -53,8 +60,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     let checked = Checked { report: &report, snapshot: &snapshot, changes, took, exit_code };
     let printed = print(&checked, &filter, args, console);
     let written = write_report(args.report.as_deref(), calicoctl.as_ref(), &snapshot);
-    // The process ends soon: giving back the memory of a million objects one by one would take longer.
-    std::mem::forget((report, snapshot, calicoctl));
+    console.done_with((report, snapshot, calicoctl));
     printed.and(written).map(|()| outcome)
 }
 

@@ -29,10 +29,11 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::applet::Applet;
-use crate::args::{Cli, Command, Global, IpamCommand};
+use crate::args::{Cli, Command, Global, IpamCommand, PrintingArgs};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::format::Format;
+use crate::watch;
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
@@ -50,10 +51,15 @@ pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
     match command {
         IpamCommand::Check(args) if args.show_problem_ips && console.format == Format::Table => {
-            check::run(&args, &global, &Console { format: Format::Wide, ..console.clone() })
+            let console = Console { format: Format::Wide, ..console.clone() };
+            printing(&args.printing, &global, &console, |console| check::run(&args, &global, console))
         }
-        IpamCommand::Check(args) => check::run(&args, &global, console),
-        IpamCommand::Show(args) => show::run(&args, &global, console),
+        IpamCommand::Check(args) => {
+            printing(&args.printing, &global, console, |console| check::run(&args, &global, console))
+        }
+        IpamCommand::Show(args) => {
+            printing(&args.printing, &global, console, |console| show::run(&args, &global, console))
+        }
         IpamCommand::Diff(args) => diff::run(&args, &global, console),
         IpamCommand::History(args) => history::run(&args, &global, console),
         IpamCommand::Release(args) => release::run(&args, &global, console),
@@ -69,11 +75,43 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
     }
 }
 
+/// Runs a command as its options say how tables are printed, and when again.
+fn printing(
+    args: &PrintingArgs,
+    global: &Global,
+    console: &Console,
+    run: impl Fn(&Console) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    let mut console = console.clone();
+    if args.no_headers || args.sort_by.is_some() {
+        if console.format.detail().is_none() {
+            return Err(Failure::Usage {
+                message: "--no-headers and --sort-by are about tables".into(),
+                hint: Some("jq selects and sorts what `-o json` prints: docs/recipes.md".into()),
+            });
+        }
+        console.page.rows_only = args.no_headers;
+        // Once in a process.
+        console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
+    }
+    match args.watch {
+        None => run(&console),
+        Some(_) if global.datastore.as_deref() == Some("-") => {
+            Err(Failure::usage("stdin can be read once only: name the file"))
+        }
+        Some(_) if console.format.is_for_reports() && console.format != Format::Name => {
+            Err(Failure::usage("--watch prints tables, names, YAML and JSON; `serve` has the others"))
+        }
+        Some(every) => watch::repeat(every, global, &console, run),
+    }
+}
+
 /// Refuses what only the report of a check can be printed as, or, for a page, a simulation.
 fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
     let prints = match command {
         Command::Ipam(command) | Command::BelowIpam { command } => match command {
             IpamCommand::Check(args) => !args.list_rules,
+            IpamCommand::Show(_) => format == Format::Name,
             IpamCommand::Simulate(_) => format == Format::Html,
             _ => false,
         },

@@ -23,6 +23,10 @@ use crate::{connect, hints};
 /// # Errors
 /// Where the datastore cannot be read, or holds nothing of the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
+    if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
+        return Err(Failure::usage("--no-headers and --sort-by are about tables, and this is none"));
+    }
     let (snapshot, subject, events) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let (snapshot, subject) = read(&datastore, args, console).await?;
@@ -50,7 +54,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         Subject::Address(address) => return story(*address, &snapshot, &events, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
-    std::mem::forget(snapshot);
+    console.done_with(snapshot);
     Ok(Outcome::Clean)
 }
 

@@ -18,6 +18,13 @@ use super::wrap::on_page;
 /// What people read of a report.
 pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let Checked { report, snapshot, changes, .. } = *checked;
+    let findings = |out: &mut dyn Write| match detail {
+        Detail::Short => summary_table(report, changes, page).write(out),
+        Detail::Full => full_table(report, changes, page).write(out),
+    };
+    if page.rows_only {
+        return findings(out);
+    }
     writeln!(out, "{}", on_page(&header::cluster(&report.cluster), 0, page))?;
     writeln!(out, "{}", on_page(&header::counts(report), 0, page))?;
     for note in &report.notes {
@@ -25,16 +32,13 @@ pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut 
     }
     writeln!(out)?;
     if detail == Detail::Full && !snapshot.pools.is_empty() {
-        pools_with_bars(&views::pools(snapshot), page).write(out)?;
+        pools_with_bars(&views::pools(snapshot), Page { sort_by: None, ..page }).write(out)?;
         writeln!(out)?;
     }
     let lists_absent =
         changes.is_some_and(|changes| !changes.gone.is_empty() || !changes.not_checked.is_empty());
     if !report.findings.is_empty() || lists_absent && detail == Detail::Full {
-        match detail {
-            Detail::Short => summary_table(report, changes, page).write(out)?,
-            Detail::Full => full_table(report, changes, page).write(out)?,
-        }
+        findings(out)?;
         writeln!(out)?;
     }
     writeln!(out, "{}", on_page(&summary(report), 0, page))?;

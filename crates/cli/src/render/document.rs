@@ -62,6 +62,11 @@ pub(crate) fn write(
     }
 }
 
+/// What programs read of a document, as a value.
+pub(crate) fn value(document: &impl Document) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(versioned(document))
+}
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Versioned<T> {

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::net::IpAddr;
 
+use calipam_check::Severity;
+use calipam_model::IpNet;
 use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use textwrap::core::display_width;
@@ -28,6 +31,10 @@ pub(crate) struct Page {
     pub unicode: bool,
     /// Columns of the terminal; `None` for a file or pipe, where nothing is cut or broken.
     pub width: Option<u16>,
+    /// Tables have no header, and nothing stands around them.
+    pub rows_only: bool,
+    /// The column by whose cells the rows of tables are sorted, as it was typed; after `-` descending.
+    pub sort_by: Option<&'static str>,
 }
 
 impl Page {
@@ -100,6 +107,9 @@ impl Grid {
     /// Writes the table. Where the terminal is too narrow, texts are wrapped between words; a short table shortens
     /// handle IDs as well, and hides columns. What still does not fit is left to the terminal.
     pub(crate) fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(wanted) = self.page.sort_by {
+            self.sort(wanted)?;
+        }
         let widths = self.fit();
         for line in self.table(widths.as_deref()).lines() {
             writeln!(out, "{}", self.styled(line.trim_end()))?;
@@ -108,17 +118,40 @@ impl Grid {
         let hidden: Vec<&str> = self.hidden.iter().map(String::as_str).collect();
         let note = match hidden.as_slice() {
             [] => return Ok(()),
+            _ if self.page.rows_only => return Ok(()),
             [one] => format!("({one} is hidden: narrow terminal; `-o wide` shows it)"),
             several => format!("({} are hidden: narrow terminal; `-o wide` shows them)", join(several)),
         };
         writeln!(out, "{}", on_page(&note, 0, self.page))
     }
 
+    /// Sorts the rows by a column. Rows of equal cells stay in their order, and cells without a value come last.
+    fn sort(&mut self, wanted: &str) -> io::Result<()> {
+        let (wanted, descends) = wanted.strip_prefix('-').map_or((wanted, false), |wanted| (wanted, true));
+        let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
+        let Some(place) = self.columns.iter().position(|(name, _)| plain(name) == plain(wanted)) else {
+            let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
+            let message = format!("--sort-by: no column \"{wanted}\"; there are {}", join(&names));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        };
+        self.rows.sort_by(|(_, one), (_, other)| {
+            match (SortKey::of(&one[place]), SortKey::of(&other[place])) {
+                (one, other) if !descends || one == SortKey::None || other == SortKey::None => {
+                    one.cmp(&other)
+                }
+                (one, other) => other.cmp(&one),
+            }
+        });
+        Ok(())
+    }
+
     fn table(&self, widths: Option<&[usize]>) -> Table {
         let width = |place: usize| widths.map(|widths| widths[place]);
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(self.columns.iter().map(|(name, _)| self.marked(name, HEADER)));
+        if !self.page.rows_only {
+            table.set_header(self.columns.iter().map(|(name, _)| self.marked(name, HEADER)));
+        }
         for (color, cells) in &self.rows {
             let style = color.map(AnsiColor::on_default).unwrap_or_default();
             table.add_row(cells.iter().enumerate().map(|(place, cell)| {
@@ -237,6 +270,33 @@ impl Grid {
             }
         }
         false
+    }
+}
+
+/// What a cell is sorted by.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum SortKey<'a> {
+    Severity(usize),
+    Number(u128),
+    Network(IpNet),
+    Text(&'a str),
+    /// A dash or nothing.
+    None,
+}
+
+impl<'a> SortKey<'a> {
+    fn of(cell: &'a str) -> Self {
+        if cell.is_empty() || cell == "-" {
+            return Self::None;
+        }
+        let severity = Severity::ALL.iter().position(|severity| severity.to_string() == cell);
+        let number = || cell.replace(',', "").parse().ok();
+        let network = || cell.parse().ok().or_else(|| cell.parse::<IpAddr>().ok().map(IpNet::from));
+        severity
+            .map(Self::Severity)
+            .or_else(|| number().map(Self::Number))
+            .or_else(|| network().map(Self::Network))
+            .unwrap_or(Self::Text(cell))
     }
 }
 

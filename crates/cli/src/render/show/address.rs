@@ -38,6 +38,7 @@ struct WithEvents<'a> {
 
 impl View for AddressStory<'_> {
     const KIND: &'static str = "Address";
+    const NAMED: [&'static str; 3] = ["address", "", "address"];
 
     fn schema(&self) -> impl Serialize {
         WithEvents { view: WithFindings::of_address(self.view), last_events: self.events }
@@ -120,6 +121,7 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
 
 impl View for HandleView {
     const KIND: &'static str = "Handle";
+    const NAMED: [&'static str; 3] = ["handle", "", "id"];
 
     fn schema(&self) -> impl Serialize {
         WithFindings::of_handle(self)

@@ -14,6 +14,7 @@ use Align::{Left, Right};
 
 impl View for PoolList {
     const KIND: &'static str = "PoolList";
+    const NAMED: [&'static str; 3] = ["pool", "pools", "name"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut columns = vec![
@@ -132,6 +133,7 @@ fn outside_row(outside: &OutsidePools, wide: Option<Page>) -> Vec<String> {
 
 impl View for BlockList {
     const KIND: &'static str = "BlockList";
+    const NAMED: [&'static str; 3] = ["block", "blocks", "cidr"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let wide = detail == Detail::Full;

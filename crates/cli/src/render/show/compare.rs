@@ -15,6 +15,7 @@ use Align::{Left, Right};
 
 impl View for Comparison {
     const KIND: &'static str = "Comparison";
+    const NAMED: [&'static str; 3] = ["node", "nodes", "node"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let endpoints = self.with_endpoints;

@@ -15,6 +15,7 @@ use Align::{Left, Right};
 
 impl View for NodeList {
     const KIND: &'static str = "NodeList";
+    const NAMED: [&'static str; 3] = ["node", "nodes", "node"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let wide = detail == Detail::Full;
@@ -102,6 +103,7 @@ fn headroom_by_pool(node: &NodeView) -> String {
 
 impl View for BorrowedList {
     const KIND: &'static str = "BorrowedList";
+    const NAMED: [&'static str; 3] = ["address", "addresses", "address"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let columns = [
@@ -135,6 +137,7 @@ impl View for BorrowedList {
 
 impl View for ConfigurationView {
     const KIND: &'static str = "Configuration";
+    const NAMED: [&'static str; 3] = ["configuration", "settings", "name"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let differs = self.settings.iter().any(|setting| setting.resource.is_some());
@@ -157,6 +160,7 @@ impl View for ConfigurationView {
 
 impl View for AddressList {
     const KIND: &'static str = "AddressList";
+    const NAMED: [&'static str; 3] = ["address", "addresses", "address"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let wide = detail == Detail::Full;

@@ -23,6 +23,7 @@ const NAMED: usize = 10;
 
 impl View for MapList {
     const KIND: &'static str = "PoolMapList";
+    const NAMED: [&'static str; 3] = ["pool", "pools", "name"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         if self.pools.is_empty() {

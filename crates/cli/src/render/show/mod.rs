@@ -8,17 +8,20 @@ mod map;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::slice;
 
 use calipam_check::ClusterIdentity;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::check::unread;
-use super::document::{Detail, Document};
+use super::document::{Detail, Document, unsupported};
 use super::header;
 use super::table::{Grid, Page};
 use super::text::escape;
 use super::wrap::on_page;
+use crate::format::Format;
 
 pub(crate) use self::address::AddressStory;
 pub(crate) use self::capacity::pools_with_bars;
@@ -27,6 +30,9 @@ pub(crate) use self::compare::agrees;
 /// What `show` prints of a cluster.
 pub(crate) trait View: Serialize {
     const KIND: &'static str;
+    /// What `-o name` names: the kind of thing; the list in the schema that has them, or nothing where the document is about
+    /// one; and the field that has the name.
+    const NAMED: [&'static str; 3];
 
     /// What people read; see [`Document::text`].
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
@@ -64,6 +70,9 @@ impl<V: View> Document for Shown<'_, V> {
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        if page.rows_only {
+            return self.view.text(detail, page, out);
+        }
         writeln!(out, "{}", on_page(&header::cluster(&self.cluster), 0, page))?;
         if let (Detail::Full, Some(unread)) = (detail, unread(self.coverage, self.cluster.datastore)) {
             let unread = unread.replacen("not read", "Not read", 1);
@@ -76,11 +85,27 @@ impl<V: View> Document for Shown<'_, V> {
     fn schema(&self) -> impl Serialize {
         OfCluster { cluster: &self.cluster, coverage: self.coverage, view: self.view.schema() }
     }
+
+    fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        if format != Format::Name {
+            return Err(unsupported(V::KIND, format));
+        }
+        let [kind, list, field] = V::NAMED;
+        let content = serde_json::to_value(self.view.schema())?;
+        let things = content.get(list).and_then(Value::as_array);
+        let names = things.map_or(slice::from_ref(&content), Vec::as_slice).iter();
+        names
+            .filter_map(|thing| thing.get(field)?.as_str().filter(|name| !name.is_empty()))
+            .try_for_each(|name| writeln!(out, "{kind}/{}", escape(name)))
+    }
 }
 
 /// Writes a table, and the lines below it.
 fn table(grid: Grid, notes: &[String], page: Page, out: &mut dyn Write) -> io::Result<()> {
     grid.write(out)?;
+    if page.rows_only {
+        return Ok(());
+    }
     if !notes.is_empty() {
         writeln!(out)?;
     }

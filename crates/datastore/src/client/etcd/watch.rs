@@ -7,7 +7,7 @@ use etcd_client::{EventType, WatchOptions, WatchResponse};
 use tonic::service::interceptor::InterceptedService;
 
 use super::{EtcdClient, Line, PROBE, Range, client_of};
-use crate::error::{Error, Failure, Result};
+use crate::error::{Cause, Error, Failure, Result};
 
 /// How often the server is asked how far it has come. It begins with a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
@@ -93,6 +93,23 @@ impl EtcdClient {
         Ok(kept)
     }
 
+    /// Waits for the first change of the keys of a range after a revision; after one that etcd has forgotten, not at all.
+    pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
+        loop {
+            let changed = self.call(|| {
+                let line = InterceptedService::new(self.channel.clone(), self.token.clone());
+                first_change(line, range, after)
+            });
+            match changed.await {
+                Ok(()) => return Ok(()),
+                // Nothing was written for as long as a request may take.
+                Err(failure)
+                    if failure == Cause::TimedOut(self.settings.timeouts.request.as_secs()).into() => {}
+                Err(failure) => return Err(self.error("what is written next", failure)),
+            }
+        }
+    }
+
     /// Every change of the keys of some ranges from revision `from` to `to`, both included, ascending.
     pub(crate) async fn changes(
         &self,
@@ -133,6 +150,21 @@ impl EtcdClient {
         };
         Err(self.error(what, failure))
     }
+}
+
+/// Ends with the first event after a revision, or where what came after it is forgotten.
+async fn first_change(line: Line, range: &Range, after: i64) -> std::result::Result<(), etcd_client::Error> {
+    let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
+    let mut stream = client_of(line).await?.watch_client().watch(range.start.clone(), Some(options)).await?;
+    while let Some(answer) = stream.message().await? {
+        if answer.compact_revision() > 0 || !answer.events().is_empty() {
+            return Ok(());
+        }
+        if answer.canceled() {
+            return Err(etcd_client::Error::WatchError(answer.cancel_reason().to_owned()));
+        }
+    }
+    Err(etcd_client::Error::WatchError("the stream ended".to_owned()))
 }
 
 async fn watch<T: Told>(

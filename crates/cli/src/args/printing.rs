@@ -1,0 +1,39 @@
+//! How tables are printed, and when again: options of `check` and `show`.
+
+use clap::Args;
+use jiff::SignedDuration;
+
+use super::duration;
+
+const PRINTING: &str = "Printing";
+/// A shorter interval would keep the datastore busy with nothing else.
+const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(crate) struct PrintingArgs {
+    /// Print the rows of the table alone, without header and notes
+    #[arg(long, help_heading = PRINTING)]
+    pub no_headers: bool,
+    /// Sort the rows by this column, such as `free` or `"IN USE"`; `-free`: descending
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true, help_heading = PRINTING)]
+    pub sort_by: Option<String>,
+    /// Print again when something has changed: read again after each write to etcd, and at this interval
+    #[arg(
+        short = 'w',
+        long,
+        value_name = "INTERVAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "30s",
+        value_parser = interval,
+        help_heading = PRINTING
+    )]
+    pub watch: Option<SignedDuration>,
+}
+
+fn interval(text: &str) -> Result<SignedDuration, String> {
+    match duration::parse(text)? {
+        short if short < SHORTEST => Err("the shortest interval is `1s`".into()),
+        interval => Ok(interval),
+    }
+}

@@ -1,0 +1,107 @@
+//! `--watch`: a command again and again, which prints where something has changed.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use crate::args::Global;
+use crate::connect;
+use crate::console::Console;
+use crate::exit::{Failure, Outcome};
+use crate::format::Format;
+use crate::render::document::{self, Document};
+
+/// What comes within this time after a change is read with it.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// What was printed last.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Mutex<Printed>);
+
+#[derive(Debug, Default)]
+struct Printed {
+    /// The document without what every read changes.
+    content: Option<Value>,
+    /// The revision of etcd that was read last.
+    revision: Option<i64>,
+    reader_is_gone: bool,
+}
+
+impl Watch {
+    fn printed(&self) -> std::sync::MutexGuard<'_, Printed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What stands between the document that was printed last and this one; `None` where they say the same.
+    pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
+        let mut content = document::value(document).unwrap_or_default();
+        let mut last = self.printed();
+        if let Some(cluster) = content.get_mut("cluster").and_then(Value::as_object_mut) {
+            cluster.remove("takenAt");
+            let revision = cluster.remove("revision");
+            last.revision = revision.and_then(|revision| revision.as_str()?.parse().ok());
+        }
+        let separator = match &last.content {
+            None => "",
+            Some(same) if *same == content => return None,
+            Some(_) if format == Format::Yaml => "---\n",
+            Some(_) if format == Format::Json => "",
+            Some(_) => "\n",
+        };
+        last.content = Some(content);
+        Some(separator)
+    }
+
+    /// Nobody reads what is printed any more.
+    pub(crate) fn reader_is_gone(&self) {
+        self.printed().reader_is_gone = true;
+    }
+}
+
+/// Runs a command until ctrl-c, or until nobody reads what it prints: again after each change of etcd, and otherwise each time
+/// `every` has passed, since a leak comes of age without any change. The first round can fail; a later one is made again.
+pub(crate) fn repeat(
+    every: SignedDuration,
+    global: &Global,
+    console: &Console,
+    round: impl Fn(&Console) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    let watch = std::sync::Arc::new(Watch::default());
+    let mut console = Console { watch: Some(watch.clone()), ..console.clone() };
+    let mut outcome = round(&console)?;
+    // What there is to say besides was said.
+    console = Console { quiet: true, progress: false, ..console };
+    let every = Duration::try_from(every).unwrap_or(Duration::MAX);
+    while !watch.printed().reader_is_gone {
+        let revision = watch.printed().revision;
+        match wait(every, revision, global, &console).and_then(|()| round(&console)) {
+            Ok(ended) => outcome = ended,
+            Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+            Err(failure) => console.failure(&failure),
+        }
+    }
+    Ok(outcome)
+}
+
+/// Waits for a change after a revision, or for a time. Where the datastore is away it is the time.
+fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) -> Result<(), Failure> {
+    connect::block_on(async {
+        let begin = Instant::now();
+        let change = async {
+            let datastore = connect::open(global, console).await?;
+            match after {
+                Some(after) => Ok(datastore.next_change(after).await?),
+                None => std::future::pending().await,
+            }
+        };
+        let changed = tokio::time::timeout(every, change).await;
+        let rest = match changed {
+            Ok(Ok::<(), Failure>(())) => TOGETHER,
+            Ok(Err(_)) | Err(_) => every.saturating_sub(begin.elapsed()),
+        };
+        tokio::time::sleep(rest).await;
+        Ok(())
+    })
+}

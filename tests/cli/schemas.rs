@@ -1,0 +1,165 @@
+//! The schemas in `docs/schemas`: every document that any test reads is valid by that of its kind, and has no field besides.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use calipam_testkit::servers::jv;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::program::{calipam, on_example, root};
+
+/// Copies of the schemas that take no field which they do not name: what is published lets programs pass over new ones.
+static STRICT: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in published() {
+        let mut schema = schema(&kind);
+        forbid_others(&mut schema);
+        fs::write(folder.path().join(format!("{kind}.json")), schema.to_string()).unwrap();
+    }
+    folder
+});
+
+fn folder() -> PathBuf {
+    root().join("docs/schemas")
+}
+
+fn published() -> BTreeSet<String> {
+    let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
+    files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+fn schema(kind: &str) -> Value {
+    let text = fs::read(folder().join(format!("{kind}.json"))).unwrap_or_else(|e| panic!("{kind}: {e}"));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{kind}: {error}"))
+}
+
+fn forbid_others(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(forbid_others);
+            // Not of a field that is called `properties`.
+            if fields.get("type").is_some_and(Value::is_string) && fields.contains_key("properties") {
+                fields.insert("additionalProperties".into(), false.into());
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(forbid_others),
+        _ => {}
+    }
+}
+
+/// What the validator says of a document, by a schema; nothing where it is valid.
+fn complaints(schema: &Path, document: &Value) -> String {
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    fs::write(file.path(), document.to_string()).unwrap();
+    let output = Command::new(jv().unwrap()).arg(schema).arg(file.path()).output().unwrap();
+    match output.status.code() {
+        Some(0) => String::new(),
+        code => format!(
+            "{code:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    }
+}
+
+/// Fails unless a document of calipam is valid by the schema of its kind.
+pub(super) fn assert_valid(document: &Value) {
+    if document["apiVersion"] != "calipam/v2" {
+        return;
+    }
+    let kind = document["kind"].as_str().expect("a document has a kind");
+    let said = complaints(&STRICT.path().join(format!("{kind}.json")), document);
+    assert_eq!(said, "", "{kind} by docs/schemas/{kind}.json: {document}");
+}
+
+/// The kinds that `docs/output.md` names, and no others.
+#[test]
+fn every_kind_has_a_schema() {
+    let text = fs::read_to_string(root().join("docs/output.md")).unwrap();
+    let kinds = text.split("Every document has `apiVersion: calipam/v2` and a `kind`:").nth(1).unwrap();
+    let kinds: BTreeSet<String> =
+        kinds.split(". ").next().unwrap().split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    assert_eq!(published(), kinds);
+}
+
+/// A schema that takes anything would prove nothing: each refuses a document without one of its fields, and one of another type.
+#[test]
+fn schemas_refuse_what_is_no_such_document() {
+    let report = on_example(&["check", "-o", "json"]).json();
+    let published = folder().join("CheckReport.json");
+    assert_eq!(complaints(&published, &report), "");
+    let mut newer = report.clone();
+    newer["findings"][0]["added"] = json!("in a later version");
+    assert_eq!(complaints(&published, &newer), "", "programs pass over it");
+    assert_ne!(complaints(&STRICT.path().join("CheckReport.json"), &newer), "");
+    for (place, wrong) in [
+        ("/kind", json!("PoolList")),
+        ("/cluster/datastore", json!("zookeeper")),
+        ("/findings/0/severity", json!("bad")),
+        ("/findings/0/subject/kind", json!("thing")),
+        ("/counts/blocks", json!("6")),
+        ("/coverage/blocks", json!("maybe")),
+        ("/findings", Value::Null),
+    ] {
+        let mut document = report.clone();
+        *document.pointer_mut(place).unwrap() = wrong;
+        assert_ne!(complaints(&published, &document), "", "{place}");
+    }
+    for field in report.as_object().unwrap().keys() {
+        let mut document = report.clone();
+        document.as_object_mut().unwrap().remove(field);
+        assert_ne!(complaints(&published, &document), "", "{field}");
+    }
+}
+
+#[test]
+fn check_prints_its_schema() {
+    let run = calipam(&["check", "--schema"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert_eq!(run.stdout, fs::read_to_string(folder().join("CheckReport.json")).unwrap());
+    assert_eq!(calipam(&["check", "--schema", "--list-rules"]).code, 2);
+}
+
+/// Documents that other tests do not read as a whole.
+#[test]
+fn what_needs_no_server_is_valid() {
+    let archive = tempfile::tempdir().unwrap();
+    let archive = archive.path().to_str().unwrap();
+    assert_eq!(on_example(&["export", "-q", "--archive", archive]).code, 0);
+    let simulated = ["simulate", "--nodes", "4", "--pods-per-node", "8", "--pool", "10.0.0.0/24"];
+    let runs: [(&str, &[&str]); 16] = [
+        ("RuleList", &["explain"]),
+        ("Explanation", &["explain", "orphan-handle"]),
+        ("ExplanationList", &["explain", "orphan-handle,corrupt-block"]),
+        ("AddressList", &["show", "--node", "node-1"]),
+        ("PoolMapList", &["show", "--map"]),
+        ("Address", &["show", "--ip", "10.244.10.3", "--all-owners"]),
+        ("Handle", &["show", "--handle", "monitoring.prometheus-76"]),
+        ("Difference", &["diff", "docs/examples/cluster.jsonl", "tests/fixtures/hostile.jsonl"]),
+        ("History", &["history", "--archive", archive, "--node", "node-1"]),
+        ("JournalList", &["undo", "--list"]),
+        ("Version", &["version"]),
+        ("Error", &["show", "--pool", "none"]),
+        ("AssignExplanation", &["assign", "--count", "1", "--node", "node-1", "--explain"]),
+        ("Simulation", &[&simulated[..], &["--fail-node"]].concat()),
+        ("Simulation", &[&simulated[..], &["--block-size", "26..29"]].concat()),
+        ("Simulation", &[&simulated[..], &["--clashes=none,freed-by-hand", "--runs", "1"]].concat()),
+    ];
+    for (kind, arguments) in runs {
+        let reads = ["show", "assign"].contains(&arguments[0]);
+        let arguments = [arguments, &["-o", "json"]].concat();
+        let run = if reads { on_example(&arguments) } else { calipam(&arguments) };
+        assert_eq!(run.json()["kind"], kind, "{arguments:?}");
+    }
+    for question in [&["--advise", "--nodes", "6", "--max-pods-per-node", "12"][..], &["--nodes", "4,8"]] {
+        let run = calipam(
+            &[&["simulate", "--pods-per-node", "8", "--pool", "10.0.0.0/24", "-o", "json"], question]
+                .concat(),
+        );
+        assert_eq!(run.json()["kind"], "Simulation", "{question:?}");
+    }
+}

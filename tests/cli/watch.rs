@@ -1,0 +1,174 @@
+//! `--watch`: prints again when something has changed, and only then.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::Etcd;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::kube_cluster::KubeCluster;
+use super::program::{EXAMPLE, calipam, command};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a test.
+const NEVER: &str = "--watch=1h";
+
+struct Watching {
+    child: Child,
+    stdout: Option<ChildStdout>,
+}
+
+impl Watching {
+    fn start(datastore: &[&str], arguments: &[&str]) -> Self {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(arguments).args(datastore).stdin(Stdio::null());
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { stdout: child.stdout.take(), child }
+    }
+
+    /// What it prints, one JSON document after the other.
+    fn documents(&mut self) -> Receiver<Value> {
+        let (tell, documents) = channel();
+        let stdout = self.stdout.take().unwrap();
+        thread::spawn(move || {
+            let all = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>();
+            all.map_while(Result::ok).try_for_each(|document| tell.send(document))
+        });
+        documents
+    }
+
+    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.ended()
+    }
+
+    fn ended(&mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (code, said)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn codes(report: &Value) -> Vec<&str> {
+    report["findings"].as_array().unwrap().iter().map(|finding| finding["code"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn each_change_of_etcd_is_printed_and_a_write_that_changes_nothing_is_not() {
+    let etcd = Etcd::start().unwrap();
+    let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
+    let pod = cluster.add_pod_on(0);
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let handle = key::handle(&pod.handle);
+    let value = etcd.entries().unwrap()[&handle].0.clone();
+    let (put, delete) = (
+        || {
+            etcd.with_client(async |mut client| client.put(handle.clone(), value.clone(), None).await)
+                .unwrap()
+        },
+        || etcd.with_client(async |mut client| client.delete(handle.clone(), None).await).unwrap(),
+    );
+    let endpoint = etcd.endpoint();
+    let datastore = ["--etcd-endpoints", endpoint.as_str()];
+
+    let mut watching = Watching::start(&datastore, &["check", NEVER, "--settle", "0", "-o", "json"]);
+    let documents = watching.documents();
+    let next = || documents.recv_timeout(PATIENCE).expect("it prints again");
+    assert_eq!(codes(&next()), [""; 0]);
+    delete();
+    assert_eq!(codes(&next()), ["missing-handle"]);
+    // Written again as it was: the report is the same but for its revision and time.
+    let (pool, (same, ..)) =
+        etcd.entries().unwrap().into_iter().find(|(key, _)| key.contains("/ippools/")).unwrap();
+    etcd.with_client(async |mut client| client.put(pool.clone(), same.clone(), None).await).unwrap();
+    assert!(documents.recv_timeout(Duration::from_secs(5)).is_err(), "nothing has changed");
+    put();
+    assert_eq!(codes(&next()), [""; 0]);
+    assert_eq!(watching.end(Signal::INT), (Some(130), "error: interrupted\n".to_owned()));
+}
+
+/// Of Kubernetes nothing tells: it is read again and again. A table has a blank line before the next one.
+#[test]
+fn kubernetes_is_read_at_an_interval() {
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_node("node-1", json!({}));
+    let mut program = cluster.command(&["show", "--nodes", "--watch=1s", "--no-headers"]);
+    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let _watching = Watching { child, stdout: None };
+    let (tell, told) = channel();
+    thread::spawn(move || lines.into_iter().try_for_each(|line| tell.send(line)));
+    let next = || told.recv_timeout(PATIENCE).expect("it prints again");
+    assert!(next().starts_with("node-1 "));
+    assert!(told.recv_timeout(Duration::from_secs(3)).is_err(), "nothing has changed");
+    cluster.add_node("node-2", json!({}));
+    assert_eq!(next(), "");
+    assert!(next().starts_with("node-1 ") && next().starts_with("node-2 "));
+}
+
+#[test]
+fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
+    let etcd = Etcd::start().unwrap();
+    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    let endpoint = etcd.endpoint();
+    let mut watching =
+        Watching::start(&["--etcd-endpoints", &endpoint], &["show", "--watch=1s", "-o", "json"]);
+    let documents = watching.documents();
+    assert_eq!(documents.recv_timeout(PATIENCE).unwrap()["kind"], "PoolList");
+    drop(etcd);
+    let mut said = BufReader::new(watching.child.stderr.take().unwrap()).lines();
+    let mut errors =
+        said.by_ref().map(Result::unwrap).filter(|line| line.starts_with("error: cannot use etcd"));
+    assert!(errors.next().is_some() && errors.next().is_some(), "each round says why it failed");
+    assert!(watching.child.try_wait().unwrap().is_none(), "it goes on");
+
+    let gone = calipam(&["show", "--watch=1s", "--etcd-endpoints", &endpoint]);
+    assert_eq!((gone.code, gone.stdout.as_str()), (3, ""), "{gone:?}");
+    for (arguments, why) in [
+        (&["show", "--watch=0s", "-d", EXAMPLE][..], "the shortest interval is `1s`"),
+        (&["show", "--watch", "-d", "-"], "stdin can be read once only"),
+        (&["check", "--watch", "-o", "html", "-d", EXAMPLE], "`serve` has the others"),
+        (
+            &["check", "--watch", "--sort-by", "none", "-d", EXAMPLE],
+            "--sort-by: no column \"none\"; there are SEVERITY, ",
+        ),
+    ] {
+        let run = calipam(arguments);
+        assert!(run.code == 2 && run.stderr.contains(why), "{run:?}");
+    }
+}
+
+/// As `| head` does.
+#[test]
+fn it_ends_when_nobody_reads_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.jsonl");
+    std::fs::copy(EXAMPLE_AT, &file).unwrap();
+    let datastore = ["-d", file.to_str().unwrap()];
+    let mut watching =
+        Watching::start(&datastore, &["check", "--watch=1s", "-o", "yaml", "--fail-on", "never"]);
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v2");
+    drop(lines);
+    // A file that is written anew is read at the next interval: a cluster of which nothing is wrong.
+    std::fs::write(&file, Cluster::plain(ClusterSpec::new(1), 1, 1).export()).unwrap();
+    assert_eq!(watching.ended().0, Some(0));
+}
+
+const EXAMPLE_AT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/cluster.jsonl");
