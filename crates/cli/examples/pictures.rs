@@ -1,4 +1,4 @@
-//! Makes the pictures of the README from the page of the example cluster:
+//! Makes the pictures of the README from the page of a cluster like that of the examples, with both families:
 //! `cargo run -p calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
 //!
 //! Another version of a browser draws letters otherwise. So that pictures change only where the page does, the sum of the
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use calipam_testkit::browser::{Browser, Page, program};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use sha2::{Digest, Sha256};
 
 const FOLDER: &str = "docs/images";
@@ -38,11 +39,12 @@ fn main() -> ExitCode {
 
 fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     let work = tempfile::tempdir()?;
-    let file = work.path().join("page.html");
+    let (file, calipam) = (work.path().join("page.html"), calipam.canonicalize()?);
     let option = format!("html={}", file.display());
-    let arguments =
-        ["check", "--quiet", "--fail-on", "never", "-d", "docs/examples/cluster.jsonl", "--output-file"];
-    let check = Command::new(calipam).args(arguments).arg(option).current_dir(root).output()?;
+    // Its name is on the page.
+    fs::write(work.path().join("cluster.jsonl"), Cluster::damaged(ClusterSpec::new(2026)).export())?;
+    let arguments = ["check", "--quiet", "--fail-on", "never", "-d", "cluster.jsonl", "--output-file"];
+    let check = Command::new(calipam).args(arguments).arg(option).current_dir(work.path()).output()?;
     if !check.status.success() {
         return Err(String::from_utf8_lossy(&check.stderr).into());
     }

@@ -27,7 +27,12 @@ const FAULTS: [(Fault, usize); 18] = [
 impl Cluster {
     /// A small IPv4 cluster with more than a dozen different faults; always the same.
     pub fn example() -> Self {
-        let mut cluster = Self::plain(ClusterSpec::new(2026).v4_only(), 4, 5);
+        Self::damaged(ClusterSpec::new(2026).v4_only())
+    }
+
+    /// The same faults in a cluster of another kind, such as one of both families.
+    pub fn damaged(spec: ClusterSpec) -> Self {
+        let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();
         for (fault, count) in FAULTS {
             cluster.inject(fault, count);

@@ -6,7 +6,7 @@ use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, Su
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::compact;
+use super::{compact, long};
 use crate::hints::{self, remedy};
 use crate::render::explanation;
 use crate::render::report::changes;
@@ -163,7 +163,7 @@ fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
         tr data-kind=[kind] {
             td class=(finding.severity) { (finding.severity) }
             td { a href={ "#code-" (finding.code) } { (finding.code) } }
-            td { (escape(&subject.to_string())) }
+            td class=[long(&subject.to_string())] { (escape(&subject.to_string())) }
             td {
                 @if let Some(change) = change { strong { (change) } " " }
                 @if detailed {

@@ -70,6 +70,11 @@ fn compact(table: Markup) -> Markup {
     PreEscaped(table.into_string().replace("</td>", "").replace("</tr>", ""))
 }
 
+/// The class of names that no column has room for; others are never broken inside. An IPv6 CIDR is the longest that has.
+fn long(name: &str) -> Option<&'static str> {
+    (name.chars().count() > 43).then_some("long")
+}
+
 /// A page of this program with a notice above its content.
 pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     let notice = html! { p.notice role="alert" { (escape(text)) } }.into_string();

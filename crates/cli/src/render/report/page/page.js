@@ -4,7 +4,14 @@
 (() => {
   document.documentElement.classList.add("has-script");
   const $ = (id) => document.getElementById(id);
-  const number = (value) => Number(value).toLocaleString("en");
+  // What only IPv6 has is a power, as in the table of pools.
+  const raised = (power) => [...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
+  const number = (value) => {
+    if (value < 1e8) return Number(value).toLocaleString("en");
+    if (Number.isInteger(Math.log2(value))) return `2${raised(Math.log2(value))}`;
+    const power = Math.floor(Math.log10(value));
+    return `${(value / 10 ** power).toFixed(2)}×10${raised(power)}`;
+  };
   // Numbers inside texts by their value: 10.0.0.9 before 10.0.0.10.
   const { compare } = new Intl.Collator("en", { numeric: true });
 

@@ -4,8 +4,33 @@ use calipam_check::views::{MapCell, MappedBlock, MappedState, PoolList, PoolMap,
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
-use super::compact;
+use super::{compact, long};
 use crate::render::text::{escape, thousands};
+
+/// What is counted of a pool, in the order of the columns.
+const NUMBERS: [&str; 8] =
+    ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
+/// From here on numbers are powers: those of IPv6 pools have twenty digits.
+const LONG_NUMBER: u128 = 100_000_000;
+
+/// `65,536`, `2⁶⁴`, `1.84×10¹⁹`: what fits a column.
+fn short(number: u128) -> String {
+    if number < LONG_NUMBER {
+        return thousands(number);
+    }
+    let raised = |power: u32| -> String {
+        power
+            .to_string()
+            .bytes()
+            .filter_map(|digit| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(usize::from(digit - b'0')))
+            .collect()
+    };
+    if number.is_power_of_two() {
+        return format!("2{}", raised(number.ilog2()));
+    }
+    let digits = number.to_string();
+    format!("{}.{}×10{}", &digits[..1], &digits[1..3], raised(number.ilog10()))
+}
 
 pub(super) fn section(list: &PoolList) -> Markup {
     html! {
@@ -15,9 +40,7 @@ pub(super) fn section(list: &PoolList) -> Markup {
             div.scroll { table {
                 thead { tr {
                     @for head in ["Pool", "CIDR"] { th scope="col" { (head) } }
-                    @for head in ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"] {
-                        th.number scope="col" { (head) }
-                    }
+                    @for head in NUMBERS { th.number scope="col" { (head) } }
                     th scope="col" { "Use" }
                 } }
                 tbody { @for pool in &list.pools { (row(pool)) } }
@@ -41,18 +64,22 @@ fn row(pool: &PoolView) -> Markup {
         ("reserved", reserved),
         ("unknown", pool.unknown.0),
     ];
+    let [blocks, total_size] = [pool.blocks as u128, pool.total.0].map(Some);
+    let allocatable = pool.allocatable.map(|number| number.0);
+    let numbers = [pool.in_use.0, pool.cooling.0, reserved, pool.unknown.0, pool.free.0].map(Some);
+    let numbers = [blocks, total_size].into_iter().chain(numbers).chain([allocatable]);
     let percent = |number: u128| format!("{:.2}", number as f64 * 100.0 / total);
     let taken = parts.iter().map(|(_, number)| *number).fold(0, u128::saturating_add);
     let label = format!("{}% taken", percent(taken));
     html! {
         tr {
-            td { (escape(&pool.name)) @if !pool.enabled { " " span.dim { "(disabled)" } } }
-            td.mono { (pool.cidr) }
-            td.number { (thousands(pool.blocks)) }
-            @for number in [pool.total.0, pool.in_use.0, pool.cooling.0, reserved, pool.unknown.0, pool.free.0] {
-                td.number { (thousands(number)) }
+            td class={ "name " (long(&pool.name).unwrap_or_default()) } { (escape(&pool.name)) @if !pool.enabled { " " span.dim { "(disabled)" } } }
+            td.name.mono { (pool.cidr) }
+            @for (head, number) in NUMBERS.into_iter().zip(numbers) {
+                td.number data-head=(head) title=[number.filter(|number| *number >= LONG_NUMBER).map(thousands)] {
+                    (number.map_or("?".to_owned(), short))
+                }
             }
-            td.number { (pool.allocatable.map_or("?".to_owned(), |number| thousands(number.0))) }
             td { span.bar role="img" aria-label=(label) title=(label) {
                 @for (class, number) in parts { @if number > 0 { i class=(class) style={ "width:" (percent(number)) "%" } {} } }
             } }
@@ -123,7 +150,7 @@ fn block_row(block: &MappedBlock) -> Markup {
     html! {
         tr data-states=(runs(&block.states)) {
             td { (block.cidr) }
-            td { (escape(&owner)) }
+            td class=[long(&owner)] { (escape(&owner)) }
             @if block.states.is_empty() { td colspan="3" { "cannot be decoded, or corrupt" } } @else {
                 @for state in [MappedState::InUse, MappedState::Cooling, MappedState::Free] { td { (number(state)) } }
             }
@@ -195,6 +222,16 @@ mod tests {
     use calipam_check::views::Count;
 
     use super::*;
+
+    #[test]
+    fn numbers_that_only_ipv6_has_are_powers() {
+        assert_eq!([0, 65_536, 99_999_999].map(short), ["0", "65,536", "99,999,999"]);
+        assert_eq!([1 << 27, 1 << 64, 1 << 120].map(short), ["2²⁷", "2⁶⁴", "2¹²⁰"]);
+        assert_eq!(
+            [100_000_000, (1 << 64) - 5, u128::MAX].map(short),
+            ["1.00×10⁸", "1.84×10¹⁹", "3.40×10³⁸"]
+        );
+    }
 
     #[test]
     fn states_are_packed_in_runs() {
