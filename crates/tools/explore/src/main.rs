@@ -1,5 +1,8 @@
 //! `explore`: what `cargo xtask explore` runs.
 
+mod mutants;
+
+use std::ops::RangeFrom;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,7 +12,7 @@ use calipam_explore::search::{Found, exhaustive, random, replay, shrink};
 
 /// How long it explores where nothing is said.
 const USUAL: Duration = Duration::from_secs(5 * 60);
-/// Faults of a schedule by chance.
+/// Most faults of a schedule.
 const FAULTS: usize = 3;
 
 fn main() -> ExitCode {
@@ -32,8 +35,10 @@ fn run(arguments: &[String]) -> Result<bool, String> {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--replay" => return replay_file(value()?),
+            "--mutants" => return mutants::run(None),
             "--minutes" => time = duration(value()?, 60)?,
             "--hours" => time = duration(value()?, 3_600)?,
+            option if option.starts_with("--mutants=") => return mutants::run(option.split('=').nth(1)),
             option if option.starts_with('-') => return Err(format!("there is no option {option}")),
             name => names.push(name),
         }
@@ -53,25 +58,30 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit as f64).map_err(|error| format!("{text}: {error}"))
 }
 
-/// Follows every schedule of each scenario, without faults and then with more and more of them, for two thirds of the time; then
-/// schedules by chance.
-fn explore(scenarios: Vec<Scenario>, time: Duration) -> bool {
-    let (begin, slice) = (Instant::now(), time.mul_f64(2.0 / 3.0) / scenarios.len().max(1) as u32);
-    let mut holds = true;
-    for scenario in &scenarios {
-        let until = Instant::now() + slice;
-        for faults in 0..=FAULTS {
-            match explore_all(&scenario.with_faults(faults), until) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(()) => {
-                    holds = false;
-                    break;
-                }
+/// In rounds without faults, then with more and more of them: every schedule of each scenario that can be followed in its part of
+/// the time, and schedules by chance of all. Ends with the first that does not hold.
+fn explore(mut scenarios: Vec<Scenario>, time: Duration) -> bool {
+    let mut seeds = 0..;
+    let everything = scenarios.clone();
+    let round = time / (FAULTS as u32 + 1);
+    for faults in 0..=FAULTS {
+        let end = Instant::now() + round;
+        let by_chance = everything.iter().map(|scenario| scenario.with_faults(faults)).collect();
+        let part = round.mul_f64(2.0 / 3.0) / scenarios.len().max(1) as u32;
+        let mut complete = Vec::new();
+        for scenario in scenarios {
+            match explore_all(&scenario.with_faults(faults), Instant::now() + part) {
+                Ok(true) => complete.push(scenario),
+                Ok(false) => {}
+                Err(()) => return false,
             }
         }
+        scenarios = complete;
+        if !try_seeds(by_chance, &mut seeds, end) {
+            return false;
+        }
     }
-    holds && try_seeds(scenarios, begin + time)
+    true
 }
 
 /// True where time was enough.
@@ -93,14 +103,9 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-fn try_seeds(scenarios: Vec<Scenario>, until: Instant) -> bool {
-    let scenarios: Vec<Scenario> =
-        scenarios.into_iter().map(|scenario| scenario.with_faults(FAULTS)).collect();
+fn try_seeds(scenarios: Vec<Scenario>, seeds: &mut RangeFrom<u64>, until: Instant) -> bool {
     let (mut schedules, mut steps) = (0_u64, 0);
-    for seed in 0.. {
-        if Instant::now() > until {
-            break;
-        }
+    for seed in seeds {
         for scenario in &scenarios {
             match random(scenario, seed) {
                 Ok(made) => steps += made,
@@ -111,8 +116,12 @@ fn try_seeds(scenarios: Vec<Scenario>, until: Instant) -> bool {
             }
             schedules += 1;
         }
+        if Instant::now() > until {
+            break;
+        }
     }
-    println!("by chance, {FAULTS} faults: {schedules} schedules, {steps} steps");
+    let faults = scenarios.first().map_or(0, |scenario| scenario.faults);
+    println!("by chance            {faults} faults: {schedules} schedules, {steps} steps");
     true
 }
 

@@ -6,7 +6,7 @@ use crate::{step, workspace};
 
 pub(crate) const TASK: Task = Task {
     name: "explore",
-    arguments: "[--minutes N | --hours N] [SCENARIOS...]",
+    arguments: "[--minutes N | --hours N | --replay FILE | --mutants] [SCENARIOS...]",
     summary: "Try every interleaving and every crash in small worlds",
     details: "\
 Runs the code of the plugin and the allocator in worlds of a few addresses, where
@@ -19,6 +19,10 @@ Where something does not hold it prints the shortest schedule that it finds, as
 a script of a line for each request. To follow that again:
 
     cargo xtask explore --replay FILE
+
+With --mutants it takes one guard after the other out of the code (those that
+crates/tools/explore/mutants.toml lists) and has to find each within ten
+minutes; --mutants=NAME does so with one.
 
 docs/safety.md says what has to hold, and what was explored. Needs Rust alone.
 ",
