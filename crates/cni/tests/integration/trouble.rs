@@ -20,6 +20,17 @@ fn a_dead_etcd_is_told_and_may_be_tried_again() {
 }
 
 #[test]
+fn an_etcd_that_stands_still_is_told_of_and_may_be_tried_again() {
+    let etcd = Etcd::start().unwrap();
+    etcd.pause().unwrap();
+    for command in ["ADD", "DEL"] {
+        let (code, text) = Runtime::on_etcd(&etcd.endpoint()).call(command, "c", "").error();
+        assert!(code == 11 && text.contains("no answer within 4 s"), "{command}: {code} {text}");
+    }
+    etcd.resume().unwrap();
+}
+
+#[test]
 fn another_endpoint_answers_for_one_that_does_not() {
     let world = World::etcd(EtcdVersion::V3_6);
     let World::Etcd(alive) = &world else { panic!("an etcd") };

@@ -1,6 +1,7 @@
 //! etcd for an allocator: all queries of a reading in one transaction, each write in one of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use calipam_assign::{Entry, Family, Query, Record, StoreError};
 use calipam_model::cidr;
@@ -11,9 +12,13 @@ use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOp
 use super::spans::{Span, beyond_spans, spans};
 use super::{Retries, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
-use crate::error::Failure;
+use crate::error::{Cause, Failure};
 use crate::store::Pending;
 use crate::write::{Connection, ETCD_LIMITS};
+
+/// How long a server may take to answer a reading: a runtime waits, and another endpoint may answer. Writes have longer, since what
+/// became of one that is given up is not known.
+const SILENCE: Duration = Duration::from_secs(4);
 
 /// Most keys that a span may give. They are a thousand only where most are not asked for.
 const MOST_IN_SPAN: i64 = 1_000;
@@ -63,12 +68,23 @@ impl EtcdStore {
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
     }
 
-    /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers.
+    /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers. A server that stands still
+    /// is asked once where there is no other.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
         let mut retries = Retries::new();
         loop {
             let client = self.connection.current();
-            match client.get(ranges, "what an allocation needs").await {
+            let what = "what an allocation needs";
+            let Ok(answer) = tokio::time::timeout(SILENCE, client.get(ranges, what)).await else {
+                let error = client.error(what, Cause::TimedOut(SILENCE.as_secs()).into());
+                if !client.has_other_endpoints() {
+                    return Err(unavailable(error));
+                }
+                retries.wait(error).await?;
+                self.connection.replace(&client).await.map_err(unavailable)?;
+                continue;
+            };
+            match answer {
                 Ok(answers) => return Ok(answers.ranges),
                 Err(error) if error.may_pass() => retries.wait(error).await?,
                 Err(error) => return Err(unavailable(error)),

@@ -121,6 +121,11 @@ impl EtcdClient {
         &self.endpoint
     }
 
+    /// True where another endpoint may answer in its place.
+    pub(crate) fn has_other_endpoints(&self) -> bool {
+        self.settings.endpoints.len() > 1
+    }
+
     /// Number of requests that were sent so far.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
