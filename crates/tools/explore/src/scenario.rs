@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use calipam_assign::plugin::Wanted;
-use calipam_assign::{Allocator, AutoAssign};
+use calipam_assign::{Allocator, AutoAssign, Record, Store};
 use calipam_model::IpNet;
-use calipam_model::affinity::AffinityType;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pool::PoolUse;
 use serde_json::json;
@@ -88,6 +88,13 @@ impl Before<'_> {
         drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
     }
 
+    /// A node has begun to claim a block.
+    fn pending(&self, block: &str, node: &str) {
+        let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
+        let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
+        drop(at_once(self.0.data().create(&record)));
+    }
+
     /// A block that has addresses in use lost its owner.
     fn disown(&self, block: &str, node: &str) {
         let allocator = Allocator::new(self.0.data());
@@ -102,6 +109,11 @@ fn cidr(text: &str) -> IpNet {
 impl Scenario {
     fn large(self) -> Self {
         Self { is_small: false, ..self }
+    }
+
+    /// A DEL after a fault would take what the other call uses.
+    fn without_faults(self) -> Self {
+        Self { kinds: Faults { answers: false, kills: false, jump: None }, ..self }
     }
 
     /// The same with another number of faults.
@@ -236,6 +248,24 @@ pub fn all() -> Vec<Scenario> {
             |before| before.pod("a", "gone"),
             || vec![del(Call::new("a", "gone")), collect(), add(Call::new("a", "p"))],
         ),
+        plain(
+            "stale-affinity",
+            "a node has begun to claim a block that is another's by now",
+            TWO_BLOCKS,
+            |before| {
+                before.block(FIRST, "b");
+                before.pending(FIRST, "a");
+            },
+            || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "b")],
+        ),
+        plain(
+            "one-handle",
+            "two calls on different nodes count in one handle, whose number of addresses has no limit",
+            TWO_BLOCKS,
+            |_| {},
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "p"))],
+        )
+        .without_faults(),
         plain(
             "three-adds",
             "pods of three nodes want an address, and two blocks can be had",

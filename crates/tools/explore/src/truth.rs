@@ -48,7 +48,7 @@ impl Truth {
             }
         }
         if let Some(pod) = state.pods.get_mut(handle) {
-            pod.addresses = addresses.to_vec();
+            pod.addresses.extend_from_slice(addresses);
         }
     }
 
