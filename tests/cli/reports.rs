@@ -101,19 +101,9 @@ fn a_check_that_fails_says_so_in_its_metrics() {
 
 /// One text of an XML document: the attribute `name` of each element `element`.
 fn attributes(xml: &str, element: &str, name: &str) -> Vec<String> {
-    let mut reader = quick_xml::Reader::from_str(xml);
-    let mut found = Vec::new();
-    loop {
-        use quick_xml::events::Event;
-        match reader.read_event().unwrap() {
-            Event::Eof => return found,
-            Event::Start(start) | Event::Empty(start) if start.name().as_ref() == element.as_bytes() => {
-                let value = start.try_get_attribute(name).unwrap().unwrap();
-                found.push(value.unescape_value().unwrap().into_owned());
-            }
-            _ => {}
-        }
-    }
+    let document = uppsala::parse(xml).unwrap();
+    let elements = document.get_elements_by_tag_name(element);
+    elements.iter().map(|id| document.get_attribute(*id, name).unwrap().to_owned()).collect()
 }
 
 #[test]

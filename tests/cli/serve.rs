@@ -269,7 +269,8 @@ fn probes_are_answered_while_clients_read_nothing() {
     for path in ["/livez", "/healthz"] {
         assert_eq!(server.get(path).status, 200);
     }
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // Long before the clients are dropped, which is after ten seconds.
+    assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
     let busy = server.get("/report.json");
     assert_eq!((busy.status, busy.body.as_str()), (503, "too many clients are connected\n"));
     server.wait("/report.json", |answer| answer.status == 200);

@@ -9,9 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use calipam_model::digest::sha256_hex;
 use calipam_testkit::browser::{Browser, Page, program};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use sha2::{Digest, Sha256};
 
 const FOLDER: &str = "docs/images";
 const SUM: &str = "page.sha256";
@@ -50,7 +50,7 @@ fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     }
 
     let folder = root.join(FOLDER);
-    let sum = format!("{:x}\n", Sha256::digest(fs::read(&file)?));
+    let sum = sha256_hex(fs::read(&file)?) + "\n";
     let is_there = PICTURES.iter().all(|name| folder.join(name).is_file());
     if is_there && fs::read_to_string(folder.join(SUM)).is_ok_and(|committed| committed == sum) {
         return Ok(());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use calipam_datastore::lookup::{LauncherPod, Lookup};
-use sha2::{Digest, Sha256};
+use calipam_model::digest::sha256;
 use tokio::time::timeout;
 
 use crate::call::{Call, CallAllocator};
@@ -56,7 +56,7 @@ impl Machine {
         if prefix.len() + suffix.len() <= HANDLE {
             return prefix + &suffix;
         }
-        let hash = URL_SAFE_NO_PAD.encode(Sha256::digest(suffix));
+        let hash = URL_SAFE_NO_PAD.encode(sha256(suffix));
         let mut handle = format!("{prefix}_{hash}");
         handle.truncate(HANDLE);
         handle

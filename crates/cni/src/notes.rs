@@ -10,8 +10,8 @@ use std::time::Duration;
 use calipam_assign::{Family, FullBlocks, Notes};
 use calipam_datastore::settings::Settings;
 use calipam_files::regular;
+use calipam_model::digest::sha256_hex;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 const FORM: &str = "calipam full blocks 1";
 /// The last line, with the number of blocks.
@@ -89,8 +89,7 @@ impl Notes for FileNotes {
 
 /// Tells one datastore from another.
 pub(crate) fn datastore(settings: &Settings) -> String {
-    let digest = Sha256::digest(format!("{:?} {:?}", settings.target, settings.kubernetes));
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256_hex(format!("{:?} {:?}", settings.target, settings.kubernetes))
 }
 
 fn print(full: &FullBlocks, datastore: &str) -> String {

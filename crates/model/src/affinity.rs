@@ -6,10 +6,10 @@ use data_encoding::BASE32_NOPAD;
 use ipnet::IpNet;
 use serde::de::MapAccess;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use sha3::{Digest, Sha3_256};
 
 use crate::DecodeError;
 use crate::block::BlockOwner;
+use crate::digest;
 use crate::json::{Fields, Unknown, is, keep, read_object, set};
 
 /// The virtual holder of blocks from which Calico assigns addresses to services.
@@ -78,7 +78,7 @@ pub type AffinityLabels = [(&'static str, String); 3];
 impl AffinityKey {
     /// The labels that the affinity object has to carry (facts 2.5).
     pub fn labels(&self) -> AffinityLabels {
-        let hash = BASE32_NOPAD.encode(&Sha3_256::digest(&self.node));
+        let hash = BASE32_NOPAD.encode(&digest::sha3_256(self.node.as_bytes()));
         let version = if matches!(self.cidr, IpNet::V4(_)) { "4" } else { "6" };
         [
             (AFFINITY_TYPE, self.kind.to_string()),

@@ -12,6 +12,7 @@ pub mod cidr;
 pub mod compact;
 pub mod config;
 mod decode;
+pub mod digest;
 pub mod document;
 pub mod edit;
 pub mod endpoint;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use crate::config::AssignIps;
+use crate::digest;
 
 /// Longest name of an object, and so of a handle.
 const MAX_HANDLE: usize = 253;
@@ -34,7 +34,7 @@ impl Service {
     /// The handle under which Calico's controller records its addresses (facts 4.2).
     pub fn handle(&self) -> String {
         let identity = format!("{}-{}-{}", self.name, self.namespace, self.uid).to_lowercase();
-        let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(identity));
+        let digest = URL_SAFE_NO_PAD.encode(digest::sha256(identity));
         let mut handle = format!("lb-{}", digest.replace(['-', '_', '.'], ""));
         handle.truncate(MAX_HANDLE);
         handle

@@ -8,11 +8,11 @@
 use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
+use calipam_model::digest::sha256_hex;
 use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit, Step};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
-use sha2::{Digest, Sha256};
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
 
@@ -169,10 +169,9 @@ fn part_name(pool: &str, index: usize) -> String {
 /// A UID that no other object has: of the cluster, the time and the name. Kubernetes gives UIDs by itself.
 fn uid(snapshot: &Snapshot, name: &str) -> String {
     let guid = snapshot.guid();
-    let sum = Sha256::digest(format!("{guid} {} {name}", snapshot.taken_at));
-    let hex: String = sum[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = sha256_hex(format!("{guid} {} {name}", snapshot.taken_at));
     // Version 8, which is for what an application computes, and the variant of RFC 9562.
-    format!("{}-{}-8{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+    format!("{}-{}-8{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
 }
 
 fn created(snapshot: &Snapshot) -> String {

@@ -31,6 +31,12 @@ fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
 }
 
+/// The suggestions for words that have some in the cluster. On a busy machine the second that completion waits can be too short: then
+/// they are asked for again.
+fn found(words: &[&str]) -> Vec<String> {
+    (0..20).map(|_| suggested(words)).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
 /// The suggestions for the words behind `kubectl ipam`, without what they mean.
 fn suggested(words: &[&str]) -> Vec<String> {
     let value = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::kube_cluster::{KubeCluster, Record};
 use super::super::program::{Run, command};
-use super::suggested;
+use super::{found, suggested};
 
 fn example_in_etcd() -> Etcd {
     let etcd = Etcd::start().unwrap();
@@ -40,7 +40,7 @@ fn shared(texts: &[String]) -> String {
 fn names_come_from_the_etcd_on_the_line() {
     let etcd = example_in_etcd();
     let endpoint = etcd.endpoint();
-    let on = |words: &[&str]| suggested(&[&["--etcd-endpoints", &endpoint], words].concat());
+    let on = |words: &[&str]| found(&[&["--etcd-endpoints", &endpoint], words].concat());
     let nodes = on(&["check", "--node", ""]);
     assert!(nodes.len() > 2 && nodes.iter().all(|node| !node.contains('/')), "{nodes:?}");
     assert_eq!(on(&["release", "--node", &nodes[0][..nodes[0].len() - 1]])[0], nodes[0]);
@@ -149,7 +149,7 @@ fn names_come_from_the_kubernetes_on_the_line() {
     let kubeconfig = cluster.server.kubeconfig();
     let ask = |words: &[&str]| {
         let connection = ["-d", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
-        suggested(&[&connection, words].concat())
+        found(&[&connection, words].concat())
     };
     assert_eq!(ask(&["check", "--node", ""]), ["node-a", "node-b", "node-gone"]);
     assert_eq!(ask(&["check", "--node", "node-g"]), ["node-gone"]);

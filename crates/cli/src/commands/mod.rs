@@ -22,11 +22,13 @@ mod version;
 
 pub use self::install_links::MAN_PAGES;
 
+use std::fmt::Display;
+use std::io::{self, Write as _};
+
+use calipam_datastore::log::Printer;
 use clap::ValueEnum;
-use tracing::Level;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata};
 
 use crate::applet::Applet;
 use crate::args::{Cli, Command, Global, IpamCommand, PrintingArgs};
@@ -126,17 +128,38 @@ fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
 
 /// With `-vv` every request is said on stderr, with `-vvv` also what the libraries do, down to frames of TLS.
 fn start_log(verbose: u8) {
-    if verbose < 2 {
-        return;
-    }
-    let shown = match verbose {
-        2 => Targets::new().with_target("calipam", Level::DEBUG).with_default(Level::WARN),
-        _ => Targets::new().with_default(Level::TRACE),
+    let ours = |metadata: &Metadata<'_>| {
+        metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
     };
-    let log =
-        tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(std::io::stderr).with_ansi(false);
-    // Where stderr takes nothing, the log would say so on stderr, and that panics.
-    let log = log.log_internal_errors(false).without_time().finish();
+    let (level, shown): (_, fn(&Metadata<'_>) -> bool) = match verbose {
+        0 | 1 => return,
+        2 => (LevelFilter::DEBUG, ours),
+        _ => (LevelFilter::TRACE, |_| true),
+    };
+    let print = |metadata: &Metadata<'_>, text: &str| said(metadata.level(), metadata.target(), &text);
     // A second logger can only be one that a test has set.
-    let _ = log.with(shown).try_init();
+    let _ = tracing::subscriber::set_global_default(Printer { level, shown, print });
+    if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
+        log::set_max_level(log::LevelFilter::Trace);
+    }
+}
+
+fn said(level: &dyn Display, target: &str, text: &dyn Display) {
+    // Where stderr takes nothing, `eprintln!` would panic.
+    let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
+}
+
+/// Libraries that log and do not trace, as that for TLS.
+struct Libraries;
+
+impl log::Log for Libraries {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        said(&record.level(), record.target(), record.args());
+    }
+
+    fn flush(&self) {}
 }

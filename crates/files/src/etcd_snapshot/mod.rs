@@ -19,7 +19,7 @@ use std::thread;
 
 use calipam_model::parallel::in_order;
 use foldhash::fast::FixedState;
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 
 use self::meta::Meta;
 use self::pages::{Element, Pages};
@@ -314,7 +314,7 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
         DIGEST => {}
         rest => return Err(FileError::SnapshotCut(format!("{rest} bytes follow its last whole page"))),
     }
-    let mut hasher = Sha256::new();
+    let mut hasher = Context::new(&SHA256);
     let mut left = len - DIGEST;
     let mut buffer = vec![0; 1 << 20];
     while left > 0 {
@@ -325,5 +325,5 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     }
     let mut stated = [0; DIGEST as usize];
     file.read_exact(&mut stated)?;
-    if hasher.finalize().as_slice() == stated { Ok(true) } else { Err(FileError::SnapshotChecksum) }
+    if hasher.finish().as_ref() == stated { Ok(true) } else { Err(FileError::SnapshotChecksum) }
 }

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use calipam_model::digest::sha256;
+
 use crate::etcd_snapshot::*;
 use crate::raw::RawKv;
 
@@ -161,9 +163,8 @@ fn the_newest_live_versions_come_out() {
 
 #[test]
 fn the_checksum_is_verified() {
-    use sha2::{Digest, Sha256};
     let mut bytes = example().bytes();
-    bytes.extend(Sha256::digest(&bytes));
+    bytes.extend(sha256(&bytes));
     assert!(read_bytes(&bytes).unwrap().0.verified);
     let end = bytes.len() - 40;
     bytes[end] ^= 1;
@@ -173,7 +174,7 @@ fn the_checksum_is_verified() {
     looped.branch(3, &[4, 3]);
     let damaged = looped.bytes();
     let with = |checksum: &[u8]| kind(&[&damaged, checksum].concat());
-    assert!(matches!(with(&Sha256::digest(&damaged)), FileError::SnapshotDamaged(_)));
+    assert!(matches!(with(&sha256(&damaged)), FileError::SnapshotDamaged(_)));
     assert!(matches!(with(&[0; 32]), FileError::SnapshotChecksum), "it explains all other damage");
 }
 

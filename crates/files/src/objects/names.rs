@@ -1,8 +1,8 @@
 //! Names of Calico's objects in Kubernetes (facts 2.3).
 
 use calipam_model::affinity::AffinityKey;
+use calipam_model::digest::sha256_hex;
 use calipam_model::{IpNet, cidr};
-use sha2::{Digest, Sha256};
 
 /// Names must stay below this many characters.
 const MAX_NAME: usize = 253;
@@ -29,8 +29,7 @@ pub fn affinity_name(key: &AffinityKey) -> String {
     if name.len() < MAX_NAME {
         return name;
     }
-    let hash = Sha256::digest(format!("{}+{block}", key.node));
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = sha256_hex(format!("{}+{block}", key.node));
     let mut keep = (MAX_NAME - 1).saturating_sub(block.len() + 2 + HASH_DIGITS);
     while !key.node.is_char_boundary(keep) {
         keep -= 1;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use calipam_model::digest::sha256_hex;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 /// The files that were written, and where that stands.
 pub(super) struct Record {
@@ -37,12 +37,12 @@ impl Record {
     }
 
     pub(super) fn note(&mut self, path: &Path, content: &[u8]) {
-        self.files.files.insert(path.to_owned(), sum(content));
+        self.files.files.insert(path.to_owned(), sha256_hex(content));
     }
 
     /// True where the content is what was written there.
     pub(super) fn is_ours(&self, path: &Path, content: &[u8]) -> bool {
-        self.files.files.get(path).is_some_and(|noted| *noted == sum(content))
+        self.files.files.get(path).is_some_and(|noted| *noted == sha256_hex(content))
     }
 
     pub(super) fn paths(&self) -> Vec<PathBuf> {
@@ -71,8 +71,4 @@ impl Record {
         }
         Ok(())
     }
-}
-
-fn sum(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 
 use calipam_check::{Changes, Code, Finding, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
-use quick_xml::Writer;
-use quick_xml::events::{BytesDecl, BytesText, Event};
+use maud::{Markup, html};
 
 use super::Checked;
 use crate::render::check::unread;
@@ -23,36 +22,25 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
         by_code.entry(finding.code).or_default().push(finding);
     }
     let failed = by_code.values().filter(|findings| fails(findings, checked.changes)).count();
-    let skipped =
-        by_code.keys().filter(|code| unread_of(**code, checked.report).is_some()).count().to_string();
-    let counts = [
-        ("tests", by_code.len().to_string()),
-        ("failures", failed.to_string()),
-        ("errors", "0".to_owned()),
-        ("time", format!("{:.3}", checked.took.as_secs_f64())),
-    ];
-    let counts: Vec<(&str, &str)> = counts.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let skipped = by_code.keys().filter(|code| unread_of(**code, checked.report).is_some()).count();
+    let tests = by_code.len();
+    let time = format!("{:.3}", checked.took.as_secs_f64());
     let taken_at = checked.report.cluster.taken_at.strftime("%Y-%m-%dT%H:%M:%S").to_string();
 
-    let mut xml = Writer::new_with_indent(&mut *out, b' ', 2);
-    xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-    let suites = xml.create_element("testsuites").with_attributes([("name", "calipam check")]);
-    suites.with_attributes(counts.iter().copied()).write_inner_content(|xml| {
-        let suite = xml
-            .create_element("testsuite")
-            .with_attributes([
-                ("name", "calipam check"),
-                ("timestamp", taken_at.as_str()),
-                ("skipped", skipped.as_str()),
-            ])
-            .with_attributes(counts.iter().copied());
-        suite.write_inner_content(|xml| {
-            properties(checked, xml)?;
-            by_code.iter().try_for_each(|(code, findings)| case(*code, findings, checked, xml))
-        })?;
-        Ok(())
-    })?;
-    writeln!(out)
+    let suites = html! {
+        testsuites name="calipam check" tests=(tests) failures=(failed) errors="0" time=(time) {
+            "\n"
+            testsuite name="calipam check" timestamp=(taken_at) skipped=(skipped) tests=(tests) failures=(failed) errors="0" time=(time) {
+                "\n"
+                (properties(checked))
+                @for (code, findings) in &by_code {
+                    (case(*code, findings, checked))
+                }
+            }
+            "\n"
+        }
+    };
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", suites.into_string())
 }
 
 /// An information is told, but fails no test. In a comparison only what is new fails one.
@@ -68,7 +56,7 @@ fn unread_of(code: Code, report: &Report) -> Option<Source> {
 }
 
 /// Which cluster it is, and what was not read.
-fn properties<W: Write>(checked: &Checked<'_>, xml: &mut Writer<W>) -> io::Result<()> {
+fn properties(checked: &Checked<'_>) -> Markup {
     let cluster = &checked.report.cluster;
     let unread = unread(&checked.report.coverage, checked.report.cluster.datastore).unwrap_or_default();
     let properties = [
@@ -78,51 +66,31 @@ fn properties<W: Write>(checked: &Checked<'_>, xml: &mut Writer<W>) -> io::Resul
         ("calicoVersion", &cluster.calico_version),
         ("notRead", &unread),
     ];
-    xml.create_element("properties").write_inner_content(|xml| {
-        for (name, value) in properties.iter().filter(|(_, value)| !value.is_empty()) {
-            let value = printable(value);
-            xml.create_element("property")
-                .with_attributes([("name", *name), ("value", &value)])
-                .write_empty()?;
+    html! {
+        properties {
+            @for (name, value) in properties.iter().filter(|(_, value)| !value.is_empty()) {
+                property name=(name) value=(printable(value)) {}
+            }
         }
-        Ok(())
-    })?;
-    Ok(())
+        "\n"
+    }
 }
 
-fn case<W: Write>(
-    code: Code,
-    findings: &[&Finding],
-    checked: &Checked<'_>,
-    xml: &mut Writer<W>,
-) -> io::Result<()> {
-    let attributes = [("classname", "calipam.check"), ("name", code.name()), ("time", "0")];
-    let case = xml.create_element("testcase").with_attributes(attributes);
-    let Some(worst) = findings.first() else {
-        match unread_of(code, checked.report) {
-            None => case.write_empty()?,
-            Some(source) => case.write_inner_content(|xml| {
-                let reason = format!("{source} were not read");
-                xml.create_element("skipped").with_attribute(("message", reason.as_str())).write_empty()?;
-                Ok(())
-            })?,
-        };
-        return Ok(());
-    };
+fn case(code: Code, findings: &[&Finding], checked: &Checked<'_>) -> Markup {
     let message = format!("{}: {}", count(findings.len(), "finding", "findings"), code.summary());
-    let text = lines(findings, checked.changes);
-    case.write_inner_content(|xml| {
-        let element = if fails(findings, checked.changes) {
-            let severity = worst.severity.to_string();
-            xml.create_element("failure")
-                .with_attributes([("message", message.as_str()), ("type", severity.as_str())])
-        } else {
-            xml.create_element("system-out")
-        };
-        element.write_text_content(BytesText::new(&text))?;
-        Ok(())
-    })?;
-    Ok(())
+    html! {
+        testcase classname="calipam.check" name=(code.name()) time="0" {
+            @match (findings.first(), unread_of(code, checked.report)) {
+                (None, None) => {}
+                (None, Some(source)) => skipped message={ (source) " were not read" } {},
+                (Some(worst), _) if fails(findings, checked.changes) => {
+                    failure message=(message) type=(worst.severity) { (lines(findings, checked.changes)) }
+                }
+                (Some(_), _) => system-out { (lines(findings, checked.changes)) },
+            }
+        }
+        "\n"
+    }
 }
 
 fn lines(findings: &[&Finding], changes: Option<&Changes>) -> String {

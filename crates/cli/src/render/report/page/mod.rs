@@ -10,8 +10,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use calipam_check::views::{self, MapLimits};
 use calipam_check::{Report, Severity};
+use calipam_model::digest::sha256;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use sha2::{Digest, Sha256};
 
 use super::Checked;
 use crate::render::check::unread;
@@ -86,7 +86,7 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
 /// The page runs its own script and no other, and loads nothing: a name of the cluster can do nothing even where it
 /// were not escaped.
 fn policy() -> String {
-    let digest = STANDARD.encode(Sha256::digest(SCRIPT));
+    let digest = STANDARD.encode(sha256(SCRIPT));
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     )
