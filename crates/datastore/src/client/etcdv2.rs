@@ -157,13 +157,24 @@ impl EtcdV2Client {
         let mut failed = Vec::new();
         for (position, member) in self.members.iter().enumerate() {
             self.current.store(position, Ordering::Relaxed);
-            let limit = self.settings.timeouts.connect;
-            match self.read_once(PROBE, Depth::Own, limit).await {
+            match self.probe_member().await {
                 Ok(_) => return Ok(()),
                 Err(failure) => failed.push(tried(&member.endpoint, failure)),
             }
         }
         Err(Error::Connect(failed))
+    }
+
+    /// Why a server ends a connection, as for want of a client certificate, is lost where it does so before the request is on its way: then
+    /// it is asked again.
+    async fn probe_member(&self) -> std::result::Result<Found, Failure> {
+        for _ in 0..2 {
+            match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
+                Err(Failure::Connection(Cause::Broken(_))) => {}
+                result => return result,
+            }
+        }
+        self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await
     }
 
     /// The endpoint that is used, without user and password.
