@@ -156,7 +156,7 @@ fn calls_that_cannot_be_meant() {
         (&["diff", EXAMPLE, "etcd@soon"], "expected a revision"),
         (&["diff", "-", "-"], "stdin cannot be both"),
         (&["diff", EXAMPLE, EXAMPLE, "--datastore", "etcd"], "OLD and NEW"),
-        (&["diff", EXAMPLE, EXAMPLE, "-o", "prometheus"], "format of `check` only"),
+        (&["diff", EXAMPLE, EXAMPLE, "-o", "prometheus"], "`diff` has no format `prometheus`"),
     ] {
         let run = calipam(arguments);
         assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
@@ -189,9 +189,9 @@ fn a_fault_is_a_new_finding() {
 #[test]
 fn what_is_compared_is_narrowed_by_every_kind_of_name() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());
-    let apart = differ(&["--block", "10.244.1.0/26", "--pool", "192.0.2.0/24"]);
+    let apart = differ(&["--block", "10.244.1.0/26", "--pool", "172.16.5.0/28"]);
     assert_eq!((apart.code, apart.stdout.as_str()), (1, ""), "{apart:?}");
-    assert!(apart.stderr.contains("nothing of 10.244.1.0/26 lies in 192.0.2.0/24"), "{apart:?}");
+    assert!(apart.stderr.contains("nothing of 10.244.1.0/26 lies in 172.16.5.0/28"), "{apart:?}");
     let within = differ(&["--block", "10.244.1.0/26", "--pool", "10.244.0.0/16", "--ip", "10.244.1.7"]);
     assert_eq!(within.code, 0, "{within:?}");
 }

@@ -4,14 +4,119 @@ use std::os::unix::fs::symlink;
 
 use super::program::{EXAMPLE, Run, calipam, command, expected};
 
+/// Every command.
+const COMMANDS: [&str; 17] = [
+    "check",
+    "show",
+    "diff",
+    "history",
+    "release",
+    "rebuild",
+    "split",
+    "configure",
+    "assign",
+    "simulate",
+    "undo",
+    "serve",
+    "export",
+    "completion",
+    "install-links",
+    "version",
+    "explain",
+];
+
 #[test]
 fn help_of_each_command() {
     expected!("help", calipam(&["--help"]).transcript());
     expected!("help-short", calipam(&["-h"]).transcript());
-    for name in
-        ["check", "show", "serve", "assign", "simulate", "export", "explain", "completion", "install-links"]
-    {
+    for name in COMMANDS {
         expected!(format!("help-{name}"), calipam(&[name, "--help"]).transcript());
+    }
+}
+
+/// The lines below each heading.
+fn sections(help: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in help.lines().skip_while(|line| !line.starts_with("Usage:")) {
+        match line.strip_suffix(':').filter(|title| !title.starts_with(' ')) {
+            Some(title) => found.push((title, Vec::new())),
+            None => found.iter_mut().last().into_iter().for_each(|(_, lines)| lines.push(line)),
+        }
+    }
+    found
+}
+
+#[test]
+fn own_options_come_before_those_of_every_command() {
+    for name in COMMANDS {
+        let help = calipam(&[name, "--help"]).stdout;
+        let sections = sections(&help);
+        let titles: Vec<&str> = sections.iter().map(|(title, _)| *title).collect();
+        let place = |title: &str| titles.iter().position(|one| *one == title);
+        let global = place("Global options").expect(name);
+        let last = ["Connection", "Examples", "Paths", "A file for --ignore", "The links are"];
+        assert!(titles[global + 1..].iter().all(|title| last.contains(title)), "{name}: {titles:?}");
+        for (title, lines) in &sections[..global] {
+            let has_global = lines.iter().any(|line| line.contains("--verbose") || line.contains("--help"));
+            assert!(!has_global, "{name}: {title}");
+        }
+    }
+}
+
+#[test]
+fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
+    let all = ["table", "wide", "yaml", "json", "name", "prometheus", "junit", "sarif", "html", "ignore"];
+    for (name, formats) in [
+        ("check", &all[..]),
+        ("show", &all[..5]),
+        ("simulate", &["table", "wide", "yaml", "json", "html"]),
+        ("explain", &all[..4]),
+        ("release", &all[..4]),
+        ("undo", &all[..4]),
+    ] {
+        let help = calipam(&[name, "--help"]).stdout;
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let named = words.split("[possible values: ").find(|text| text.starts_with("table")).expect(name);
+        let named: Vec<&str> = named.split(']').next().unwrap().split(", ").collect();
+        assert_eq!(named, formats, "{name}");
+        for format in all.iter().filter(|format| !formats.contains(format)) {
+            for words in [[name, "-o", format], ["-o", format, name]] {
+                let run = calipam(&words);
+                let refused =
+                    format!("error: `{name}` has no format `{format}`; it has {}\n", formats.join(", "));
+                // An option that is needed is asked for first.
+                let asks = run.stderr.contains("required");
+                assert!(run.code == 2 && (asks || run.stderr.starts_with(&refused)), "{words:?}: {run:?}");
+            }
+        }
+    }
+    for name in ["serve", "export", "completion", "install-links"] {
+        assert!(!calipam(&[name, "--help"]).stdout.contains("--output <"), "{name}");
+    }
+}
+
+#[test]
+fn help_of_history_fits_two_screens() {
+    let lines = calipam(&["history", "--help"]).stdout.lines().count();
+    assert!(lines <= 2 * 24, "{lines}");
+}
+
+/// Not the one with the most similar name, which does something else.
+#[test]
+fn an_option_of_another_command_is_named_with_it() {
+    for (words, tip) in [
+        (
+            &["check", "--ip", "10.244.1.7"][..],
+            "`calipam show --ip` has this option; so do diff, history, release and assign",
+        ),
+        (&["show", "--leaked"], "`calipam release --leaked` has this option"),
+        (&["diff", "--rule", "x"], "`calipam check --rule` has this option; so does serve"),
+    ] {
+        let run = calipam(words);
+        assert!(run.code == 2 && run.stderr.contains(&format!("\n  tip: {tip}\n")), "{run:?}");
+        assert!(!run.stderr.contains("similar") && !run.stderr.contains("Usage"), "{run:?}");
+        let json = calipam(&[words, &["-o", "json"]].concat()).json();
+        assert_eq!(json["hint"], tip, "{json}");
     }
 }
 
@@ -23,9 +128,7 @@ fn the_version_is_that_of_the_package() {
 
 #[test]
 fn lines_of_help_fit_a_terminal() {
-    for name in
-        ["check", "show", "serve", "assign", "simulate", "export", "explain", "completion", "install-links"]
-    {
+    for name in COMMANDS {
         let text = calipam(&[name, "--help"]).stdout;
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

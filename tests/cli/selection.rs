@@ -79,6 +79,45 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
     assert_eq!(compared.code, 1, "{compared:?}");
 }
 
+/// An answer about nothing would look like a clean cluster.
+#[test]
+fn what_does_not_exist_is_an_error_in_every_command() {
+    const DIFF: [&str; 3] = ["diff", EXAMPLE, EXAMPLE];
+    let commands: [&[&str]; 5] =
+        [&["check"], &["show"], &["release", "--leaked", "--dry-run"], &["rebuild"], &DIFF];
+    let node = "error: node \"node-x1\" not found\nhint: did you mean `node-1`?";
+    let pool = "error: there is no pool \"rak-ippool\"\nhint: did you mean `rack-ippool`?";
+    let network = "error: nothing is in 10.9.0.0/16: no pool, no block, and no address in use\nhint: ";
+    for (unknown, says, commands) in [
+        (["--node", "node-x1"], node, &commands[..]),
+        (["--pool", "rak-ippool"], pool, &commands),
+        (["--pool", "10.9.0.0/16"], network, &commands),
+        (["-n", "kube-sytem"], "error: namespace \"kube-sytem\" not found", &[commands[0], commands[2]]),
+        (
+            ["--block", "10.244.99.0/26"],
+            "error: there is no block 10.244.99.0/26",
+            &[commands[3], commands[4]],
+        ),
+        (["--ip", "10.9.0.1"], "error: nothing is in 10.9.0.1/32", &[commands[4]]),
+        (
+            ["--pod", "shop/search-6799fc88d8-4v7sx"],
+            "hint: did you mean `shop/search-6799fc88d8-4v7sw`?",
+            &[commands[1]],
+        ),
+    ] {
+        for command in commands {
+            let words = [command, &unknown[..]].concat();
+            let run = if command[0] == "diff" { calipam(&words) } else { on_example(&words) };
+            assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{words:?}: {run:?}");
+            assert!(run.stderr.contains(says), "{words:?}: {run:?}");
+        }
+    }
+    // A CIDR in which there is something need not be that of a pool.
+    for words in [["check", "--pool", "10.244.10.0/24"], ["show", "--pool", "10.244.10.5/32"]] {
+        assert!(!on_example(&words).stdout.is_empty(), "{words:?}");
+    }
+}
+
 #[test]
 fn the_addresses_of_a_pod() {
     let run = on_example(&["show", "--pod", "monitoring/node-exporter-6799fc88d8-2ssxf"]);

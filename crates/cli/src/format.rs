@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use clap::ValueEnum;
 
+use crate::exit::Failure;
 use crate::render::document::Detail;
 
 /// Output format.
@@ -19,24 +20,45 @@ pub(crate) enum Format {
     Yaml,
     /// JSON, schema calipam/v2
     Json,
-    /// Names, one per line: `pool/NAME`; of a check, of the subjects of its findings
+    /// Names, one per line, such as `pool/NAME`
     Name,
-    /// Of a check: metrics in the Prometheus text format
+    /// Metrics in the Prometheus text format
     Prometheus,
-    /// Of a check: JUnit XML, one test case per rule
+    /// JUnit XML, one test case per rule
     Junit,
-    /// Of a check: SARIF 2.1.0
+    /// SARIF 2.1.0
     Sarif,
-    /// Of a check: an HTML page with a map of the pools
+    /// An HTML page
     Html,
-    /// Of a check: lines for an --ignore file
+    /// Lines for an --ignore file
     Ignore,
 }
 
 impl Format {
-    /// True where only the report of a check has the format; names are of `show`, too.
-    pub(crate) fn is_for_reports(self) -> bool {
-        !matches!(self, Self::Table | Self::Wide) && !self.is_document()
+    /// The formats of every command that prints a document.
+    pub(crate) const COMMON: [Self; 4] = [Self::Table, Self::Wide, Self::Yaml, Self::Json];
+
+    /// The formats of a command, by its name; none where it prints no document.
+    pub(crate) fn of_command(name: &str) -> &'static [Self] {
+        match name {
+            "check" => Self::value_variants(),
+            "show" => &[Self::Table, Self::Wide, Self::Yaml, Self::Json, Self::Name],
+            "simulate" => &[Self::Table, Self::Wide, Self::Yaml, Self::Json, Self::Html],
+            "serve" | "export" | "completion" | "install-links" => &[],
+            _ => &Self::COMMON,
+        }
+    }
+
+    /// Refuses a format that is none of `formats`, those of `what`.
+    pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<(), Failure> {
+        // A command without documents ignores the option, which may be set for all of them.
+        if formats.is_empty() || formats.contains(&self) {
+            return Ok(());
+        }
+        let name = |format: &Self| format.to_possible_value().map(|value| value.get_name().to_owned());
+        let names: Vec<String> = formats.iter().filter_map(name).collect();
+        let format = name(&self).unwrap_or_default();
+        Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
     }
 
     /// True where programs read a document.

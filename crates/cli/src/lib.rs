@@ -76,18 +76,30 @@ fn run() -> Result<Outcome, Failure> {
     let applet = Applet::of(arguments.first().cloned().unwrap_or_default());
     hints::remember_name(applet);
     let mut definition = args::tidy(applet.command());
+    if args::asks_for_help(&arguments) {
+        definition = args::with_help(definition);
+    }
     let cli = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
         hints::remember_call(&definition, &matches);
-        Cli::from_arg_matches(&matches)
+        Ok((Cli::from_arg_matches(&matches)?, command_name(&matches)))
     });
-    let cli = match cli {
+    let (cli, name) = match cli {
         Ok(cli) => cli,
-        Err(error) => return exit::command_line(&error),
+        Err(error) => return exit::command_line(&args::name_commands(&definition, error)),
     };
     let console = Console::new(&cli.global);
-    let result = commands::run(cli, applet, &console);
+    let result = commands::run(cli, &name, applet, &console);
     if let Err(failure) = &result {
         console.failure(failure);
     }
     result
+}
+
+/// The command, without `ipam` before it.
+fn command_name(matches: &clap::ArgMatches) -> String {
+    match matches.subcommand() {
+        Some(("ipam", below)) => command_name(below),
+        Some((name, _)) => name.to_owned(),
+        None => String::new(),
+    }
 }

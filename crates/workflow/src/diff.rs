@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::look::{read_at, read_two};
 use crate::operator::{Note, Operator, Pending};
 use crate::recheck::recheck;
-use crate::scope::{nodes, pool, texts};
+use crate::scope::{is_known_block, is_known_network, nodes, pool, texts};
 
 /// Where one of two states is read.
 pub struct Side {
@@ -188,6 +188,15 @@ pub fn scope(
         }
     }
 
+    let is_known =
+        |cidr: IpNet, known: fn(&Snapshot, IpNet) -> bool| sides.into_iter().any(|side| known(side, cidr));
+    let [addresses, blocks] = &networks;
+    if let Some(unknown) = addresses.iter().find(|address| !is_known(**address, is_known_network)) {
+        return Err(Error::UnknownNetwork(*unknown));
+    }
+    if let Some(unknown) = blocks.iter().find(|block| !is_known(**block, is_known_block)) {
+        return Err(Error::UnknownBlock(*unknown));
+    }
     for named in networks.into_iter().chain([of_pools]) {
         scope.networks = in_both(std::mem::take(&mut scope.networks), named)?;
     }

@@ -43,6 +43,8 @@ pub enum Error {
     ArchiveOfAnother { guids: [String; 2] },
     #[error("there is no pool {:?}", .0.name)]
     UnknownPool(NotFound),
+    #[error("nothing is in {0}: no pool, no block, and no address in use")]
+    UnknownNetwork(IpNet),
     #[error("nothing of {nodes} lies in {pools}")]
     NothingInCommon { nodes: String, pools: String },
     /// Nothing is there, and nothing uses an address of it.

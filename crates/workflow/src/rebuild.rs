@@ -21,7 +21,7 @@ use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::run::{Intent, Run};
-use crate::scope::{Names, known_node};
+use crate::scope::{Names, is_known_block, known_node};
 use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
@@ -105,13 +105,7 @@ async fn plan(
 /// missing.
 fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
     let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
-    let is_known = snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
-        || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
-        || snapshot.handles.iter().any(|handle| handle.value.blocks().any(|(named, _)| overlap(named, cidr)))
-        || snapshot
-            .defects
-            .iter()
-            .any(|defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr)))
+    let is_known = is_known_block(snapshot, cidr)
         || plan.changes().any(|change| lies_there(&change.subject))
         || plan.skipped.iter().any(|skipped| lies_there(&skipped.subject));
     if is_known { Ok(()) } else { Err(Error::UnknownBlock(cidr)) }

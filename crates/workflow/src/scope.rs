@@ -1,6 +1,7 @@
 //! Names of nodes, pools and namespaces, as a request gives them.
 
 use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
 
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
@@ -9,11 +10,11 @@ use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Defect, Snapshot, Source};
 use calipam_model::text::TextRef;
 use wildmatch::WildMatch;
 
-use crate::error::{Error, NotFound};
+use crate::error::{Error, NotFound, nearest};
 use crate::operator::Pending;
 
 /// The part of a cluster that a call names; all of it where nothing is named.
@@ -101,6 +102,19 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
     if known.contains(name) { Ok(()) } else { Err(Error::UnknownNamespace(NotFound::of(name, &known))) }
 }
 
+/// The pod that was probably meant, as `namespace/name`.
+pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
+    let of_record = |record: AttributeRef<'_>| {
+        let owner = record.owner();
+        Some(format!("{}/{}", owner.get("namespace")?, owner.get("pod")?))
+    };
+    let mut known: BTreeSet<String> = attributes(snapshot).filter_map(of_record).collect();
+    let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
+    known.extend(endpoints.map(|endpoint| format!("{}/{}", endpoint.namespace(), endpoint.pod())));
+    known.extend(snapshot.pods.iter().map(|pod| format!("{}/{}", pod.value.namespace(), pod.value.name())));
+    nearest(&format!("{namespace}/{name}"), known.iter().map(String::as_str)).map(str::to_owned)
+}
+
 /// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one.
 pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Error> {
     let mut found = BTreeSet::new();
@@ -133,12 +147,39 @@ fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     known
 }
 
-/// The CIDR of a pool by its name, or a CIDR itself.
+/// The CIDR of a pool by its name, or a CIDR itself in which there is anything: blocks may lie in no pool.
 pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);
     }
-    name.parse().map(|cidr: IpNet| cidr.trunc()).map_err(|_| Error::UnknownPool(unknown_pool(snapshot, name)))
+    let cidr = name.parse().map(|cidr: IpNet| cidr.trunc());
+    let cidr = cidr.map_err(|_| Error::UnknownPool(unknown_pool(snapshot, name)))?;
+    if !snapshot.has_read(Source::Pools) || is_known_network(snapshot, cidr) {
+        return Ok(cidr);
+    }
+    Err(Error::UnknownNetwork(cidr))
+}
+
+/// True where a pool, a block or an address in use shares an address with the network.
+pub(crate) fn is_known_network(snapshot: &Snapshot, cidr: IpNet) -> bool {
+    let lies_there = |address: IpAddr| cidr.contains(&address);
+    let endpoints = snapshot.endpoints.iter().flat_map(|endpoint| endpoint.value.addresses());
+    let pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
+    let tunnels =
+        snapshot.nodes.iter().flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
+    snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr))
+        || is_known_block(snapshot, cidr)
+        || endpoints.chain(pods).chain(tunnels).any(lies_there)
+}
+
+/// True where a block shares an address with the network, be it one that cannot be decoded or that others name only.
+pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
+    let is_undecodable =
+        |defect: &Defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr));
+    snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
+        || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
+        || snapshot.handles.iter().any(|handle| handle.value.blocks().any(|(named, _)| overlap(named, cidr)))
+        || snapshot.defects.iter().any(is_undecodable)
 }
 
 /// A pool of which there is none.

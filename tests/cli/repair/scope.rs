@@ -72,7 +72,8 @@ fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
     let site = Site::of(&cluster);
     let [first, second] = [&pods[0], &pods[1]];
     let address = second.address().to_string();
-    for others in [["--node", &*first.node], ["--handle", &first.handle], ["--pool", "192.0.2.0/24"]] {
+    let other_block = first.block().to_string();
+    for others in [["--node", &*first.node], ["--handle", &first.handle], ["--pool", &other_block]] {
         let found = planned(&site, &[&["--ip", &address], &others[..]].concat());
         assert_eq!(found, (set::<String>([]), set([format!("out-of-scope {address}")])), "{others:?}");
     }

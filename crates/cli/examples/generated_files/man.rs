@@ -2,8 +2,8 @@
 
 use std::io;
 
-use clap::Command;
 use clap::builder::Resettable;
+use clap::{Arg, ArgAction, Command};
 
 /// What the pages name as their source.
 const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
@@ -61,19 +61,29 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     let help = Help::read(&help.map(ToString::to_string).unwrap_or_default());
     // What follows the options is written below, under the headings that man pages have for it.
     let plain = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
-    let mut text = Vec::new();
     let man = clap_mangen::Man::new(plain).title(name.clone()).manual("calipam").source(SOURCE).date("");
-    man.render(&mut text)?;
-    let mut text = String::from_utf8_lossy(&text).into_owned();
+    let mut begin = Vec::new();
+    man.render_title(&mut begin)?;
+    man.render_name_section(&mut begin)?;
+    let mut text = String::from_utf8_lossy(&begin).into_owned();
+    section(&mut text, "SYNOPSIS");
+    text.push_str(&synopsis(command));
+    section(&mut text, "DESCRIPTION");
+    // Its first paragraph is the name's.
+    let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    about.split("\n\n").skip(1).for_each(|lines| paragraph(&mut text, &[lines.to_owned()]));
+    help.notes.iter().for_each(|note| paragraph(&mut text, note));
+    let mut options = Vec::new();
+    man.render_options_section(&mut options)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut options)?;
+    }
+    text.push_str(&String::from_utf8_lossy(&options));
 
     let example = format!("  {} --help", name.replacen('-', " ", 1));
     let examples = if help.examples.is_empty() { vec![example] } else { help.examples };
     section(&mut text, "EXAMPLES");
     verbatim(&mut text, &examples);
-    if !help.notes.is_empty() {
-        section(&mut text, "NOTES");
-        help.notes.iter().for_each(|note| paragraph(&mut text, note));
-    }
     section(&mut text, "EXIT STATUS");
     paragraph(&mut text, &[help.exit_status.unwrap_or_else(|| EXIT_STATUS.to_owned())]);
     section(&mut text, "ENVIRONMENT");
@@ -89,6 +99,82 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     text.push_str(&others.join(",\n"));
     text.push('\n');
     Ok(ascii(&text).into_bytes())
+}
+
+/// How a command is called: what it needs, then its own options in the order of the help; of options that exclude each other
+/// one can be given.
+fn synopsis(command: &Command) -> String {
+    let is_own = |arg: &&Arg| {
+        !arg.is_hide_set() && !arg.is_global_set() && !["help", "version"].contains(&arg.get_id().as_str())
+    };
+    let own: Vec<&Arg> = command.get_arguments().filter(is_own).collect();
+    let alternatives: Vec<(bool, Vec<&Arg>)> = command
+        .get_groups()
+        .filter(|group| !(*group).clone().is_multiple())
+        .map(|group| {
+            let members =
+                group.get_args().filter_map(|id| own.iter().copied().find(|arg| arg.get_id() == id));
+            (group.is_required_set(), members.collect())
+        })
+        .collect();
+
+    let (mut needed, mut options, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
+    let mut said: Vec<&Arg> = Vec::new();
+    for arg in &own {
+        if said.contains(arg) {
+            continue;
+        }
+        let group = alternatives.iter().find(|(_, members)| members.contains(arg));
+        let (required, members) = match group {
+            Some((required, members)) => (*required, members.clone()),
+            None => (arg.is_required_set(), vec![*arg]),
+        };
+        let texts: Vec<String> = members.iter().map(|arg| as_typed(arg)).collect();
+        let text = match (required, texts.as_slice()) {
+            (true, [one]) => one.clone(),
+            (true, _) => format!("{{{}}}", texts.join(" | ")),
+            (false, _) => format!("[{}]", texts.join(" | ")),
+        };
+        let again = if members.iter().all(|arg| is_repeated(arg)) { "..." } else { "" };
+        let place = match (required, arg.is_positional()) {
+            (true, _) => &mut needed,
+            (false, true) => &mut arguments,
+            (false, false) => &mut options,
+        };
+        place.push(text + again);
+        said.extend(members);
+    }
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut words = vec![format!("\\fB{}\\fR", escape(name))];
+    words.append(&mut needed);
+    words.append(&mut options);
+    words.append(&mut arguments);
+    if command.has_subcommands() {
+        words.push("\\fICOMMAND\\fR".into());
+    }
+    words.push("[\\fIGLOBAL OPTION\\fR]...".into());
+    // Not hyphenated, and with an even right margin only by chance.
+    format!(".nh\n.ad l\n{}\n.ad\n.hy\n", words.join("\n"))
+}
+
+fn is_repeated(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append | ArgAction::Count)
+}
+
+/// An option or argument with its value.
+fn as_typed(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default().iter();
+    let value = names.map(|name| format!("\\fI{}\\fR", escape(name))).collect::<Vec<_>>().join(" ");
+    let value = match (arg.get_action().takes_values(), arg.is_require_equals_set()) {
+        (false, _) => String::new(),
+        (true, true) => format!("[={value}]"),
+        (true, false) if arg.is_positional() => value,
+        (true, false) => format!("\\~{value}"),
+    };
+    match arg.get_long() {
+        Some(long) => format!("\\fB\\-\\-{}\\fR{value}", escape(long)),
+        None => value,
+    }
 }
 
 /// The text after the options of a help, by what it is about.
@@ -170,10 +256,24 @@ mod tests {
         for (name, page) in pages {
             let page = String::from_utf8(page).unwrap();
             assert!(page.is_ascii(), "{name}");
-            for title in ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"] {
+            for title in
+                ["SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"]
+            {
                 assert_eq!(page.matches(&format!(".SH \"{title}\"\n")).count(), 1, "{title} of {name}");
             }
             assert!(!page.contains(".SH EXTRA"), "{name}");
+            let section =
+                |title: &str| page.split(title).nth(1).unwrap().split("\n.SH").next().unwrap().trim();
+            let summary = section(".SH NAME\n").split_once(" \\- ").unwrap().1;
+            let description = section(".SH \"DESCRIPTION\"\n");
+            assert!(
+                !description.starts_with(".PP\n.SH") && !description.contains(summary),
+                "{name}: {description}"
+            );
+            assert!(description.len() > summary.len(), "{name}: {description}");
+            // Of the options that every command has, the synopsis names none.
+            let synopsis = section(".SH \"SYNOPSIS\"\n");
+            assert!(synopsis.contains("GLOBAL OPTION") && !synopsis.contains("etcd"), "{name}: {synopsis}");
         }
     }
 

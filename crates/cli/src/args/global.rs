@@ -39,12 +39,12 @@ pub(crate) struct Global {
     #[arg(long, global = true, hide = true, conflicts_with = "color")]
     pub no_color: bool,
 
-    /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file (`-`: stdin): export, etcd snapshot, or `get -o json` output of kubectl
+    /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file: an export, an etcd snapshot, JSON of kubectl; `-`: stdin
     #[arg(
         short,
         long,
         global = true,
-        value_name = "etcd|etcdv2|kubernetes|PATH",
+        value_name = "SOURCE",
         value_hint = ValueHint::FilePath,
         help_heading = CONNECTION
     )]
@@ -98,7 +98,7 @@ pub(crate) struct Global {
         help_heading = CONNECTION
     )]
     pub kubeconfig: Option<String>,
-    /// The context in the kubeconfig
+    /// The context in the kubeconfig; kubectl's other options work, too: see `--help` without a command
     #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
     pub context: Option<String>,
     /// kubectl's options for the connection.

@@ -54,6 +54,12 @@ A file for --ignore:
 Calico changes several keys one after the other. A finding that a change in progress could
 explain is rechecked after --settle before it is reported.
 
+Severities: critical: traffic is or will be broken; error: capacity is lost, or Calico may fail on
+the data; warning: inconsistent data; info: nothing to repair.
+
+Formats besides tables, YAML and JSON: name, the subjects of the findings; prometheus, metrics;
+junit and sarif, for CI; html, a page with a map of the pools; ignore, lines for --ignore.
+
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
 `calipam explain RULE` explains the findings of a rule.";
 
@@ -293,7 +299,9 @@ configuration. It contains no secrets, but names of pods, nodes and labels.";
 pub(super) const EXPLAIN: &str = "\
 Examples:
   calipam explain                             all rules
-  calipam explain leaked-address";
+  calipam explain leaked-address
+
+A rule is named by its code, as in the column CODE of `check`.";
 
 /// After `calipam version --help`.
 pub(super) const VERSION: &str = "\
@@ -308,7 +316,10 @@ Examples:
   calipam completion zsh > \"${fpath[1]}/_calipam\"
   calipam completion fish > ~/.config/fish/completions/calipam.fish
   calipam completion powershell >> $PROFILE
-  calipam completion elvish >> ~/.config/elvish/rc.elv";
+  calipam completion elvish >> ~/.config/elvish/rc.elv
+
+Nodes, pools, blocks, handles and addresses complete from the cluster that the command line names.
+`calipam install-links --completions` installs the scripts of all shells.";
 
 /// After `calipam install-links --help`.
 pub(super) const INSTALL_LINKS: &str = "\

@@ -11,6 +11,7 @@ mod global;
 mod help;
 mod history;
 mod kubectl;
+mod layout;
 mod printing;
 mod rebuild;
 mod release;
@@ -32,6 +33,7 @@ pub(crate) use self::configure::ConfigureArgs;
 pub(crate) use self::diff::{DiffArgs, StateName};
 pub(crate) use self::global::{CONNECTION, Global, When};
 pub(crate) use self::history::HistoryArgs;
+pub(crate) use self::layout::{asks_for_help, name_commands, tidy, with_help};
 pub(crate) use self::printing::PrintingArgs;
 pub(crate) use self::rebuild::{RebuildArgs, UndoArgs};
 pub(crate) use self::release::ReleaseArgs;
@@ -69,12 +71,18 @@ pub(crate) enum Command {
     #[command(flatten)]
     Ipam(IpamCommand),
     /// Print the completion script of a shell
+    ///
+    /// The shell runs calipam at each TAB to complete commands, options and values.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
     /// Link the other names of this program into a directory
+    ///
+    /// The names are those by which kubectl finds its plugins, and a short one.
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read
+    ///
+    /// Names the datastores and files that it reads, and the versions of exports and journals.
     #[command(after_long_help = help::VERSION)]
     Version,
     /// Check, show, repair, export and explain the IPAM data
@@ -89,45 +97,75 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum IpamCommand {
     /// Find what is wrong with the IPAM data
+    ///
+    /// Reads the IPAM data and what uses addresses: pods, workload endpoints, nodes, services. Prints one line for
+    /// each kind of finding, the most severe first. Changes nothing.
     #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
     Check(CheckArgs),
     /// Show pools, blocks, nodes, or everything about one address or handle
+    ///
+    /// Prints pools unless an option names something else. Changes nothing.
     #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
     Show(ShowArgs),
     /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
+    ///
+    /// Prints which addresses were assigned, released or moved from OLD to NEW, and what else differs. Changes nothing.
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
     /// Show the history of an address, a handle, a block or a node
+    ///
+    /// Prints events from the revisions of etcd, or from an archive of exports. Changes nothing.
     #[command(after_long_help = help::HISTORY)]
     History(HistoryArgs),
     /// Free leaked addresses and delete handles that nothing refers to
+    ///
+    /// Checks the cluster, shows a plan, and asks before it writes.
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
     Release(ReleaseArgs),
     /// Make blocks, handles and affinities match the addresses in use
+    ///
+    /// Prints a plan; --apply shows it, asks, and carries it out.
     #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
     Rebuild(RebuildArgs),
     /// Replace an IP pool by smaller ones of equal size; blocks are kept
+    ///
+    /// Shows a plan, and asks before it writes.
     #[command(after_long_help = help::SPLIT)]
     Split(SplitArgs),
     /// Set how addresses are allocated: strict affinity, blocks per node, cooldown
+    ///
+    /// Shows a plan, and asks before it writes.
     #[command(after_long_help = help::CONFIGURE)]
     Configure(ConfigureArgs),
     /// Assign addresses by hand, or explain why a node gets none
+    ///
+    /// Assigns one address by --ip, or some by --count. Shows a plan, and asks before it writes.
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
     Assign(AssignArgs),
     /// Simulate a cluster: pod start times, block sizes, node failures
+    ///
+    /// Runs the allocator on a simulated datastore, and prints how long pods wait for their addresses. Changes nothing.
     #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
     Simulate(Box<SimulateArgs>),
     /// Undo a run of a command that writes, from its journal
+    ///
+    /// Restores what `release`, `rebuild`, `assign`, `split`, `configure` or an earlier `undo` changed. Shows a plan, and
+    /// asks before it writes.
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
     /// Check repeatedly, and serve metrics, report and page over HTTP
+    ///
+    /// Checks at an interval and serves the last report that succeeded. Changes nothing.
     #[command(after_long_help = help::SERVE)]
     Serve(ServeArgs),
     /// Export what a check reads to a file
+    ///
+    /// Every command reads the file by --datastore, on any machine.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
     /// Explain a rule: what its findings mean, their causes, what to do
+    ///
+    /// Prints the severity of each rule, the risk, how it arises, and what to do.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
 }
@@ -187,42 +225,7 @@ pub(crate) struct InstallLinksArgs {
     pub remove: bool,
 }
 
-/// Options that mean nothing to commands that read no data; their help leaves them out.
-const READING: [&str; 8] = [
-    "config",
-    "datastore",
-    "etcd_endpoints",
-    "etcd_cacert",
-    "etcd_cert",
-    "etcd_key",
-    "kubeconfig",
-    "context",
-];
-
 /// The command line's definition.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
-}
-
-/// Leaves options out of the help of the commands that do not use them. `command` is built by this.
-pub(crate) fn tidy(mut command: clap::Command) -> clap::Command {
-    command.build();
-    let kubectl = kubectl::KubectlArgs::ids();
-    for (name, reads, prints) in [
-        ("explain", false, true),
-        ("version", false, true),
-        ("completion", false, false),
-        ("install-links", false, false),
-        ("export", true, false),
-        ("serve", true, false),
-    ] {
-        let unused = |id: &str| {
-            (!reads && (READING.contains(&id) || kubectl.iter().any(|of| of == id)))
-                || (!prints && id == "output")
-        };
-        command = command.mut_subcommand(name, |sub| {
-            sub.mut_args(|arg| if unused(arg.get_id().as_str()) { arg.hide(true) } else { arg })
-        });
-    }
-    command
 }

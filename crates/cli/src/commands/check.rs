@@ -34,6 +34,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         return Ok(Outcome::Clean);
     }
     if args.list_rules {
+        console.format.is_one_of(&Format::COMMON, "check --list-rules")?;
         console.print(&render::codes::Rules::all())?;
         return Ok(Outcome::Clean);
     }

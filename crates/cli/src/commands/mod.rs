@@ -26,7 +26,6 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 
 use calipam_datastore::log::Printer;
-use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata};
 
@@ -37,11 +36,11 @@ use crate::exit::{Failure, Outcome};
 use crate::format::Format;
 use crate::watch;
 
-/// Does what the command line says.
-pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
+/// Does what the command line says, which has the command `name`.
+pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
-    refuse_format(&command, console.format)?;
+    console.format.is_one_of(Format::of_command(name), name)?;
     match command {
         Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),
         Command::Completion(args) => completion::run(&args, applet, console),
@@ -101,29 +100,11 @@ fn printing(
         Some(_) if global.datastore.as_deref() == Some("-") => {
             Err(Failure::usage("stdin can be read once only: name the file"))
         }
-        Some(_) if console.format.is_for_reports() && console.format != Format::Name => {
+        Some(_) if !Format::of_command("show").contains(&console.format) => {
             Err(Failure::usage("--watch prints tables, names, YAML and JSON; `serve` has the others"))
         }
         Some(every) => watch::repeat(every, global, &console, run),
     }
-}
-
-/// Refuses what only the report of a check can be printed as, or, for a page, a simulation.
-fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
-    let prints = match command {
-        Command::Ipam(command) | Command::BelowIpam { command } => match command {
-            IpamCommand::Check(args) => !args.list_rules,
-            IpamCommand::Show(_) => format == Format::Name,
-            IpamCommand::Simulate(_) => format == Format::Html,
-            _ => false,
-        },
-        _ => false,
-    };
-    if prints || !format.is_for_reports() {
-        return Ok(());
-    }
-    let name = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    Err(Failure::usage(format!("`-o {name}` is a format of `check` only")))
 }
 
 /// With `-vv` every request is said on stderr, with `-vvv` also what the libraries do, down to frames of TLS.

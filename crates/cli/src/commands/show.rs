@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::pool;
+use calipam_workflow::{nearest_pod, pool};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
@@ -16,6 +16,7 @@ use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::render::document::Detail;
 use crate::render::show::{self as render, Shown, View};
+use crate::render::text::escape;
 use crate::{connect, hints};
 
 /// Reads what the subject needs, and prints it.
@@ -165,8 +166,12 @@ fn addresses(
             message: format!(
                 "no address is recorded for the pod {namespace}/{name}, and none is known to be used by it"
             ),
-            hint: (!snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints))
-                .then(|| format!("pods were not read: {}", name_kubeconfig())),
+            hint: match nearest_pod(snapshot, namespace, name) {
+                _ if !snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints) => {
+                    Some(format!("pods were not read: {}", name_kubeconfig()))
+                }
+                near => near.map(|near| format!("did you mean `{}`?", escape(&near))),
+            },
         });
     }
     print(&list, snapshot, console)?;

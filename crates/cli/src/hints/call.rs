@@ -64,6 +64,15 @@ impl Call {
         self.connection_but(&[])
     }
 
+    /// The options by which another command reads the same data: of `diff`, which names it otherwise, the later state.
+    pub(super) fn same_data(&self) -> Vec<&str> {
+        let is_new =
+            |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));
+        let new = self.given.iter().find(is_new).filter(|_| self.command == ["diff"]);
+        let new = new.into_iter().flat_map(|new| std::iter::once("--datastore").chain(new.words()));
+        self.connection().into_iter().chain(new).collect()
+    }
+
     /// The same without those whose IDs are in `without`.
     pub(super) fn connection_but(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| given.is_connection && !without.contains(&given.id.as_str());
@@ -156,6 +165,15 @@ mod tests {
         let call = call(&["-d", "etcd", "check", "-qo", "wide", "--context", "admin@prod", "--node=a,b"]);
         assert_eq!(call.connection(), ["--datastore", "etcd", "--context", "admin@prod"]);
         assert_eq!(call.words(&["output"]), ["check", "--node", "a", "--node", "b"]);
+    }
+
+    #[test]
+    fn other_commands_read_the_later_state_of_a_comparison() {
+        let compared =
+            |new: &str| call(&["diff", "old.jsonl", new, "--context", "prod"]).same_data().join(" ");
+        assert_eq!(compared("new.jsonl"), "--context prod --datastore new.jsonl");
+        assert_eq!(compared("etcd@7"), "--context prod");
+        assert_eq!(call(&["check", "-d", "x"]).same_data(), ["--datastore", "x"]);
     }
 
     #[test]

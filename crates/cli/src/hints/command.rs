@@ -34,13 +34,13 @@ pub(crate) fn names_connection() -> bool {
 /// A command line for the same cluster: name, words, and the connection options of this call, each quoted for a
 /// shell.
 pub(crate) fn command(words: &[&str]) -> String {
-    let connection = CALL.get().map(Call::connection).unwrap_or_default();
-    line(words.iter().copied().chain(connection))
+    let data = CALL.get().map(Call::same_data).unwrap_or_default();
+    line(words.iter().copied().chain(data))
 }
 
 /// The same with the options of this call whose IDs are in `kept`: what is asked next is no wider than what was asked.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
-    let options = CALL.get().map(|call| [call.options(kept), call.connection()].concat());
+    let options = CALL.get().map(|call| [call.options(kept), call.same_data()].concat());
     line(words.iter().copied().chain(options.unwrap_or_default()))
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn error(error: &Error) -> Option<String> {
                 did_you_mean(unknown)
             ));
         }
+        Error::UnknownNetwork(_) => return Some(format!("{} lists the pools", command(&["show"]))),
         Error::UnknownNamespace(unknown) => {
             return Some(format!(
                 "{}a namespace in which nothing has an address is not known",

@@ -31,8 +31,8 @@ pub(crate) trait Document {
     /// What programs read.
     fn schema(&self) -> impl Serialize;
 
-    /// A format that only the report of a check has ([`Format::is_for_reports`]); other commands refuse it before
-    /// they read anything.
+    /// A format besides [`Format::COMMON`]; commands that have it not ([`Format::of_command`]) refuse it before they read
+    /// anything.
     fn report(&self, format: Format, _: &mut dyn Write) -> io::Result<()> {
         Err(unsupported(self.kind(), format))
     }

@@ -1,0 +1,144 @@
+//! What the help of each command shows, and in which order: its own options first, and nothing that it does not use.
+
+use std::ffi::OsString;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, ValueEnum};
+
+use super::kubectl::KubectlArgs;
+use crate::format::Format;
+use crate::hints;
+
+const GLOBAL: &str = "Global options";
+
+/// Options that mean nothing to commands that read no data.
+const READING: [&str; 8] = [
+    "config",
+    "datastore",
+    "etcd_endpoints",
+    "etcd_cacert",
+    "etcd_cert",
+    "etcd_key",
+    "kubeconfig",
+    "context",
+];
+
+/// Commands that read no data.
+const READ_NOTHING: [&str; 4] = ["explain", "version", "completion", "install-links"];
+
+/// Puts the options that every command has behind its own, and leaves out what it does not use. `command` is built by this.
+pub(crate) fn tidy(mut command: Command) -> Command {
+    command.build();
+    below(&mut command, &KubectlArgs::ids())
+}
+
+fn below(command: &mut Command, kubectl: &[String]) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
+        "output" => arg.value_parser(FormatParser(&Format::COMMON)),
+        _ => arg,
+    });
+    names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |mut sub| match sub.has_subcommands() {
+            true => below(&mut sub, kubectl),
+            false => own_options_first(sub, kubectl),
+        })
+    })
+}
+
+fn own_options_first(command: Command, kubectl: &[String]) -> Command {
+    let name = command.get_name().to_owned();
+    let (reads, formats) = (!READ_NOTHING.contains(&name.as_str()), Format::of_command(&name));
+    command.mut_args(|arg| {
+        let id = arg.get_id().as_str();
+        let is_connection = READING.contains(&id) || kubectl.iter().any(|of| of == id);
+        match id {
+            "output" if formats.is_empty() => arg.hide(true),
+            "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
+            "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
+            _ if is_connection && !reads => arg.hide(true),
+            _ => arg,
+        }
+    })
+}
+
+/// Takes the name of any format, since `-o` may come before the command, and shows those of one command.
+#[derive(Clone, Copy, Debug)]
+struct FormatParser(&'static [Format]);
+
+impl TypedValueParser for FormatParser {
+    type Value = Format;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<Format, clap::Error> {
+        let known = value.to_str().and_then(|name| Format::from_str(name, false).ok());
+        let shown = PossibleValuesParser::new(self.0.iter().filter_map(Format::to_possible_value));
+        match known {
+            Some(format) => Ok(format),
+            None => shown.parse_ref(command, arg, value).map(|_| Format::default()),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().filter_map(Format::to_possible_value)))
+    }
+}
+
+/// True where the call asks for all of the help, and not for a summary.
+pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter().skip(1).take_while(|word| *word != "--");
+    words.any(|word| word == "--help" || word == "help")
+}
+
+/// Gives every command a text for `--help` in the layout of `-h`, with examples and notes: clap's own has a line for each
+/// option, one for its text and an empty one. kubectl's options are left to the help of the program itself.
+pub(crate) fn with_help(command: Command) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let is_program = !names.is_empty();
+    let command = names.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_help));
+
+    let mut full = command.clone().mut_args(|arg| match arg.get_long_help().cloned() {
+        Some(help) => arg.help(help),
+        None if is_program => arg.hide_short_help(false),
+        None => arg,
+    });
+    if let Some(text) = command.get_after_long_help() {
+        full = full.after_help(text.clone());
+    }
+    if let Some(about) = command.get_long_about() {
+        full = full.about(about.clone());
+    }
+    command.override_help(full.render_help())
+}
+
+/// For an option that other commands have, names these in place of an option with a similar name.
+pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
+    let Some(long) = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument) else {
+        return error;
+    };
+    let has_it = |command: &&Command| {
+        command.get_arguments().any(|arg| !arg.is_hide_set() && arg.get_long() == Some(long))
+    };
+    let commands = definition.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let names: Vec<&str> = commands.filter(has_it).map(Command::get_name).collect();
+    let Some((first, others)) = names.split_first() else { return error };
+
+    let mut tip = format!("{} has this option", hints::command_elsewhere(&[first, option]));
+    match others {
+        [] => {}
+        [other] => tip.push_str(&format!("; so does {other}")),
+        [others @ .., last] => tip.push_str(&format!("; so do {} and {last}", others.join(", "))),
+    }
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::SuggestedSubcommand);
+    // Its usage is that of the option with a similar name.
+    error.remove(ContextKind::Usage);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
