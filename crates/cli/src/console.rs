@@ -180,7 +180,7 @@ impl Console {
 
     /// Says why the command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
-        if failure.was_told() {
+        if failure.is_printed() {
             return;
         }
         self.labelled("error", ERROR, &failure.message());

@@ -57,8 +57,8 @@ impl Failure {
         }
     }
 
-    /// True where people were told when it happened.
-    pub(crate) fn was_told(&self) -> bool {
+    /// True where it was printed when it happened.
+    pub(crate) fn is_printed(&self) -> bool {
         matches!(self, Self::CommandLine(_) | Self::Panic)
     }
 

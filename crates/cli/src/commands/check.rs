@@ -43,8 +43,10 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
             Ok(judged) => judged,
             Err(failure) => {
                 let failed = Err(failure);
-                // Where this cannot be told either, the reason for the failure is what the operator needs.
-                if let Err(second) = tell_of_failure(begin.elapsed(), exit::code(&failed), args, console) {
+                // Where this cannot be written either, the reason for the failure is what the operator needs.
+                if let Err(second) =
+                    write_failure_metrics(begin.elapsed(), exit::code(&failed), args, console)
+                {
                     console.failure(&second);
                 }
                 return failed;
@@ -188,8 +190,8 @@ fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Con
     files
 }
 
-/// What watches the check by its metrics learns that it failed. Reports of earlier runs stay as they are.
-fn tell_of_failure(
+/// Writes that the check failed where metrics are written. Reports of earlier runs stay as they are.
+fn write_failure_metrics(
     took: Duration,
     exit_code: u8,
     args: &CheckArgs,

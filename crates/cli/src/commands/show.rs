@@ -52,7 +52,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         Subject::Configuration => print(&views::configuration(&snapshot), &snapshot, console)?,
         Subject::Map => print(&map(&snapshot).within(&scope), &snapshot, console)?,
         Subject::Compare => return compare(&scope, &snapshot, console),
-        Subject::Address(address) => return story(*address, &snapshot, &events, console),
+        Subject::Address(address) => return details(*address, &snapshot, &events, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
     console.done_with(snapshot);
@@ -123,17 +123,17 @@ fn map(snapshot: &Snapshot) -> MapList {
     MapList { pools: views::map(snapshot, &report, limits) }
 }
 
-/// The story of an address ends with so many events.
+/// What is shown of an address ends with so many events.
 const LAST_EVENTS: usize = 3;
 
-fn story(
+fn details(
     address: IpAddr,
     snapshot: &Snapshot,
     events: &[Event],
     console: &Console,
 ) -> Result<Outcome, Failure> {
     let view = views::address(snapshot, address);
-    print(&render::AddressStory { view: &view, events }, snapshot, console)?;
+    print(&render::AddressDetails { view: &view, events }, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
         console.hint(&format!(
             "it is in none of the pools and blocks; {} lists the pools",

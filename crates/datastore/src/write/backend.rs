@@ -6,7 +6,7 @@ use std::time::Duration;
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
-use super::etcd::gathered::Gathered;
+use super::etcd::shared_transactions::SharedTransactions;
 use super::{Batch, Stored, Swap, etcdv2, kubernetes};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
@@ -21,7 +21,7 @@ const PAUSES: [Duration; 3] =
 #[derive(Clone, Debug)]
 pub(super) enum Backend {
     /// etcd, and how requests to it are made.
-    Etcd(Arc<Connection>, Arc<Gathered>),
+    Etcd(Arc<Connection>, Arc<SharedTransactions>),
     /// etcd, the API server of its cluster for evidence that lies there, and what was made of handles.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>, Arc<etcdv2::OwnHandles>),
     /// And whether affinities get labels; empty before the first is written.
@@ -31,9 +31,9 @@ pub(super) enum Backend {
 impl Backend {
     pub(super) fn new(datastore: &Datastore) -> Result<Self> {
         match datastore {
-            Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), Gathered::new(None))),
+            Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), SharedTransactions::new(None))),
             Datastore::EtcdAndKubernetes(client, kube) => {
-                Ok(Self::Etcd(Connection::new(client), Gathered::new(Some(Arc::clone(kube)))))
+                Ok(Self::Etcd(Connection::new(client), SharedTransactions::new(Some(Arc::clone(kube)))))
             }
             Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client), Arc::default())),
             Datastore::EtcdV2(client, kube) => {
@@ -48,9 +48,9 @@ impl Backend {
         let mut pauses = PAUSES.into_iter();
         loop {
             let (result, client) = match self {
-                Self::Etcd(connection, gathered) => {
+                Self::Etcd(connection, transactions) => {
                     let client = connection.current();
-                    (gathered.read(&client, keys).await, Some(client))
+                    (transactions.read(&client, keys).await, Some(client))
                 }
                 // It asks another member by itself.
                 Self::EtcdV2(client, kube, own) => {
@@ -72,9 +72,9 @@ impl Backend {
     /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made.
     pub(super) async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match self {
-            Self::Etcd(connection, gathered) => {
+            Self::Etcd(connection, transactions) => {
                 let client = connection.current();
-                let result = gathered.commit(&client, batch).await;
+                let result = transactions.commit(&client, batch).await;
                 if result.as_ref().is_err_and(Error::may_pass) {
                     self.replace(Some(client)).await;
                 }

@@ -22,7 +22,7 @@ use super::record::{Wanted, sandbox, wanted};
 use crate::basis::handles::{Allocated, clean};
 use crate::basis::preconditions::{self, Users};
 use crate::plan::{Change, Verb};
-use crate::release::policy::in_corrupt_block;
+use crate::release::may_release::in_corrupt_block;
 use crate::skipped::{Refusal, SkipReason};
 
 /// Plans the records of addresses in use.

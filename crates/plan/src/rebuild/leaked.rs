@@ -10,7 +10,7 @@ use super::planner::Planner;
 use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
 use crate::release::Observations;
-use crate::release::policy::{
+use crate::release::may_release::{
     Choice, Chosen, allocations, in_corrupt_block, keep_whole_handles, too_early, unknown_owner,
 };
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};

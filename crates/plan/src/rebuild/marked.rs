@@ -15,7 +15,7 @@ use calipam_model::snapshot::{StoredBlock, Versioned};
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::basis::preconditions::Preconditions;
-use crate::release::policy::unknown_owner;
+use crate::release::may_release::unknown_owner;
 
 /// What is known of such blocks. To Calico they do not exist, so that nothing says of their addresses whether they leaked:
 /// they are judged as if the mark was not there.

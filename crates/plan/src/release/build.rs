@@ -18,7 +18,7 @@ use crate::basis::handles::{HandleAllocations, MOST_NAMED};
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::{clear_owner, release_affinity};
-use crate::release::policy::Chosen;
+use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 

@@ -3,8 +3,8 @@
 mod build;
 pub(crate) mod gone_node;
 mod handle_owners;
+pub(crate) mod may_release;
 mod observation;
-pub(crate) mod policy;
 mod reports;
 mod scope;
 mod select;

@@ -7,11 +7,11 @@ use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
 
 use super::handle_owners::HandleOwners;
-use super::observation::Observations;
-use super::policy::{
+use super::may_release::{
     Choice, Chosen, allocations, can_be_forced, in_corrupt_block, keep_whole_handles, too_early,
     too_early_orphan, unknown_owner, why_not,
 };
+use super::observation::Observations;
 use super::scope::{Scope, is_recorded};
 use super::{Force, Request};
 use crate::basis::Basis;

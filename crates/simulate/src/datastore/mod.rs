@@ -3,12 +3,12 @@
 mod blocks;
 mod caches;
 mod client;
-mod costs;
 mod data;
+mod latency;
 mod limiter;
 mod server;
 
 pub(crate) use self::client::Client;
-pub use self::costs::{Costs, CostsError};
 pub(crate) use self::data::Data;
+pub use self::latency::{Costs, CostsError};
 pub(crate) use self::server::Server;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use calipam_model::snapshot::DatastoreKind;
 
 use super::caches::{Caches, Kind};
-use super::costs::{Costs, Parts};
 use super::data::{Data, Listing};
+use super::latency::{Costs, Parts};
 use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;

@@ -20,7 +20,7 @@ use crate::render::wrap::on_page;
 
 /// An address, and what happened to it lately.
 #[derive(Serialize)]
-pub(crate) struct AddressStory<'a> {
+pub(crate) struct AddressDetails<'a> {
     pub view: &'a AddressView,
     /// The last ones, as far as they are at hand.
     pub events: &'a [Event],
@@ -36,7 +36,7 @@ struct WithEvents<'a> {
     last_events: &'a [Event],
 }
 
-impl View for AddressStory<'_> {
+impl View for AddressDetails<'_> {
     const KIND: &'static str = "Address";
     const NAMED: [&'static str; 3] = ["address", "", "address"];
 

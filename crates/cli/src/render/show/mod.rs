@@ -23,7 +23,7 @@ use super::text::escape;
 use super::wrap::on_page;
 use crate::format::Format;
 
-pub(crate) use self::address::AddressStory;
+pub(crate) use self::address::AddressDetails;
 pub(crate) use self::capacity::pools_with_bars;
 pub(crate) use self::compare::agrees;
 

@@ -1,7 +1,7 @@
 //! Writing to etcd: the compare-and-swap of a batch, in one transaction (facts 1.15), which batches that are ready at the same
-//! time share ([`gathered`]).
+//! time share ([`shared_transactions`]).
 
-pub(super) mod gathered;
+pub(super) mod shared_transactions;
 
 use std::collections::HashMap;
 use std::sync::Arc;

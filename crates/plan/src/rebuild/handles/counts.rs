@@ -18,7 +18,7 @@ use super::super::request::blocks_of;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED, clean};
 use crate::plan::{Change, Verb};
 use crate::release::Observations;
-use crate::release::policy::too_early_orphan;
+use crate::release::may_release::too_early_orphan;
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
 /// What a step does to handles besides its block.

@@ -26,7 +26,7 @@ const WRITES: usize = 16;
 
 /// Reads and writes of one run.
 #[derive(Debug)]
-pub(in crate::write) struct Gathered {
+pub(in crate::write) struct SharedTransactions {
     /// Where evidence lies that is looked at before each write; nothing is gathered then.
     kubernetes: Option<Arc<KubeClient>>,
     reads: Queue<Read>,
@@ -65,7 +65,7 @@ enum Sent {
     Failed(Failure),
 }
 
-impl Gathered {
+impl SharedTransactions {
     pub(in crate::write) fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
         let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
         Arc::new(Self { kubernetes, reads, writes, alone: AtomicBool::new(false) })

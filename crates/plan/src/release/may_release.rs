@@ -1,4 +1,4 @@
-//! The policy of releases: which address may be released, and why another may not. `rebuild` releases by it, too.
+//! Which address may be released, and why another may not. `rebuild` releases by the same rules.
 //!
 //! The check says what is leaked ([`calipam_check::owner`]). Of that is released what was seen unused twice, or whose node
 //! or pod is gone for certain ([`too_early`]), whose record names an owner ([`unknown_owner`]), and whose handle is released
