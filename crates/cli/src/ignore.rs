@@ -1,4 +1,4 @@
-//! Files for `--ignore`: findings that are known and accepted, one a line, each for ever or until a date.
+//! Files for `--ignore`: findings that are known and accepted, one per line, each forever or until a date.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -117,7 +117,7 @@ pub(crate) enum IpamCommand {
     /// Prints events from the revisions of etcd, or from an archive of exports. Changes nothing.
     #[command(after_long_help = help::HISTORY)]
     History(HistoryArgs),
-    /// Free leaked addresses and delete handles that nothing refers to
+    /// Release unused addresses, and delete orphan handles
     ///
     /// Checks the cluster, shows a plan, and asks before it writes.
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
