@@ -54,6 +54,61 @@ fn patterns_stand_for_nodes() {
     }
 }
 
+/// By labels, as a pool selects nodes; with names, a selector narrows these.
+#[test]
+fn a_selector_stands_for_nodes_by_their_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.jsonl");
+    let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
+    let label = |line: &str| {
+        let mut entry: Value = serde_json::from_str(line).unwrap();
+        let is_node = entry["key"].as_str().is_some_and(|key| key.contains("/nodes/node-1"));
+        let Some(metadata) = entry.pointer_mut("/value/metadata").filter(|_| is_node) else {
+            return line.to_owned();
+        };
+        metadata["labels"]["rack"] = "a".into();
+        entry.to_string()
+    };
+    let labelled: Vec<String> = example.lines().map(label).collect();
+    std::fs::write(&file, labelled.join("\n") + "\n").unwrap();
+    let at = ["--datastore", file.to_str().unwrap()];
+    let run = |words: &[&str]| calipam(&[words, &at].concat());
+    let same = |selector: &[&str], names: &[&str]| {
+        for command in [
+            &["check", "-o", "json"][..],
+            &["show", "-o", "json"],
+            &["show", "--blocks", "-o", "json"],
+            &["release", "--leaked", "--dry-run", "-o", "json"],
+            &["rebuild", "-o", "json"],
+        ] {
+            let [by_label, by_name] = [selector, names].map(|more| run(&[command, more].concat()));
+            assert_eq!(
+                (by_label.code, by_label.json()),
+                (by_name.code, by_name.json()),
+                "{command:?} {selector:?}"
+            );
+            assert_ne!(by_name.stdout, run(command).stdout, "{command:?} is narrowed");
+        }
+    };
+    // node-11 has no object, and so no labels.
+    same(&["--selector", "rack == 'a'"], &["--node", "node-1,node-10,node-12,node-13"]);
+    same(&["--selector", "rack == 'a'", "--node", "node-10,node-2"], &["--node", "node-10"]);
+    let compared = calipam(&["diff", EXAMPLE, at[1], "--selector", "has(rack)"]);
+    assert!(compared.code <= 1 && compared.stdout.contains("NEW"), "{compared:?}");
+
+    let hints = run(&["check", "--selector", "rack == 'a'"]).stderr;
+    assert!(hints.contains("release --leaked --selector 'rack == '\\''a'\\'''"), "{hints}");
+    for (words, code, says) in [
+        (&["check", "--selector", "rack == 'b'"][..], 1, "the selector matches none of the nodes"),
+        (&["check", "--selector", "rack=a"], 2, "expected a selector as in a pool's nodeSelector"),
+        (&["release", "--node", "node-11", "--selector", "has(rack)"], 2, "a deleted node has no labels"),
+        (&["release", "--selector", "has(rack)"], 2, "specify what to release"),
+    ] {
+        let run = run(words);
+        assert!(run.code == code && run.stderr.contains(says), "{run:?}");
+    }
+}
+
 /// A pattern could name live nodes: what is released is named in full.
 #[test]
 fn a_release_takes_no_patterns() {

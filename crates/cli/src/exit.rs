@@ -101,6 +101,7 @@ fn workflow_code(error: &Error) -> u8 {
         Error::UnknownNode(_)
         | Error::UnknownNamespace(_)
         | Error::UnknownPool(_)
+        | Error::NoNodeSelected
         | Error::UnknownNetwork(_)
         | Error::AmbiguousHandle { .. }
         | Error::Split(_)

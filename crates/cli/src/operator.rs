@@ -60,7 +60,7 @@ impl Operator for Person<'_> {
                 if kind == PlanKind::Release {
                     console.hint(&format!(
                         "without waiting here: {} now, and after {after:#} {}",
-                        hints::into_file(&["check", "-o", "json"], &["nodes", "pools", "namespace", "grace"], "report.json"),
+                        hints::into_file(&["check", "-o", "json"], &[&hints::remedy::PART[..], &["grace"]].concat(), "report.json"),
                         hints::again(&["--from-report", "report.json"], &[])
                     ));
                 }

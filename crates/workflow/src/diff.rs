@@ -9,6 +9,7 @@ use calipam_datastore::Datastore;
 use calipam_history::diff::{Difference, Scope, align, compare};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
+use calipam_model::selector::Selector;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
@@ -167,12 +168,15 @@ pub fn scope(
     pair: &Pair,
     networks: [Vec<IpNet>; 2],
     named: &[String],
+    selector: Option<&Selector>,
     pools: &[String],
 ) -> Result<Scope, Error> {
     let sides = [&pair.old, &pair.new];
     let mut scope = Scope::default();
-    for name in named {
-        let [old, new] = sides.map(|snapshot| nodes(snapshot, std::slice::from_ref(name)));
+    // Each name for itself, since either side may have it; what a selector leaves of them is asked of all at once.
+    let each = if selector.is_some() { vec![named] } else { named.chunks(1).collect() };
+    for names in each {
+        let [old, new] = sides.map(|snapshot| nodes(snapshot, names, selector));
         match (old, new) {
             (Err(_), Err(error)) => return Err(error),
             (old, new) => scope.nodes.extend(old.into_iter().chain(new).flatten()),

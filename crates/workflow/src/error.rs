@@ -26,6 +26,8 @@ pub enum Error {
     Io { doing: String, error: io::Error },
     #[error("node {:?} not found", .0.name)]
     UnknownNode(NotFound),
+    #[error("the selector matches none of the nodes")]
+    NoNodeSelected,
     #[error("namespace {:?} not found: no pod, endpoint, service or record names it", .0.name)]
     UnknownNamespace(NotFound),
     /// The IDs are some of those that begin so.

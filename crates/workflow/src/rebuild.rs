@@ -11,6 +11,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
+use calipam_model::selector::Selector;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::release::Observations;
@@ -21,7 +22,7 @@ use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::run::{Intent, Run};
-use crate::scope::{Names, is_known_block, known_node};
+use crate::scope::{Names, Part, is_known_block, known_node};
 use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
@@ -31,6 +32,7 @@ pub struct RebuildRequest {
     pub scope: Request,
     /// Names or CIDRs.
     pub pools: Vec<String>,
+    pub selector: Option<Selector>,
     /// Where each block before and after goes, in a file of its own.
     pub output_dir: Option<PathBuf>,
     pub judging: Judging,
@@ -84,10 +86,15 @@ pub fn rebuild<'a>(
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
     // What is written is named in full.
     request.scope.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
-    let names = Names { nodes: request.scope.nodes.clone(), pools: request.pools.clone(), namespace: None };
-    let pools = names.part(snapshot)?.pools;
+    let names = Names {
+        nodes: request.scope.nodes.clone(),
+        pools: request.pools.clone(),
+        namespace: None,
+        selector: request.selector.clone(),
+    };
+    let Part { nodes, pools, .. } = names.part(snapshot)?;
     let blocks = request.scope.blocks.iter().map(IpNet::trunc).collect();
-    Ok(Request { pools, blocks, ..request.scope.clone() })
+    Ok(Request { nodes, pools, blocks, ..request.scope.clone() })
 }
 
 async fn plan(

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use calipam_datastore::Datastore;
+use calipam_model::selector::Selector;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, Observations, Request};
 
@@ -22,6 +23,7 @@ pub struct ReleaseRequest {
     pub targets: Request,
     /// Names or CIDRs.
     pub pools: Vec<String>,
+    pub selector: Option<Selector>,
     /// Files with reports of earlier checks, whose observations count as earlier looks.
     pub reports: Vec<PathBuf>,
     pub judging: Judging,
@@ -66,6 +68,7 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Err
         nodes: if is_of_nodes { Vec::new() } else { targets.nodes.clone() },
         pools: request.pools.clone(),
         namespace: targets.namespace.clone(),
+        selector: request.selector.clone(),
     };
     let Part { nodes, pools, namespace } = names.part(snapshot)?;
     let nodes = if is_of_nodes { targets.nodes.clone() } else { nodes };

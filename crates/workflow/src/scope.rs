@@ -10,6 +10,7 @@ use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
+use calipam_model::selector::Selector;
 use calipam_model::snapshot::{Defect, Snapshot, Source};
 use calipam_model::text::TextRef;
 use wildmatch::WildMatch;
@@ -25,6 +26,8 @@ pub struct Names {
     /// Names or CIDRs.
     pub pools: Vec<String>,
     pub namespace: Option<String>,
+    /// Of the labels of nodes.
+    pub selector: Option<Selector>,
 }
 
 /// The same in one cluster: nodes by name, pools by CIDR.
@@ -42,7 +45,7 @@ impl Names {
     /// Where one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
     /// look like a clean cluster.
     pub fn part(&self, snapshot: &Snapshot) -> Result<Part, Error> {
-        let nodes: Vec<String> = nodes(snapshot, &self.nodes)?.into_iter().collect();
+        let nodes: Vec<String> = nodes(snapshot, &self.nodes, self.selector.as_ref())?.into_iter().collect();
         let pools = self.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
         have_in_common(snapshot, &nodes, &pools)?;
         self.namespace.iter().try_for_each(|name| known_namespace(snapshot, name))?;
@@ -115,8 +118,13 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     nearest(&format!("{namespace}/{name}"), known.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one.
-pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Error> {
+/// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one; of these, or of all,
+/// those whose labels the selector matches.
+pub fn nodes(
+    snapshot: &Snapshot,
+    names: &[String],
+    selector: Option<&Selector>,
+) -> Result<BTreeSet<String>, Error> {
     let mut found = BTreeSet::new();
     let mut known: Option<BTreeSet<String>> = None;
     for name in names {
@@ -134,7 +142,12 @@ pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, 
         found.extend(matching.into_iter().cloned());
     }
 
-    Ok(found)
+    let Some(selector) = selector else { return Ok(found) };
+    let matching =
+        snapshot.nodes.iter().map(|node| &node.value).filter(|node| selector.matches(&node.labels));
+    let is_named = |name: &String| names.is_empty() || found.contains(name);
+    let selected: BTreeSet<String> = matching.map(|node| node.name.clone()).filter(is_named).collect();
+    if selected.is_empty() { Err(Error::NoNodeSelected) } else { Ok(selected) }
 }
 
 fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {

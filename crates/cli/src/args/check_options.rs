@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use calipam_check::{Code, Severity};
+use calipam_model::selector::Selector;
 use clap::{Args, ValueEnum, ValueHint};
 use jiff::SignedDuration;
 
 use super::check::CodeParser;
 use super::duration;
+use super::selector::selector;
 use super::writing::SettleArgs;
 
 pub(super) const SELECTION: &str = "Selection";
@@ -38,6 +40,9 @@ pub(crate) struct CheckOptions {
     /// Only findings about this node; can be repeated; `*` and `?` are wildcards
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
     pub nodes: Vec<String>,
+    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SELECTION)]
+    pub selector: Option<Selector>,
     /// Only findings about pods and services in this namespace
     #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
     pub namespace: Option<String>,

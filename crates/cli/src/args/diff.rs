@@ -4,10 +4,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use calipam_model::IpNet;
+use calipam_model::selector::Selector;
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
 use super::address::address;
+use super::selector::selector;
 use super::writing::SettleArgs;
 
 const FILTER: &str = "Filters";
@@ -52,6 +54,9 @@ pub(crate) struct DiffArgs {
     /// Only this node; can be repeated; `*` and `?` are wildcards
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = FILTER)]
     pub nodes: Vec<String>,
+    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = FILTER)]
+    pub selector: Option<Selector>,
     /// Only this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
     pub pools: Vec<String>,

@@ -127,7 +127,7 @@ pub(super) const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
   calipam release --leaked                    check twice, 15 minutes apart, ask, release
-  calipam release --leaked --node node-7      of one node; --pool and --namespace narrow it, too
+  calipam release --leaked --node node-7      of one node; --pool, --namespace, --selector, too
   calipam release --node node-7               everything of a deleted node
   calipam release --ip 10.244.1.7             one address that is not in use
   calipam release --handle k8s-pod-network.3f9a6c0b7d2e

@@ -15,6 +15,7 @@ mod layout;
 mod printing;
 mod rebuild;
 mod release;
+mod selector;
 mod serve;
 mod show;
 mod simulate;

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use calipam_model::IpNet;
+use calipam_model::selector::Selector;
 use clap::{Args, ValueHint};
 use jiff::SignedDuration;
 
 use super::duration;
+use super::selector::selector;
 use super::writing::{JudgementArgs, WritingArgs};
 
 const SCOPE: &str = "What to rebuild [default: everything]";
@@ -20,6 +22,9 @@ pub(crate) struct RebuildArgs {
     /// Only blocks of this node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SCOPE)]
     pub nodes: Vec<String>,
+    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SCOPE)]
+    pub selector: Option<Selector>,
     /// Only this block; can be repeated
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SCOPE)]
     pub blocks: Vec<IpNet>,

@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use calipam_model::selector::Selector;
 use clap::{Args, ValueHint};
 
 use super::address::address;
+use super::selector::selector;
 use super::writing::{JudgementArgs, WritingArgs};
 
 const TARGETS: &str = "What to release";
@@ -47,6 +49,9 @@ pub(crate) struct ReleaseArgs {
     /// Only in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
     pub pools: Vec<String>,
+    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = FILTER)]
+    pub selector: Option<Selector>,
     /// Only what is recorded for pods and services in this namespace
     #[arg(short, long, value_name = "NAMESPACE", help_heading = FILTER)]
     pub namespace: Option<String>,

@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 
 use calipam_check::views::PodName;
+use calipam_model::selector::Selector;
 use clap::{ArgGroup, Args};
 
 use super::PrintingArgs;
 use super::address::address;
+use super::selector::selector;
 
 const SUBJECT: &str = "What to show";
 const FILTER: &str = "Filters";
@@ -55,6 +57,10 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_nodes: Vec<String>,
+    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`. Alone: their addresses
+    #[arg(long, value_name = "SELECTOR", value_parser = selector,
+        conflicts_with_all = ["ip", "handle", "configuration", "map"], help_heading = FILTER)]
+    pub selector: Option<Selector>,
     /// Only this pool, by name or CIDR; can be repeated
     #[arg(
         long = "pool",
@@ -107,7 +113,9 @@ impl ShowArgs {
             Self { compare: true, .. } => Subject::Compare,
             Self { map: true, .. } => Subject::Map,
             Self { pod: Some(pod), .. } => Subject::Addresses(Some(pod.clone())),
-            Self { in_nodes, .. } if !in_nodes.is_empty() => Subject::Addresses(None),
+            Self { in_nodes, selector, .. } if !in_nodes.is_empty() || selector.is_some() => {
+                Subject::Addresses(None)
+            }
             _ => Subject::Pools,
         }
     }

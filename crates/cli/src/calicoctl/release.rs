@@ -40,6 +40,7 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
             ..Request::default()
         },
         pools: Vec::new(),
+        selector: None,
         reports: Vec::new(),
         judging: judging(),
         intent: WritingArgs::agreed("calicoctl ipam release --ip"),
@@ -72,6 +73,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
             ..Request::default()
         },
         pools: Vec::new(),
+        selector: None,
         reports: args.from_report.clone(),
         judging: judging(),
         intent: WritingArgs::agreed("calicoctl ipam release --from-report"),

@@ -212,6 +212,7 @@ fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Filter, Failure
         nodes: options.nodes.clone(),
         pools: options.pools.clone(),
         namespace: options.namespace.clone(),
+        selector: options.selector.clone(),
     };
     let Part { nodes, pools, namespace } = names.part(snapshot)?;
     Ok(Filter { rules: options.rules.clone(), skip: options.skip_rules.clone(), nodes, namespace, pools })

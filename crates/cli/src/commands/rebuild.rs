@@ -19,6 +19,7 @@ pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Res
             pools: Vec::new(),
         },
         pools: args.pools.clone(),
+        selector: args.selector.clone(),
         output_dir: args.output_dir.clone(),
         judging: args.judgement.judging(),
         intent: args.writing.intent(args.apply.then(|| "rebuild --apply".into())),

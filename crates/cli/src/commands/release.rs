@@ -21,6 +21,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     let request = ReleaseRequest {
         targets: targets(args)?,
         pools: args.pools.clone(),
+        selector: args.selector.clone(),
         reports: args.reports.clone(),
         judging: args.judgement.judging(),
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
@@ -49,6 +50,7 @@ fn flags(args: &ReleaseArgs) -> String {
         (!args.handles.is_empty(), " --handle"),
         (!args.pools.is_empty(), " --pool"),
         (args.namespace.is_some(), " --namespace"),
+        (args.selector.is_some(), " --selector"),
         (args.force, " --force"),
     ];
     flags.into_iter().filter(|(given, _)| *given).map(|(_, text)| text).collect()
@@ -85,7 +87,13 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
             hint: Some(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))),
         });
     }
-    let filtered = !args.pools.is_empty() || args.namespace.is_some();
+    if request.is_of_nodes() && args.selector.is_some() {
+        return Err(Failure::Usage {
+            message: "--selector needs another target than --node: a deleted node has no labels".into(),
+            hint: Some("such as --leaked".into()),
+        });
+    }
+    let filtered = !args.pools.is_empty() || args.namespace.is_some() || args.selector.is_some();
     if request.force == Force::Named && (named != 1 || others || filtered) {
         return Err(Failure::Usage {
             message: "--force needs exactly one --ip or --handle".into(),

@@ -40,7 +40,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         Ok((snapshot, subject, events))
     })?;
     let scope = Scope {
-        nodes: calipam_workflow::nodes(&snapshot, &args.in_nodes)?,
+        nodes: calipam_workflow::nodes(&snapshot, &args.in_nodes, args.selector.as_ref())?,
         pools: args.in_pools.iter().map(|name| pool(&snapshot, name)).collect::<Result<_, _>>()?,
     };
     match &subject {
@@ -110,7 +110,7 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
         | Subject::Handle(_)
         | Subject::Addresses(_) => return None,
     };
-    args.in_nodes.is_empty().then_some(sources)
+    (args.in_nodes.is_empty() && args.selector.is_none()).then_some(sources)
 }
 
 /// What keeps a map within a few screens.

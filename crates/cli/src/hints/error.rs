@@ -45,6 +45,9 @@ pub(crate) fn error(error: &Error) -> Option<String> {
                 did_you_mean(unknown)
             ));
         }
+        Error::NoNodeSelected => {
+            "labels are those of Calico's nodes: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`"
+        }
         Error::UnknownNetwork(_) => return Some(format!("{} lists the pools", command(&["show"]))),
         Error::UnknownNamespace(unknown) => {
             return Some(format!(

@@ -30,7 +30,7 @@ pub(crate) fn in_document(remedy: &Remedy) -> String {
 }
 
 /// The options that name a part of the cluster, by ID.
-pub(super) const PART: [&str; 3] = ["nodes", "pools", "namespace"];
+pub(crate) const PART: [&str; 4] = ["nodes", "pools", "namespace", "selector"];
 const POOLS: [&str; 1] = ["pools"];
 
 /// The command, and the IDs of the options of the call that narrow it.

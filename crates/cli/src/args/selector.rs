@@ -1,0 +1,12 @@
+//! Selectors of nodes, by their labels.
+
+use calipam_model::selector::Selector;
+
+/// Reads a selector as Calico does.
+pub(crate) fn selector(text: &str) -> Result<Selector, String> {
+    Selector::parse(text).map_err(|reason| {
+        format!(
+            "{reason}\nexpected a selector as in a pool's nodeSelector, such as `rack == 'a'` or `has(gpu)`"
+        )
+    })
+}
