@@ -1,8 +1,6 @@
 //! What can refuse a plan before anything is written: its size, permissions, the place of the journal, locks that killed
 //! runs have left, and an operator who cannot agree.
 
-use std::path::Path;
-
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Source;
 use calipam_plan::PlanSummary;
@@ -67,12 +65,8 @@ impl Run<'_> {
         cluster: &str,
     ) -> Result<LeftLocks, Error> {
         let (mut left, mut stay) = (Vec::new(), LeftLocks::Gone);
-        let named = writing.journal.as_deref().and_then(Path::parent).map(|folder| {
-            // `--journal run.journal` lies in the working directory.
-            if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
-        });
-        for folder in writing.journals.as_deref().into_iter().chain(named) {
-            left.extend(stale_locks(folder, cluster)?);
+        for folder in writing.folders() {
+            left.extend(stale_locks(&folder, cluster)?);
         }
 
         for lock in left {

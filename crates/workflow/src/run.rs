@@ -1,6 +1,6 @@
 //! A command that plans and may write: on which datastore, for whom, and within which limits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
@@ -41,6 +41,17 @@ impl Writing {
             (None, None) => Err(Error::NoJournalDirectory),
         }
     }
+
+    /// The folders in which journals of other runs lie.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        self.journals.iter().cloned().chain(self.journal.as_deref().and_then(folder_of)).collect()
+    }
+}
+
+/// The folder of a journal: `run.journal` lies in the working directory.
+pub(crate) fn folder_of(journal: &Path) -> Option<PathBuf> {
+    let folder = journal.parent()?;
+    Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
 }
 
 /// A run of such a command.

@@ -1,18 +1,18 @@
 //! `undo`: from the journal of a run to what was restored.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::RECORDS;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
-use calipam_repair::journal::{Header, Recorded, resolve};
+use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, stale_lock, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending, Proposal};
 use crate::preflight::LeftLocks;
-use crate::run::{Intent, Run, Writing};
+use crate::run::{Intent, Run, Writing, folder_of};
 use crate::write::Executed;
 
 /// What an undo came to.
@@ -60,11 +60,13 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
     Ok((now == LockState::AsItWas).then_some(lock))
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores what was there: last the lock that the run has left.
+/// Plans the inverse of a run, shows it, asks, and restores what was there: last the lock that the run has left. `journals` is
+/// the folder of all journals, where the environment names one.
 pub fn undo<'a>(
     datastore: &'a Datastore,
     journal: &'a Path,
     recorded: Recorded,
+    journals: Option<PathBuf>,
     intent: &'a Intent,
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Undone, Error>> {
@@ -77,7 +79,14 @@ pub fn undo<'a>(
         if !ended {
             operator.note(Note::JournalWithoutEnd);
         }
-        let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
+        let recorded = resolve(recorded, datastore).await?.0;
+        let mut plan = UndoPlan::new(&recorded)?.look(datastore).await?;
+        if !plan.skipped().is_empty() {
+            // Runs since may have changed it, and their undo brought it back.
+            let mut folders: Vec<PathBuf> = journals.iter().cloned().chain(folder_of(journal)).collect();
+            folders.dedup();
+            plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).look(datastore).await?;
+        }
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {

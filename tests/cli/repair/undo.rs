@@ -1,8 +1,13 @@
 //! `undo` creates nothing over what was made since: the step is refused as a whole.
 
+use std::collections::BTreeMap;
+
 use calipam_testkit::cluster::Fault;
 use calipam_testkit::cluster::wire::{Block, key};
+use calipam_testkit::kube::Flavour;
+use serde_json::Value;
 
+use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
 /// An empty block of a node.
@@ -68,3 +73,64 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
     let part = cidr.parse::<calipam_model::IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
     refused(&site, &journal_of(&run), block(&part, "node-2"), "would overlap");
 }
+
+#[test]
+fn two_runs_over_one_block_are_undone_the_newer_one_first() {
+    let mut cluster = healthy();
+    let pods = [leak(&mut cluster, 0), leak(&mut cluster, 0)];
+    let (_, cidr) = pods[0].addresses[0];
+    assert_eq!(cidr, pods[1].addresses[0].1);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    // The journals of the other runs lie elsewhere.
+    let older = site.home.path().join("older.journal").display().to_string();
+    let run = site.release(&["--handle", &pods[0].handle, "--journal", &older]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let newer = journal_of(&site.release(&["--handle", &pods[1].handle]));
+
+    let early = site.undo(&older);
+    assert!(early.code == 1 && early.stdout.contains("has changed since the run"), "{early:?}");
+    assert_eq!(site.undo(&newer).code, 0);
+    let dry = site.run(&["undo", &older, "--dry-run"]);
+    assert_eq!(dry.code, 0, "{dry:?}");
+    let undo = site.undo(&older);
+    assert_eq!(undo.code, 0, "{undo:?}");
+    assert_eq!(values(&site.dump()), values(&before));
+
+    // Done again, and others write between the undo of the newer run and that of the older one: the same value, but they have
+    // seen the block as it was.
+    let [older, newer] = pods.map(|pod| journal_of(&site.release(&["--handle", &pod.handle])));
+    assert_eq!(site.undo(&newer).code, 0);
+    site.put(&key::block(cidr), site.value(&key::block(cidr)).unwrap());
+    let between = site.dump();
+    let undo = site.undo(&older);
+    assert!(undo.code == 1 && undo.stdout.contains("has changed since the run"), "{undo:?}");
+    assert_eq!(site.dump(), between);
+}
+
+fn two_runs_over_one_block_are_undone(flavour: Flavour) {
+    let mut cluster = healthy();
+    let pods = [leak(&mut cluster, 0), leak(&mut cluster, 0)];
+    let site = KubeSite::of(&cluster, flavour);
+    let specs = || -> BTreeMap<String, Value> {
+        let spec = |mut object: Value| {
+            let mut spec = object["spec"].take();
+            spec.as_object_mut().unwrap().retain(|name, _| !name.starts_with("sequenceNumber"));
+            spec
+        };
+        site.objects().into_iter().map(|(name, object)| (name, spec(object))).collect()
+    };
+    let before = specs();
+    let [older, newer] = pods.map(|pod| {
+        let run = site.run(&[&["release", "--yes", "--handle", &pod.handle], &AT_ONCE[..]].concat());
+        assert_eq!(run.code, 0, "{run:?}");
+        journal_of(&run)
+    });
+    for journal in [newer, older] {
+        let undo = site.run(&["undo", &journal, "--yes"]);
+        assert_eq!(undo.code, 0, "{undo:?}");
+    }
+    assert_eq!(specs(), before);
+}
+
+in_each_group!(two_runs_over_one_block_are_undone: on_kubernetes_classic, on_kubernetes_native);

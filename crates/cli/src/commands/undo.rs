@@ -61,7 +61,8 @@ async fn undo(
 ) -> Result<Outcome, Failure> {
     let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
-    let undone = calipam_workflow::undo(datastore, path, recorded, &intent, &person).await?;
+    let undone =
+        calipam_workflow::undo(datastore, path, recorded, journals_folder(), &intent, &person).await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_nothing_new() {
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };

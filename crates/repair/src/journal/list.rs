@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::append::journals;
+use super::append::{headers, journals};
 use super::entry::{Entry, Header, LockMark};
 use super::file::{is_alive, open_own};
 use super::line::Lines;
-use super::read::{JournalError, header};
+use super::read::{JournalError, Recorded, header};
 
 /// What became of the run that wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,6 +66,19 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
 pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let is_unreadable = |path: &PathBuf| !matches!(listed(path), Ok(Some(_)));
     Ok(journals(folder)?.into_iter().filter(is_unreadable).collect())
+}
+
+/// The journals in some folders of runs for the same cluster that began later than this one, the oldest first. What cannot
+/// be read is left out.
+pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
+    let began = |header: &Header| header.started_at.parse::<Timestamp>().ok();
+    let is_later =
+        |header: &Header| header.cluster == than.header.cluster && began(header) >= began(&than.header);
+    let found = folders.iter().flat_map(|folder| headers(folder));
+    let found = found.filter(|(path, header)| is_later(header) && *path != than.path);
+    let mut later: Vec<Recorded> = found.filter_map(|(path, _)| Recorded::read_own(&path).ok()).collect();
+    later.sort_by_key(|recorded| began(&recorded.header));
+    later
 }
 
 impl Listed {

@@ -22,7 +22,7 @@ pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
 pub use self::file::Journal;
-pub use self::list::{JournalState, Listed, list, undo_command, unreadable};
+pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
 pub use self::read::{JournalError, LineFault, Recorded};
 pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};
 pub(crate) use self::resolve::{goes_by_value, intent_outcome, key_of};

@@ -1,5 +1,6 @@
 //! Undoing a run: the inverse of what its journal says was written.
 
+mod later;
 mod refusal;
 mod restored;
 mod task;
@@ -18,7 +19,7 @@ use self::refusal::in_the_way;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
-use crate::journal::{Intent, Recorded, Value, goes_by_value, key_of, same_value};
+use crate::journal::{ChangeRecord, Intent, Recorded, Value, goes_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// What undoing a run would do. Nothing is written by making it.
@@ -117,14 +118,13 @@ impl UndoPlan {
         let mut nets: BTreeMap<Key, Net> = BTreeMap::new();
 
         let mut together: Vec<Together> = Vec::new();
-        // A deletion on Kubernetes has a revision only where it got as far as the mark.
-        let is_marked = recorded.header.datastore == DatastoreKind::Kubernetes.to_string();
+        let is_marked = is_marked(recorded);
 
         for intent in &recorded.intents {
             let outcome = recorded.outcomes.get(&intent.id);
             if let Some(outcome) = outcome {
                 let Some(revisions) = &outcome.written else { continue };
-                note(&mut nets, intent, revisions, is_marked)?;
+                wrote(intent, revisions, is_marked)?.into_iter().for_each(|wrote| note(&mut nets, wrote));
             }
             together.push(Together {
                 steps: BTreeSet::from([intent.step]),
@@ -191,6 +191,11 @@ impl UndoPlan {
 
 const UNRESOLVED: &str = "the run ended while it was written, and others have changed it since";
 
+/// True where a deletion has two steps, of which the first is a mark.
+fn is_marked(recorded: &Recorded) -> bool {
+    recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
+}
+
 fn keys(intent: &Intent) -> Result<Vec<Key>, RepairError> {
     intent.changes.iter().map(|change| key_of(&change.key)).collect()
 }
@@ -202,42 +207,46 @@ fn absent(intent: &Intent) -> BTreeSet<Key> {
     keys.filter(|key| matches!(key, Key::Block(_))).collect()
 }
 
-/// Adds one written intent to what the run did to each object.
-fn note(
-    nets: &mut BTreeMap<Key, Net>,
-    intent: &Intent,
-    revisions: &[Option<String>],
-    is_marked: bool,
-) -> Result<(), RepairError> {
-    for (change, revision) in intent.changes.iter().zip(revisions) {
-        let key = key_of(&change.key)?;
-        let before = change.before.as_ref();
-        // In etcd a deletion has a revision, too, but leaves nothing.
+/// What one write did to one object.
+struct Wrote {
+    key: Key,
+    /// The version that it found; `None` where there was none.
+    found: Option<LeftVersion>,
+    /// What it left; `None` where it deleted it.
+    left: Option<LeftVersion>,
+}
+
+/// What an intent did that was written. A deletion on Kubernetes has a revision only where it got as far as the mark
+/// (`is_marked`); in etcd it has one, too, but leaves nothing.
+fn wrote(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<Wrote>, RepairError> {
+    let one = |(change, revision): (&ChangeRecord, &Option<String>)| {
+        let found = change.before.as_ref().and_then(|version| {
+            Some(LeftVersion { revision: version.revision.clone(), value: Some(version.value.bytes()?) })
+        });
         let stays = change.after.is_some() || is_marked;
         let left = revision
             .clone()
             .filter(|_| stays)
             .map(|revision| LeftVersion { revision, value: change.after.as_ref().and_then(Value::bytes) });
-        match nets.get_mut(&key) {
-            Some(net) => {
-                let found = before.and_then(|version| {
-                    Some(LeftVersion {
-                        revision: version.revision.clone(),
-                        value: Some(version.value.bytes()?),
-                    })
-                });
-                net.broken |= !is_same_version(&key, net.object.left.as_ref(), found.as_ref());
-                net.object.left = left;
-            }
-            None => {
-                let before = before.and_then(|version| Value::bytes(&version.value));
-                let object = UndoObject { key: key.clone(), left, before };
-                nets.insert(key, Net { object, broken: false });
-            }
+        Ok(Wrote { key: key_of(&change.key)?, found, left })
+    };
+    intent.changes.iter().zip(revisions).map(one).collect()
+}
+
+/// Adds one write to what the run did to each object.
+fn note(nets: &mut BTreeMap<Key, Net>, wrote: Wrote) {
+    let Wrote { key, found, left } = wrote;
+    match nets.get_mut(&key) {
+        Some(net) => {
+            net.broken |= !is_same_version(&key, net.object.left.as_ref(), found.as_ref());
+            net.object.left = left;
+        }
+        None => {
+            let before = found.and_then(|version| version.value);
+            let object = UndoObject { key: key.clone(), left, before };
+            nets.insert(key, Net { object, broken: false });
         }
     }
-
-    Ok(())
 }
 
 fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVersion>) -> bool {

@@ -33,7 +33,7 @@ pub(super) enum State {
 
 impl State {
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
-        if is_restored(&object.key, now, object.before.as_ref()) {
+        if is_restored(&object.key, now.map(|now| &now.raw), object.before.as_ref()) {
             Self::Undone
         } else if is_left(object, now) {
             Self::AsLeft
