@@ -41,8 +41,10 @@ impl Default for IpamConfig {
     }
 }
 
+/// The settings as they are stored. Two have other names in the value that the allocator reads from etcd (`ETCD`) than in
+/// the resource; Go does not know either under the other's name.
 #[derive(Default)]
-struct RawIpamConfig {
+struct RawIpamConfig<const ETCD: bool> {
     strict_affinity: Option<bool>,
     auto_allocate_blocks: Option<bool>,
     max_blocks_per_host: Option<i64>,
@@ -50,15 +52,15 @@ struct RawIpamConfig {
     cooldown_seconds: Option<i64>,
 }
 
-impl<'de> Fields<'de> for RawIpamConfig {
+impl<'de, const ETCD: bool> Fields<'de> for RawIpamConfig<ETCD> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let [strict_affinity, auto_allocate_blocks] = match ETCD {
+            true => ["strict_affinity", "auto_allocate_blocks"],
+            false => ["strictAffinity", "autoAllocateBlocks"],
+        };
         match name {
-            _ if is(name, "strict_affinity") || is(name, "strictAffinity") => {
-                set(&mut self.strict_affinity, map)
-            }
-            _ if is(name, "auto_allocate_blocks") || is(name, "autoAllocateBlocks") => {
-                set(&mut self.auto_allocate_blocks, map)
-            }
+            _ if is(name, strict_affinity) => set(&mut self.strict_affinity, map),
+            _ if is(name, auto_allocate_blocks) => set(&mut self.auto_allocate_blocks, map),
             _ if is(name, "maxBlocksPerHost") => set(&mut self.max_blocks_per_host, map),
             _ if is(name, "kubeVirtVMAddressPersistence") => set(&mut self.kubevirt_persistence, map),
             _ if is(name, "ipCooldownSeconds") => set(&mut self.cooldown_seconds, map),
@@ -67,7 +69,7 @@ impl<'de> Fields<'de> for RawIpamConfig {
     }
 }
 
-impl<'de> Deserialize<'de> for RawIpamConfig {
+impl<'de, const ETCD: bool> Deserialize<'de> for RawIpamConfig<ETCD> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut raw = Self::default();
         Object(&mut raw).deserialize(deserializer)?;
@@ -79,13 +81,13 @@ impl IpamConfig {
     /// Reads the value under `/calico/ipam/v2/config`. An absent flag is false, although the default of
     /// an absent value is true for one of them: `{}` turns allocation of blocks off (facts 1.6).
     pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
-        let raw: RawIpamConfig = json::from_slice(text)?;
+        let raw: RawIpamConfig<true> = json::from_slice(text)?;
         Ok(raw.into())
     }
 
     /// Reads the resource IPAMConfiguration.
     pub fn parse_resource(json: &[u8]) -> Result<Self, DecodeError> {
-        let (_, raw, _) = read::<RawIpamConfig>(json)?;
+        let (_, raw, _) = read::<RawIpamConfig<false>>(json)?;
         Ok(raw.into())
     }
 
@@ -126,8 +128,8 @@ impl IpamConfig {
     }
 }
 
-impl From<RawIpamConfig> for IpamConfig {
-    fn from(raw: RawIpamConfig) -> Self {
+impl<const ETCD: bool> From<RawIpamConfig<ETCD>> for IpamConfig {
+    fn from(raw: RawIpamConfig<ETCD>) -> Self {
         Self {
             strict_affinity: raw.strict_affinity.unwrap_or(false),
             auto_allocate_blocks: raw.auto_allocate_blocks.unwrap_or(false),
@@ -360,9 +362,21 @@ mod tests {
             cooldown_seconds: 7,
         };
         assert_eq!(IpamConfig::parse(text), Ok(expected));
-        let resource = format!("{{\"spec\":{}}}", std::str::from_utf8(text).unwrap());
+        let text = std::str::from_utf8(text).unwrap();
+        let text = text
+            .replace("Strict_Affinity", "StrictAffinity")
+            .replace("AUTO_ALLOCATE_BLOCKS", "AUTOALLOCATEBLOCKS");
+        let resource = format!("{{\"spec\":{text}}}");
         assert_eq!(IpamConfig::parse_resource(resource.as_bytes()), Ok(expected));
         assert!(IpamConfig::parse(br#"{"Strict_Affinity":1}"#).is_err());
         assert!(!IpamConfig::parse(b"{}").unwrap().auto_allocate_blocks);
+    }
+
+    #[test]
+    fn the_names_of_the_resource_say_nothing_in_etcd_and_the_other_way_round() {
+        let none = IpamConfig::parse(b"{}").unwrap();
+        assert_eq!(IpamConfig::parse(br#"{"strictAffinity":true,"autoAllocateBlocks":true}"#), Ok(none));
+        let resource = br#"{"spec":{"strict_affinity":true,"auto_allocate_blocks":true}}"#;
+        assert_eq!(IpamConfig::parse_resource(resource), Ok(none));
     }
 }
