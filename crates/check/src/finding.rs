@@ -320,8 +320,7 @@ mod tests {
             reason: Some(NoFurtherAddress::BlockLimit),
             ..NodePoolEvidence::default()
         };
-        let expected =
-            json!({"pool": "", "blocks": 0, "limit": 0, "free": "7", "reason": "the block limit is reached"});
+        let expected = json!({"pool": "", "blocks": 0, "free": "7", "reason": "the block limit is reached"});
         assert_eq!(to_value(node).unwrap(), expected);
         let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
         let block = BlockEvidence {

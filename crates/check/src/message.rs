@@ -240,7 +240,8 @@ impl Finding {
             return evidence.pools.first().map_or_else(
                 || "has too many blocks".to_owned(),
                 |first| {
-                    let NodePoolEvidence { pool, blocks, limit, .. } = first;
+                    let NodePoolEvidence { pool, blocks, .. } = first;
+                    let limit = first.limit.unwrap_or_default();
                     format!("has {blocks} blocks in {}, more than the limit of {limit}", short(pool))
                 },
             );

@@ -19,6 +19,9 @@ use crate::pod::Pod;
 use crate::pool::{Pool, Reservation};
 use crate::service::{Machine, Service};
 
+/// The first version of Calico that limits the blocks of a node where nothing is configured.
+const LIMITED_SINCE: (u32, u32) = (3, 19);
+
 pub use self::source::{ALLOCATION_SOURCES, Coverage, ETCD_SOURCES, Source, WhySkipped};
 
 /// Which version of an object was read. Opaque: only equality means anything.
@@ -256,6 +259,15 @@ impl Snapshot {
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
         let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
         (!broken).then(|| self.ipam_config.unwrap_or_default())
+    }
+
+    /// Most blocks of a node in one family, by the configuration that counts. `None` where there is no limit: nothing is
+    /// configured, and Calico is known to be older than the limit that is built in.
+    pub fn block_limit(&self) -> Option<u32> {
+        let config = self.effective_ipam_config().unwrap_or_default();
+        let is_unlimited =
+            config.max_blocks_per_host <= 0 && self.is_calico_since(LIMITED_SINCE) == Some(false);
+        (!is_unlimited).then(|| config.block_limit())
     }
 
     /// True if the newest component of Calico is of this version (major, minor) or later; `None` if the version

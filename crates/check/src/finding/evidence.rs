@@ -327,8 +327,9 @@ pub struct NodePoolEvidence {
     pub pool: String,
     /// Blocks of the node in it.
     pub blocks: u32,
-    /// The block limit.
-    pub limit: u32,
+    /// The block limit, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
     /// Free addresses in the pool that the node cannot get.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub free: Option<u128>,

@@ -68,8 +68,8 @@ pub(crate) struct Claimants<'c, 's> {
     pools: Vec<PoolEntry<'s>>,
     held: HeldBlocks<'c, 's>,
     no_labels: BTreeMap<String, String>,
-    /// Most blocks that one of them may claim.
-    limit: u32,
+    /// Most blocks that one of them may claim; `None` for any number.
+    pub(crate) limit: Option<u32>,
 }
 
 impl<'c, 's> Claimants<'c, 's> {
@@ -85,7 +85,7 @@ impl<'c, 's> Claimants<'c, 's> {
             pools: snapshot.pools.iter().map(|p| entry(&p.value)).collect(),
             held: held(context),
             no_labels: BTreeMap::new(),
-            limit: snapshot.effective_ipam_config().unwrap_or_default().block_limit(),
+            limit: snapshot.block_limit(),
         }
     }
 
@@ -159,13 +159,15 @@ impl<'c, 's> Claimants<'c, 's> {
     }
 
     /// The same of a holder who may use all of these pools. Its affinities in them count for the limit, and its blocks
-    /// without affinity that have room: Calico claims such a block when it comes across it.
+    /// without affinity that have room: Calico claims such a block when it comes across it. Without a limit it is a number
+    /// that no pool reaches.
     pub(crate) fn headroom_in(&self, held: &[HeldBlock<'_, '_>], usable: &[&Pool]) -> u32 {
         let counts = |held: &&HeldBlock<'_, '_>| {
             (held.has_affinity || held.has_room())
                 && usable.iter().any(|pool| pool.cidr.contains(&held.cidr.network()))
         };
-        self.limit.saturating_sub(u32::try_from(held.iter().filter(counts).count()).unwrap_or(u32::MAX))
+        let Some(limit) = self.limit else { return u32::MAX };
+        limit.saturating_sub(u32::try_from(held.iter().filter(counts).count()).unwrap_or(u32::MAX))
     }
 }
 

@@ -154,7 +154,8 @@ impl OneNode<'_, '_, '_> {
         // A pool smaller than its blocks is taken to have room: what Calico does with it is not worth a finding. Without
         // any block, and without automatic allocation, the node may be meant to have none.
         let may_claim = headroom > 0 && self.all.config.auto_allocate_blocks;
-        let may_be_meant = !self.all.config.auto_allocate_blocks && headroom == self.all.config.block_limit();
+        let may_be_meant =
+            !self.all.config.auto_allocate_blocks && Some(headroom) == self.all.claimants.limit;
         if may_be_meant || may_claim && usable.iter().any(|pool| pool.is_smaller_than_block()) {
             return Verdict::Served;
         }
@@ -181,7 +182,7 @@ impl OneNode<'_, '_, '_> {
         NodePoolEvidence {
             pool: pool.pool.name.clone(),
             blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
-            limit: self.all.config.block_limit(),
+            limit: self.all.claimants.limit,
             free: Some(pool.free),
             reason: Some(reason),
         }

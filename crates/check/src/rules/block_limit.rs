@@ -14,11 +14,10 @@ use crate::occupancy::Claimants;
 /// Compares the blocks of every node with the block limit, pool by pool.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let Some(config) = snapshot.effective_ipam_config() else { return };
+    let Some(limit) = snapshot.effective_ipam_config().and_then(|_| snapshot.block_limit()) else { return };
     if ![Source::Nodes, Source::IpamConfig].into_iter().all(|source| snapshot.has_read(source)) {
         return;
     }
-    let limit = config.block_limit();
     let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
     for ((node, pool), blocks) in blocks_of_nodes(context) {
         if blocks > limit && context.index.node_exists(node) {
@@ -26,7 +25,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             over.entry(node).or_default().push(NodePoolEvidence {
                 pool,
                 blocks,
-                limit,
+                limit: Some(limit),
                 ..NodePoolEvidence::default()
             });
         }

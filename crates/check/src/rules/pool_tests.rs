@@ -291,6 +291,15 @@ fn the_block_limit() {
     assert_eq!(evidence, json!({"pools": [{"pool": "default", "blocks": 21, "limit": 20}]}));
     let higher = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 21});
     assert_eq!(verdict(&with_limit(higher, "all()")), [""; 0]);
+    for (version, is_over) in [("v3.18.6", false), ("v3.19.0", true), ("", true)] {
+        let mut cluster = with_limit(open(), "all()");
+        cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
+        assert_eq!(verdict(&cluster).len(), usize::from(is_over), "{version:?}");
+        let configured = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 20});
+        let mut cluster = with_limit(configured, "all()");
+        cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
+        assert_eq!(verdict(&cluster), ["node-over-block-limit node-1"], "{version:?}");
+    }
     assert_eq!(verdict(&with_limit(open(), "zone ==")), [""; 0], "a selector that does not parse");
     let mut split = with_limit(open(), "all()");
     split.0.pools[0].value.cidr = "10.244.1.0/24".parse().unwrap();

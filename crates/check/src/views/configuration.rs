@@ -27,11 +27,12 @@ pub struct Setting {
     pub resource: Option<String>,
 }
 
-/// The settings of an [`IpamConfig`]: name and value.
-fn settings_of(config: &IpamConfig) -> [(&'static str, String); 5] {
+/// The settings of an [`IpamConfig`]: name and value. `is_limited` where a limit of blocks is built in.
+fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String); 5] {
     let blocks = match config.max_blocks_per_host {
         1.. => config.block_limit().to_string(),
-        _ => format!("{} (built in)", config.block_limit()),
+        _ if is_limited => format!("{} (built in)", config.block_limit()),
+        _ => "no limit".to_owned(),
     };
     let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
     [
@@ -52,9 +53,10 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
         (Some(_), DatastoreKind::Etcd | DatastoreKind::EtcdV2) => "/calico/ipam/v2/config",
         (Some(_), DatastoreKind::Kubernetes) => "IPAM configuration default",
     };
-    let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default());
+    let is_limited = snapshot.block_limit().is_some();
+    let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default(), is_limited);
     let resource = snapshot.ipam_configuration.filter(|_| snapshot.datastore == DatastoreKind::Etcd);
-    let resource = resource.map(|config| settings_of(&config));
+    let resource = resource.map(|config| settings_of(&config, is_limited));
     let mut settings: Vec<Setting> = Vec::new();
     for (position, (name, value)) in effective.into_iter().enumerate() {
         let other = resource.as_ref().map(|r| r[position].1.clone()).filter(|other| *other != value);

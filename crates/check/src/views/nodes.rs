@@ -83,9 +83,13 @@ pub struct NodePool {
     pub blocks: u32,
     /// Most blocks that it may hold. The limit holds for one family and all pools together that one request
     /// may use, so that blocks of one pool take from the headroom of another.
-    pub limit: u32,
+    ///
+    /// `None` where there is none, as in Calico before 3.19.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
     /// Blocks that it may still claim from this pool. 0 where the pool is not enabled or does not select the
-    /// node, where automatic allocation of blocks is off, and where there is no such node.
+    /// node, where automatic allocation of blocks is off, and where there is no such node. Without a limit it is the
+    /// largest number.
     pub headroom: u32,
 }
 
@@ -115,7 +119,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     if config.auto_allocate_blocks {
         add_headroom(&context, &claimants, &mut rows);
     }
-    let limit = config.block_limit();
+    let limit = claimants.limit;
     for ((node, pool, v4), Row { blocks, headroom, free }) in rows {
         let family = family(v4);
         let node = nodes.entry(node).or_default();

@@ -76,28 +76,38 @@ fn stranded(node: &NodeView) -> String {
     stranded.collect::<Vec<_>>().join("; ")
 }
 
+/// `16 of 20`, or `any number`.
+fn claimable(headroom: u32, limit: Option<u32>) -> String {
+    match limit {
+        Some(limit) => format!("{headroom} of {limit}"),
+        None if headroom > 0 => "any number".to_owned(),
+        None => "0".to_owned(),
+    }
+}
+
 /// `16 of 20 ipv4`: the limit is one for all pools of a family.
 fn headroom_by_family(node: &NodeView) -> String {
-    let mut families: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let mut families: BTreeMap<&str, (u32, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {
         let most = families.entry(held.family).or_insert((0, held.limit));
         most.0 = most.0.max(held.headroom);
     }
-    let families =
-        families.into_iter().map(|(family, (headroom, limit))| format!("{headroom} of {limit} {family}"));
+    let families = families
+        .into_iter()
+        .map(|(family, (headroom, limit))| format!("{} {family}", claimable(headroom, limit)));
     families.collect::<Vec<_>>().join(", ")
 }
 
 /// `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
 fn headroom_by_pool(node: &NodeView) -> String {
-    let mut groups: BTreeMap<(Reverse<u32>, u32), Vec<&str>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Reverse<u32>, Option<u32>), Vec<&str>> = BTreeMap::new();
     for held in &node.pools {
         let pool = held.pool.as_deref().unwrap_or("(no pool)");
         groups.entry((Reverse(held.headroom), held.limit)).or_default().push(pool);
     }
-    let groups = groups
-        .into_iter()
-        .map(|((Reverse(headroom), limit), pools)| format!("{headroom} of {limit} in {}", pools.join(", ")));
+    let groups = groups.into_iter().map(|((Reverse(headroom), limit), pools)| {
+        format!("{} in {}", claimable(headroom, limit), pools.join(", "))
+    });
     groups.collect::<Vec<_>>().join("; ")
 }
 
