@@ -21,6 +21,8 @@ pub struct Service {
     pub uid: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
+    /// Has `metadata.deletionTimestamp`: somebody has deleted it, and a finalizer keeps it.
+    pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
     /// It asks for addresses of Calico: one of the annotations `projectcalico.org/ipv4pools`,

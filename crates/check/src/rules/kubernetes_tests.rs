@@ -1,15 +1,14 @@
 //! What pods, services and machines add to the picture.
 
-use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::pod::{Pod, PodParts};
-use calipam_model::service::{Machine, Service};
+use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
 use serde_json::{Value, json};
 
 use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, drop_changed, suspects};
 
-fn versioned<T>(value: T) -> Versioned<T> {
+pub(super) fn versioned<T>(value: T) -> Versioned<T> {
     let version = ObjectVersion { resource_version: "1".into(), ..ObjectVersion::default() };
     Versioned { value, revision: Revision::Kubernetes(Box::new(version)) }
 }
@@ -30,7 +29,7 @@ pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
 }
 
 /// A Kubernetes datastore whose block 10.244.1.0/30 holds the record at its first ordinal.
-fn kubernetes(record: Value) -> Cluster {
+pub(super) fn kubernetes(record: Value) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.coverage.remove(&Source::Endpoints);
@@ -48,7 +47,7 @@ pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster 
 
 /// `code subject [reasons]` of every finding but those about affinities and handles, which the clusters
 /// here have none of.
-fn verdict(cluster: &Cluster) -> Vec<String> {
+pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted =
         report.findings.iter().filter(|f| !["block", "handle", "affinity"].contains(&f.subject.kind()));
@@ -153,70 +152,6 @@ fn addresses_that_bypass_ipam_accuse_nobody() {
     let pod = PodParts { no_ipam: Some(r#"["10.244.1.3"]"#), ..running("web", "10.244.1.3") };
     let mut cluster = kubernetes(Value::Null);
     cluster = with_pods(cluster, &[pod]);
-    assert_eq!(verdict(&cluster), [""; 0]);
-}
-
-fn service_record(name: &str) -> Value {
-    json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "default", "service": name}})
-}
-
-fn with_service(record: Value, pool: &str, service: Service) -> Cluster {
-    let mut cluster = kubernetes(record);
-    cluster.resource("ippools/lb", json!({"cidr": pool, "blockSize": 30, "allowedUses": ["LoadBalancer"]}));
-    let controllers =
-        KubeControllersConfiguration { assign_ips: Some(AssignIps::AllServices), ..Default::default() };
-    cluster.0.kube_controllers = Some(controllers);
-    cluster.0.services.push(versioned(Service { namespace: "default".into(), ..service }));
-    cluster
-}
-
-#[test]
-fn services_and_their_records() {
-    let created = "2026-05-01T08:00:00Z".parse().ok();
-    let web = |ingress: &[&str]| Service {
-        name: "web".into(),
-        created,
-        ingress: ingress.iter().map(|a| a.parse().unwrap()).collect(),
-        ..Service::default()
-    };
-    let expect = |record, service, expected: &[&str], what: &str| {
-        let mut cluster = with_service(record, "10.250.0.0/24", service);
-        cluster.block(
-            "10.250.0.0/30",
-            Some("virtual:load-balancer"),
-            [Value::Null, Value::Null, Value::Null, Value::Null],
-        );
-        assert_eq!(verdict(&cluster), expected, "{what}");
-    };
-    expect(service_record("web"), web(&["10.244.1.0"]), &[], "a record of the service holds it");
-    expect(
-        service_record("gone"),
-        web(&["10.9.9.9"]),
-        &["leaked-address 10.244.1.0 [\"service-gone\"]"],
-        "gone; a cloud's address is nobody's business",
-    );
-    expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
-    expect(
-        service_record("web"),
-        web(&[]),
-        &["service-without-address default/web"],
-        "its status comes later",
-    );
-    let given_up = Service { class: Some("cloud".into()), ..web(&[]) };
-    expect(service_record("web"), given_up, &["service-address-extra 10.244.1.0"], "of another class by now");
-    expect(Value::Null, web(&["10.250.0.9"]), &["unallocated-in-use 10.250.0.9"], "in the pool, no record");
-    expect(Value::Null, web(&[]), &["service-without-address default/web"], "no address");
-    let foreign = Service { class: Some("cloud".into()), ..web(&["10.250.0.9"]) };
-    expect(Value::Null, foreign, &[], "of another class");
-    let young = Service { created: "2026-05-01T11:55:00Z".parse().ok(), ..web(&[]) };
-    expect(Value::Null, young, &[], "young");
-}
-
-#[test]
-fn a_cloud_with_load_balancers_is_healthy() {
-    let mut cluster = kubernetes(Value::Null);
-    let ingress = vec!["10.244.1.2".parse().unwrap(), "203.0.113.7".parse().unwrap()];
-    cluster.0.services.push(versioned(Service { name: "web".into(), ingress, ..Service::default() }));
     assert_eq!(verdict(&cluster), [""; 0]);
 }
 

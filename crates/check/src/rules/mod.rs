@@ -31,6 +31,8 @@ mod pools;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod service_tests;
+#[cfg(test)]
 mod settle_tests;
 mod stranded;
 #[cfg(test)]

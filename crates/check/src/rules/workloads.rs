@@ -189,7 +189,7 @@ pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
         service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
     };
     for service in snapshot.services.iter().map(|s| &s.value) {
-        if service.is_managed(assign) && service.ingress.is_empty() && old(service) {
+        if service.is_managed(assign) && service.ingress.is_empty() && old(service) && !service.deleting {
             out.push(service_without_address(service));
         }
     }

@@ -100,6 +100,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
         name: meta.name.to_string(),
         uid: meta.uid.to_string(),
         created: meta.created_at(),
+        deleting: meta.deleted.is_some(),
         class: object.spec.class.as_ref().map(ToString::to_string),
         asks: ASKS.iter().any(asked) || !object.spec.ip.is_empty(),
         ingress: Vec::new(),
