@@ -141,9 +141,20 @@ fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> 
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     if let Some(kind) = kind_of_key(key) {
         (kind.add)(snapshot, value, Encoding::Json);
-        // The allocator's configuration has another name in each API group.
+        // The allocator's configuration has another name in each API group. It may be absent; blocks are all of one group, so
+        // that the first tells.
         snapshot.is_native |= kind.plural == "ipamconfigurations";
+        if kind.source == Source::Blocks && snapshot.blocks.len() == 1 {
+            let object: TypeMeta = serde_json::from_slice(value).unwrap_or_default();
+            snapshot.is_native |= is_of_native_group(kind, &object.api_version);
+        }
     }
+}
+
+/// True if the group of the object is that in which Calico keeps its data itself. The aggregated API, which has the same
+/// group, serves neither blocks nor handles.
+fn is_of_native_group(kind: &KnownKind, api_version: &str) -> bool {
+    matches!(kind.source, Source::Blocks | Source::Handles) && api_version.starts_with("projectcalico.org/")
 }
 
 /// True for keys of an export of a Kubernetes datastore.
@@ -181,9 +192,7 @@ impl Seen {
     fn add(&mut self, kind: &'static KnownKind, api_version: &str) {
         self.sources.insert(kind.source);
         self.kinds.insert(kind.plural);
-        // The aggregated API, which has the same group, serves neither blocks nor handles.
-        let is_ours_alone = matches!(kind.source, Source::Blocks | Source::Handles);
-        self.is_native |= is_ours_alone && api_version.starts_with("projectcalico.org/");
+        self.is_native |= is_of_native_group(kind, api_version);
     }
 }
 

@@ -63,6 +63,20 @@ fn affinities_of_the_aggregated_api_have_no_type() {
 }
 
 #[test]
+fn the_first_block_of_an_export_tells_its_api_group() {
+    let is_native = |group: &str| {
+        let mut snapshot = Snapshot::default();
+        let mut object = block("10-0-0-0-31", "10.0.0.0/31");
+        object["apiVersion"] = format!("{group}/v1").into();
+        add_exported(&mut snapshot, b"ippools/p", pool().to_string().as_bytes());
+        add_exported(&mut snapshot, b"ipamblocks/10-0-0-0-31", object.to_string().as_bytes());
+        assert_eq!((snapshot.pools.len(), snapshot.blocks.len()), (1, 1), "{:?}", snapshot.defects);
+        snapshot.is_native
+    };
+    assert!(is_native("projectcalico.org") && !is_native("crd.projectcalico.org"));
+}
+
+#[test]
 fn instances_without_their_machines_say_nothing_about_machines() {
     let folder = tempfile::tempdir().unwrap();
     let object = |kind: &str, owners: Value| {
