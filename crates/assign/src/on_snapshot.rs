@@ -246,11 +246,16 @@ pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
 }
 
 fn block(stored: &Versioned<StoredBlock>) -> Entry {
-    let record = match &stored.value.content {
-        BlockContent::Sound(block) => Record::Block(Arc::new((**block).clone())),
-        BlockContent::Corrupt(block) => {
-            let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
-            Record::Undecodable { key: Key::Block(stored.value.key), reason: problems.join("; ") }
+    let content = &stored.value.content;
+    let problems = match content {
+        BlockContent::Sound(_) => &[][..],
+        BlockContent::Corrupt(block) => &block.problems,
+    };
+    let record = match content.usable() {
+        Some(block) => Record::Block(Arc::new(block.clone())),
+        None => {
+            let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            Record::Undecodable { key: Key::Block(stored.value.key), reason }
         }
     };
     Entry { record, revision: stored.revision.clone() }

@@ -117,11 +117,18 @@ pub struct Index<'s> {
     pub(crate) large_owners: HashMap<Owner, Arc<OwnerEvidence>>,
     /// A pool cannot be decoded, so that nothing can be said to lie outside all pools.
     pub pools_incomplete: bool,
+    /// Calico IPAM serves LoadBalancer services and nothing else.
+    pub(crate) services_only: bool,
 }
 
 impl<'s> Index<'s> {
     /// Builds the lookups. What was released after `now` makes a block corrupt.
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
+        Self::with_services_only(snapshot, now, usage::is_for_services_only(snapshot))
+    }
+
+    /// The same. With `services_only`, pods and tunnels get their addresses from another IPAM.
+    pub(crate) fn with_services_only(snapshot: &'s Snapshot, now: Timestamp, services_only: bool) -> Self {
         let blocks = index_blocks(snapshot, now);
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
         let unusable = blocks.iter().filter(|b| b.usable.is_none()).map(|b| b.key);
@@ -161,7 +168,7 @@ impl<'s> Index<'s> {
         // With a million endpoints, both take their time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools);
+            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, services_only);
             (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut index = Self {
@@ -180,6 +187,7 @@ impl<'s> Index<'s> {
             broken_workloads,
             large_owners: HashMap::new(),
             pools_incomplete,
+            services_only,
         };
         index.large_owners = index.large_owners();
         index

@@ -56,8 +56,7 @@ impl Context<'_> {
         self.judge_by_all_rules()
     }
 
-    /// The same, also where nothing of IPAM is stored: what the first block brings to light.
-    pub fn judge_by_all_rules(&self) -> Report {
+    fn judge_by_all_rules(&self) -> Report {
         let snapshot = self.snapshot;
         let services_only =
             "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
@@ -65,7 +64,7 @@ impl Context<'_> {
         let older_blocks = "Blocks were listed before pods: what a pod got in between is reported as unallocated, or as \
                             recorded for another";
         let notes = [
-            index::is_for_services_only(snapshot).then(|| services_only.to_owned()),
+            self.index.services_only.then(|| services_only.to_owned()),
             rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
         ];
         Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
@@ -81,8 +80,20 @@ impl Context<'_> {
     }
 }
 
+/// True if the first block of a node lets rules see what they pass over now: nothing of IPAM is stored, or it serves
+/// LoadBalancer services only.
+pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
+    !uses_ipam(snapshot) || index::is_for_services_only(snapshot)
+}
+
+/// What a check finds once a node has its first block.
+pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
+    let index = index::Index::with_services_only(snapshot, snapshot.taken_at, false);
+    Context { index, ..Context::new(snapshot, options) }.judge_by_all_rules()
+}
+
 /// True if something of IPAM is stored.
-pub fn uses_ipam(snapshot: &Snapshot) -> bool {
+fn uses_ipam(snapshot: &Snapshot) -> bool {
     !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
 }
 

@@ -24,6 +24,7 @@ pub(super) fn of(
     blocks: &[IndexedBlock<'_>],
     pods: &HashMap<PodName<'_>, u32>,
     nodes_in_pools: &HashMap<IpAddr, u32>,
+    services_only: bool,
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes its time, most of all the sorting.
     let parts = in_parts(snapshot.endpoints.len(), |range| {
@@ -47,7 +48,7 @@ pub(super) fn of(
             tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
         );
     }
-    if is_for_services_only(snapshot) {
+    if services_only {
         // What another IPAM gave to pods and tunnels may lie in pools of Calico.
         usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
     }

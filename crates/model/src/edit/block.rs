@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::apply::{Current, is_absent, is_version};
 use super::{BlockEdit, Edit, Held};
-use crate::block::{Block, BlockContent, BlockUpdate};
+use crate::block::{Block, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
 use crate::writable::Object;
@@ -43,12 +43,11 @@ pub(super) fn changed<'e>(
 fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, String> {
     let undecodable = || format!("{key} is gone or cannot be decoded");
     let Current { object, .. } = stored.ok_or_else(undecodable)?;
-    match object.map(Cow::into_owned) {
-        Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => {
-            Err(format!("{key} is being deleted"))
-        }
-        Some(Object::Block(BlockContent::Sound(block))) => Ok(*block),
-        _ => Err(undecodable()),
+    let Some(Object::Block(content)) = object.map(Cow::into_owned) else { return Err(undecodable()) };
+    match content.into_usable() {
+        Ok(block) if block.is_deleted() => Err(format!("{key} is being deleted")),
+        Ok(block) => Ok(*block),
+        Err(_) => Err(undecodable()),
     }
 }
 
@@ -179,6 +178,7 @@ fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::attributes::Attribute;
+    use crate::block::BlockContent;
     use crate::snapshot::Revision;
 
     /// The cooldown can end between the plan and its execution.

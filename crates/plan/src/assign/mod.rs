@@ -304,7 +304,7 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
 fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
     calipam_assign::blocks_around(address).any(|cidr| {
         let block = basis.context.index.block(cidr);
-        block.and_then(|block| block.sound?.allocation_of(address)).is_some()
+        block.and_then(|block| block.usable?.allocation_of(address)).is_some()
     })
 }
 

@@ -6,7 +6,7 @@ mod verify;
 
 use std::collections::HashSet;
 
-use calipam_check::{Context, Finding, Options, Report, Subject, check, uses_ipam};
+use calipam_check::{Finding, Options, Report, Subject, awaits_first_block, check, check_by_all_rules};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
@@ -45,10 +45,9 @@ pub fn try_plan(
 ) -> Result<Plan, FailedTrial> {
     let now = snapshot.taken_at;
     // How a hundred thousand findings are known takes more memory than all that the trial adds.
-    let before = Found::from(match uses_ipam(&snapshot) {
-        true => report,
-        // The first block lets the rules see what was there all the time.
-        false => Context::new(&snapshot, options).judge_by_all_rules(),
+    let before = Found::from(match awaits_first_block(&snapshot) {
+        true => check_by_all_rules(&snapshot, options),
+        false => report,
     });
 
     for trial in 1.. {

@@ -1,10 +1,30 @@
-//! The order in which an assignment is written where the datastore has no transactions.
+//! Assignments: what their trial holds against them, and the order in which they are written.
 
-use calipam_check::{Code, Options, check};
+use calipam_check::{Code, Options, Report, check};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType, LOAD_BALANCER};
+use calipam_model::block::{Block, BlockContent, BlockOwner};
+use calipam_model::edit::Edit;
 use calipam_model::key::Key;
+use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 use calipam_plan::assign::{Request, plan};
-use calipam_plan::{Basis, try_plan};
+use calipam_plan::{Basis, Plan, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use serde_json::json;
+
+/// The plan of one more address for the first node, and what its trial leaves of it.
+fn one_more(snapshot: Snapshot, report: Report) -> (Plan, Plan) {
+    let options = Options::default();
+    let node = snapshot.nodes[0].value.clone();
+    let request = Request {
+        node: node.name.clone(),
+        count: 1,
+        handle: Some("printer".to_owned()),
+        ..Request::default()
+    };
+    let made = plan(&Basis::new(&snapshot, &report, &options), &node, &request).plan;
+    let kept = try_plan(snapshot, report, made.clone(), &options).unwrap();
+    (made, kept)
+}
 
 /// A new cluster whose pools overlap. Its tunnels and pods have addresses that no block records.
 #[test]
@@ -19,21 +39,59 @@ fn the_first_block_is_not_blamed_for_pools_that_overlap() {
     snapshot.affinities.clear();
     snapshot.handles.clear();
 
-    let options = Options::default();
-    let report = check(&snapshot, &options);
+    let report = check(&snapshot, &Options::default());
     assert!(report.findings.iter().all(|finding| finding.code == Code::OverlappingPools), "{report:?}");
     assert!(!report.findings.is_empty());
-    let node = snapshot.nodes[0].value.clone();
-    let request = Request {
-        node: node.name.clone(),
-        count: 1,
-        handle: Some("printer".to_owned()),
-        ..Request::default()
-    };
-    let made = plan(&Basis::new(&snapshot, &report, &options), &node, &request).plan;
+    let (made, kept) = one_more(snapshot, report);
     assert_eq!(made.forced.len(), 1);
-    let kept = try_plan(snapshot, report, made.clone(), &options).unwrap();
     assert_eq!(kept.actions.len(), made.actions.len(), "{:?}", kept.skipped);
+}
+
+/// Calico IPAM serves services only, so that pods and tunnels, which have addresses in its pools, are another IPAM's. With the
+/// first block of a node they are not any more, and that is not the assignment's fault.
+#[test]
+fn the_first_block_of_a_node_beside_those_of_services_is_not_blamed_for_pods() {
+    let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let mut snapshot = cluster.snapshot();
+    let mut block = snapshot.blocks[0].clone();
+    snapshot.blocks.clear();
+    snapshot.affinities.clear();
+    snapshot.handles.clear();
+    let cidr = cluster.spec().spare_block_v4(7);
+    let owner = BlockOwner::Virtual(LOAD_BALANCER.to_owned());
+    let of_services = Block::new(cidr, Some(owner), snapshot.taken_at).unwrap();
+    block.value = StoredBlock { key: cidr, content: BlockContent::Sound(Box::new(of_services)) };
+    snapshot.blocks.push(block);
+    let key = AffinityKey { kind: AffinityType::Virtual, node: LOAD_BALANCER.to_owned(), cidr };
+    let affinity = Affinity::new(key, AffinityState::Confirmed);
+    snapshot.affinities.push(Versioned { value: affinity, revision: Revision::Etcd(7) });
+
+    let report = check(&snapshot, &Options::default());
+    assert_eq!(report.findings, [], "{:?}", report.notes);
+    let (made, kept) = one_more(snapshot, report);
+    assert_eq!(made.forced.len(), 1, "{:?}", made.skipped);
+    assert_eq!(kept.actions.len(), made.actions.len(), "{:?}", kept.skipped);
+}
+
+/// As Calico's allocator does: what no ordinal refers to is dropped with the next write.
+#[test]
+fn a_block_with_a_record_that_no_ordinal_refers_to_gives_addresses() {
+    let cluster = Cluster::plain(ClusterSpec::new(12), 1, 3);
+    let mut snapshot = cluster.snapshot();
+    let v4 = |block: &&mut Versioned<StoredBlock>| block.value.key.addr().is_ipv4();
+    let block = snapshot.blocks.iter_mut().find(v4).unwrap();
+    let cidr = block.value.key;
+    let mut value = serde_json::to_value(block.value.content.sound().unwrap()).unwrap();
+    value["attributes"].as_array_mut().unwrap().push(json!({"handle_id": "stray"}));
+    block.value.content = BlockContent::parse(value.to_string().as_bytes()).unwrap();
+    assert!(block.value.content.sound().is_none());
+
+    let report = check(&snapshot, &Options::default());
+    let (made, kept) = one_more(snapshot, report);
+    let [action] = &made.actions[..] else { panic!("{:?}", made.skipped) };
+    let is_own = |edit: &Edit| matches!(edit, Edit::Block(block, _) if *block == cidr);
+    assert!(action.step.edits().any(is_own), "from the block that it has");
+    assert_eq!(kept.actions.len(), 1, "{:?}", kept.skipped);
 }
 
 #[test]
