@@ -1,16 +1,20 @@
 //! How the API server learns who asks: credential plugins and identity providers that a kubeconfig names.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use calipam_testkit::kube::{Flavour, create, install, service_account_token};
 use calipam_testkit::servers::KubeApiserver;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, command};
 
 fn server() -> KubeApiserver {
     let server = KubeApiserver::start().unwrap();
@@ -86,6 +90,30 @@ fn credential_plugins() {
         &check_as(&server, folder, nowhere),
         "the credential plugin cannot be started: No such file",
     );
+}
+
+/// What is waited for is said after half a minute, and Ctrl-C on the terminal ends the program and the plugin.
+#[test]
+fn a_credential_plugin_that_hangs_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": plugin(folder.path(), "exec sleep 600")}]});
+    let path = folder.path().join("kubeconfig");
+    fs::write(&path, kubeconfig.to_string()).unwrap();
+    let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+    command.args(["check", "--datastore", "kubernetes", "--kubeconfig"]).arg(&path).process_group(0);
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    assert!(first.contains("waiting for the credential plugin ") && first.contains("get-token"), "{first}");
+    kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Both have closed it.
+    let rest: Vec<String> = said.map(Result::unwrap).collect();
+    assert_eq!(rest, ["error: interrupted"]);
 }
 
 /// The file of a token ends with a line break as often as not, and counts before a token next to it, as in client-go. A token

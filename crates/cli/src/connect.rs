@@ -20,6 +20,9 @@ use crate::exit::{Failure, INTERRUPTED};
 /// So long may the ends of things take after ctrl-c.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
+/// So far apart may ctrl-c reach this process and one that it has started.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
 /// After how long a credential plugin that is waited for is named.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
@@ -34,7 +37,13 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     let runtime = runtime().map_err(|error| Failure::Io { doing: "start threads".into(), error })?;
     runtime.block_on(async {
         tokio::select! {
-            result = work => result,
+            result = work => match result {
+                // Ctrl-c on a terminal ends a credential plugin, too, which may be noticed before.
+                Err(_) if tokio::time::timeout(AT_ONCE, INTERRUPT.notified()).await.is_ok() => {
+                    Err(Failure::Interrupted)
+                }
+                result => result,
+            },
             () = INTERRUPT.notified() => Err(Failure::Interrupted),
         }
     })
