@@ -3,6 +3,7 @@
 use calipam_datastore::Datastore;
 use calipam_model::DecodeError;
 use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
+use calipam_model::document::Document;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
@@ -73,10 +74,9 @@ pub fn configure<'a>(
             Some(stored) => match &stored.object {
                 Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
                 _ => {
-                    return Err(ConfigureRefusal::Undecodable(DecodeError::Json(
-                        "it is not a JSON object".into(),
-                    ))
-                    .into());
+                    let reason = Document::parse(&stored.raw).err();
+                    let reason = reason.unwrap_or_else(|| DecodeError::Json("it is no configuration".into()));
+                    return Err(ConfigureRefusal::Undecodable(reason).into());
                 }
             },
         };

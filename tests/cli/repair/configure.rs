@@ -75,6 +75,9 @@ fn what_follows_is_said_before_the_question() {
         assert!(warnings.contains(&says), "{says}: {warnings}");
         assert!(site.run(&strict).stderr.contains(&says), "{says}");
     }
+    let yaml = site.run(&[&strict[..], &["-o", "yaml"]].concat());
+    let yaml: Value = serde_yaml::from_str(&yaml.stdout).unwrap();
+    assert_eq!(yaml["warnings"], plan.json()["warnings"]);
     let harmless = site.run(&["configure", "--ip-cooldown-seconds=30", "--dry-run", "-o", "json"]);
     assert!(!harmless.json()["warnings"].to_string().contains("after this"), "{harmless:?}");
 }
@@ -104,10 +107,14 @@ fn what_calico_does_not_take_is_refused_and_changes_nothing() {
         assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
         assert_eq!(site.dump(), before);
     }
-    site.put(CONFIG, "[]");
-    let run = site.run(&["configure", "--yes", "--strict-affinity=true"]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert_eq!(site.value(CONFIG).unwrap(), b"[]");
+    // A number that no double holds could not be written back as it is.
+    let huge = r#"{"auto_allocate_blocks":true,"future":1e400}"#;
+    for (stored, says) in [("[]", "expected a map"), (huge, "number out of range at line 1 column 43")] {
+        site.put(CONFIG, stored);
+        let run = site.run(&["configure", "--yes", "--strict-affinity=true"]);
+        assert!(run.code == 1 && run.stderr.contains(says), "{run:?}");
+        assert_eq!(site.value(CONFIG).unwrap(), stored.as_bytes());
+    }
 }
 
 #[test]
