@@ -1,5 +1,8 @@
 //! An etcd that serves the v2 API: a tree of keys over HTTP, as Calico 2.x uses it (facts 6).
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +19,7 @@ use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::kubernetes::transport_failure;
+use crate::client::kubernetes::transport_failure;
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
@@ -376,56 +379,4 @@ fn http_client(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<k
         config.auth_info.password = Some(password.reveal().to_owned().into());
     }
     kube::Client::try_from(config).map_err(|error| other(&error))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::thread;
-
-    use super::*;
-    use crate::settings::{Timeouts, TlsSettings};
-
-    /// Reads from a server whose answers begin well, and go on as `more` writes them.
-    async fn read(longest: Longest, more: fn(TcpStream)) -> Failure {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let _ = stream.read(&mut [0; 4096]);
-                let _ = stream.write_all(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"node\":{\"key\":\"",
-                );
-                thread::spawn(move || more(stream));
-            }
-        });
-        let timeouts = Timeouts { connect: Duration::from_secs(2), request: Duration::from_secs(2) };
-        let settings =
-            EtcdSettings { endpoints: vec![endpoint], user: None, tls: TlsSettings::default(), timeouts };
-        match EtcdV2Client::connect_within(&settings, longest).await {
-            Err(Error::Connect(mut tried)) => tried.remove(0).failure,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn an_answer_without_end_is_given_up() {
-        let longest = Longest { bytes: 1 << 20, ..LONGEST };
-        let failure = read(longest, |mut stream| while stream.write_all(&[b'a'; 1 << 14]).is_ok() {}).await;
-        assert_eq!(failure, Failure::Incomplete("its answer is longer than 1048576 bytes".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_trickles_is_given_up() {
-        let longest = Longest { time: Duration::from_secs(3), ..LONGEST };
-        let start = Instant::now();
-        let failure = read(longest, |mut stream| {
-            while stream.write_all(b"a").is_ok() {
-                thread::sleep(Duration::from_millis(200));
-            }
-        });
-        assert_eq!(failure.await, Failure::from(Cause::TimedOut(3)));
-        assert!(start.elapsed() < Duration::from_secs(60));
-    }
 }
