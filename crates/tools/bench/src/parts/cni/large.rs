@@ -117,10 +117,11 @@ fn exhaustion(programs: &Path, datastore: &str) -> Result<(), Failed> {
     put(50, &is_taken)?;
     large.claims("claim, 10,000 of 10,240 places taken", "c")?;
     put(50, &|_| true)?;
+    // The API server takes some time to see so many writes, and answers no list meanwhile.
+    thread::sleep(FORGOTTEN);
     large.claims("borrow from 10,240 blocks", "n")?;
 
     put(SIZE, &|_| true)?;
-    // The API server takes some time to see so many writes, and answers no list meanwhile.
     thread::sleep(FORGOTTEN);
     large.call("n0", "refused, 10,240 full blocks, first", false)?;
     large.call("n0", "refused, again at once", false)?;
