@@ -1,5 +1,6 @@
 //! One call of the plugin: what the runtime says, and the connections that it needs.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -42,8 +43,10 @@ pub(crate) struct Call {
     pub arguments: Arguments,
     pub identity: Identity,
     pub command: Command,
-    pub begun: Instant,
+    begun: Instant,
     settings: Settings,
+    /// Once it is connected.
+    allocator: OnceCell<CallAllocator>,
 }
 
 /// The allocator on the datastore of a call.
@@ -58,20 +61,44 @@ impl Call {
         command: Command,
     ) -> Result<Self, CniError> {
         let settings = configuration.datastore.settings(variables)?;
-        let arguments = Arguments::read(&environment.args)?;
-        // GC is about the node, not about one container.
-        let identity = match command {
-            Command::Gc => Identity::for_node(&configuration),
-            _ => Identity::new(&configuration, &environment, &arguments)?,
+        let (arguments, identity) = match command {
+            // About the node, not about one container.
+            Command::Gc | Command::Status => (Arguments::default(), Identity::for_node(&configuration)),
+            _ => {
+                let arguments = Arguments::read(&environment.args)?;
+                let identity = Identity::new(&configuration, &environment, &arguments)?;
+                (arguments, identity)
+            }
         };
-        let begun = Instant::now();
-        Ok(Self { configuration, environment, arguments, identity, command, begun, settings })
+        let (begun, allocator) = (Instant::now(), OnceCell::new());
+        Ok(Self { configuration, environment, arguments, identity, command, begun, settings, allocator })
     }
 
     /// Connects to the datastore.
-    pub(crate) async fn connect(&self) -> Result<CallAllocator, CniError> {
+    pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
         let allocator = connect(&self.settings, self.is_labelled()).await?;
-        Ok(allocator.with_notes(Arc::new(FileNotes::new(&self.configuration.lock_file, &self.settings))))
+        let notes = FileNotes::new(&self.configuration.lock_file, &self.settings);
+        Ok(self.allocator.get_or_init(|| allocator.with_notes(Arc::new(notes))))
+    }
+
+    /// Logs what the call was about and what it cost: also of one that has failed, as far as it went.
+    pub(crate) fn log_end(&self, is_done: bool) {
+        let store = self.allocator.get().map(Allocator::store);
+        let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
+        let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+        let Identity { node, pod, .. } = &self.identity;
+        let pod = pod.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")).unwrap_or_default();
+        tracing::info!(
+            container = self.environment.container,
+            pod,
+            node,
+            block = blocks.join(","),
+            milliseconds = self.begun.elapsed().as_millis(),
+            requests = store.map_or(0, AllocatorStore::request_count),
+            "{} {}",
+            self.command.text(),
+            if is_done { "done" } else { "failed" }
+        );
     }
 
     /// A connection to the API server for namespaces, pods and machines: that of the datastore where it is the same.
@@ -101,9 +128,10 @@ impl Call {
 
     /// Whether the affinities of the node have their labels.
     pub(crate) fn is_labelled(&self) -> bool {
-        let is_ours = |mut file: File| {
-            let mut text = String::new();
-            file.read_to_string(&mut text).is_ok() && text == self.lasting_text()
+        let is_ours = |file: File| {
+            let (mut text, known) = (String::new(), self.lasting_text());
+            let most = known.len() as u64 + 1;
+            file.take(most).read_to_string(&mut text).is_ok() && text == known
         };
         self.labelled_marker().exists()
             || regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true)).is_ok_and(is_ours)
@@ -116,7 +144,7 @@ impl Call {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
         // Without the folder nothing is lost but a list after the next reboot.
-        std::fs::write(self.lasting_marker(), self.lasting_text()).ok();
+        notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }
 
     fn lasting_marker(&self) -> PathBuf {
@@ -150,7 +178,7 @@ fn touch(path: &std::path::Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    File::create(path).map(drop)
+    notes::replace(path, "")
 }
 
 /// Gives up what takes longer than `limit`.

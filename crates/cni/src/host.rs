@@ -1,17 +1,14 @@
 //! The machine that a call runs on, as the plugin of `calipam-assign` sees it.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Host, LookedUp, Plugin};
 use calipam_datastore::allocation::AllocatorStore;
-use calipam_model::IpNet;
 use tokio::time::timeout;
 
 use crate::call::{Call, CallAllocator};
 use crate::failure;
-use crate::identity::Identity;
 use crate::lock::NodeLock;
 use crate::pools;
 use crate::protocol::CniError;
@@ -26,32 +23,6 @@ pub(crate) struct CallHost<'c> {
 impl CallHost<'_> {
     pub(crate) fn plugin(&self) -> Plugin<'_, AllocatorStore, Self> {
         Plugin { allocator: self.allocator, host: self }
-    }
-
-    /// Logs what the call was about and what it cost. `networks`: the addresses that it gave, with the prefixes of their
-    /// blocks.
-    pub(crate) fn log_end<T>(
-        &self,
-        outcome: &Result<T, impl Display>,
-        networks: impl FnOnce(&T) -> &[IpNet],
-    ) {
-        let blocks: Vec<String> = match outcome {
-            Ok(given) => networks(given).iter().map(|network| network.trunc().to_string()).collect(),
-            Err(_) => Vec::new(),
-        };
-        let Identity { node, pod, .. } = &self.call.identity;
-        let pod = pod.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")).unwrap_or_default();
-        tracing::info!(
-            container = self.call.environment.container,
-            pod,
-            node,
-            block = blocks.join(","),
-            milliseconds = self.call.begun.elapsed().as_millis(),
-            requests = self.allocator.store().request_count(),
-            "{} {}",
-            self.call.command.text(),
-            if outcome.is_ok() { "done" } else { "failed" }
-        );
     }
 
     /// The labels of the namespace, where the configuration says how Kubernetes is reached; pools may select by them.

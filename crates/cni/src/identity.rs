@@ -1,8 +1,7 @@
 //! Who asks: node, container and pod, and the handle that the addresses get (facts of the plugin, section 6).
 
-use std::fs;
-
-use calipam_model::time::format_go_utc;
+use calipam_files::regular;
+use calipam_model::plugin;
 use jiff::Timestamp;
 
 use crate::config::{Configuration, NodeName};
@@ -75,9 +74,8 @@ impl Identity {
 
     /// The attributes of an allocation.
     pub(crate) fn attributes(&self, now: Timestamp) -> Vec<(String, String)> {
-        let nanos = i64::try_from(now.as_nanosecond()).unwrap_or_default();
         let mut attributes =
-            vec![("node".to_owned(), self.node.clone()), ("timestamp".to_owned(), format_go_utc(nanos))];
+            vec![("node".to_owned(), self.node.clone()), ("timestamp".to_owned(), plugin::timestamp(now))];
         if let Some((namespace, name)) = &self.pod {
             attributes.push(("pod".to_owned(), name.clone()));
             attributes.push(("namespace".to_owned(), namespace.clone()));
@@ -92,7 +90,7 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
     }
-    let in_file = fs::read(&sources.file).unwrap_or_default();
+    let in_file = regular::read(&sources.file).unwrap_or_default();
     let in_file = String::from_utf8_lossy(&in_file).trim().to_owned();
     if !in_file.is_empty() {
         return in_file;
@@ -119,6 +117,7 @@ fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
 
     use super::*;
@@ -139,7 +138,7 @@ mod tests {
         let attributes = found.attributes("2026-05-01T10:12:00.12Z".parse().unwrap());
         let expected = [
             ("node", "a"),
-            ("timestamp", "2026-05-01 10:12:00.12 +0000 UTC"),
+            ("timestamp", "2026-05-01 10:12:00.120225472 +0000 UTC"),
             ("pod", "web-0"),
             ("namespace", "ns"),
         ];

@@ -52,13 +52,7 @@ impl FileNotes {
     }
 
     fn write(&self, family: Family, full: &FullBlocks) -> io::Result<()> {
-        let (path, text) = (self.path(family), print(full, &self.datastore));
-        let new = path.with_extension("new");
-        // Left by a call that was killed.
-        fs::remove_file(&new).ok();
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&new, path)
+        replace(&self.path(family), &print(full, &self.datastore))
     }
 }
 
@@ -81,10 +75,27 @@ impl Notes for FileNotes {
 
     fn forget_nothing(&self) {
         for family in Family::BOTH {
-            let file = regular::open_own(&self.path(family), OpenOptions::new().append(true));
-            file.and_then(|mut file| file.write_all(RELEASED.as_bytes())).ok();
+            let path = self.path(family);
+            let file = regular::open_own(&path, OpenOptions::new().append(true));
+            if file.is_ok_and(|mut file| file.write_all(RELEASED.as_bytes()).is_err()) {
+                // The disk is full.
+                fs::remove_file(&path).ok();
+            }
         }
     }
+}
+
+/// Puts a file with a text in the place of whatever lies there; no link is followed, and no pipe waited for.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    // Left by a call that was killed.
+    fs::remove_file(&new).ok();
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        fs::remove_file(&new).ok();
+    }
+    written
 }
 
 /// Tells one datastore from another.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use tokio::runtime;
 
-use crate::call::{self, Call};
+use crate::call::Call;
 use crate::command::{add, check, del, gc, status};
 use crate::config::{Configuration, Document};
 use crate::log;
@@ -128,29 +128,32 @@ fn perform(
     // One thread: a call waits for the network most of the time.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CniError::internal(format!("cannot start: {error}")))?;
-    let version = configuration.version;
-    if command == Command::Status {
-        return runtime.block_on(async {
-            let allocator = match configuration.datastore.settings(variables) {
-                Ok(settings) => call::connect(&settings, true).await,
-                Err(error) => Err(error),
-            };
-            status::status(&configuration, allocator).await.map(|()| Vec::new())
-        });
-    }
-    let call = Call::new(configuration, environment, variables, command)?;
-    match command {
+    let call = Call::new(configuration, environment, variables, command);
+    let call = call.map_err(|error| match command {
+        Command::Status => status::not_available(error),
+        _ => error,
+    })?;
+    let outcome = runtime.block_on(answer(&call));
+    call.log_end(outcome.is_ok());
+    outcome
+}
+
+/// What goes to stdout.
+async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
+    match call.command {
         Command::Add => {
             netns::check(&call.environment)?;
-            let result = runtime.block_on(add::add(&call))?;
+            let (result, version) = (add::add(call).await?, call.configuration.version);
             result.check(version)?;
-            Ok(result.print(version))
+            return Ok(result.print(version));
         }
-        Command::Check => runtime.block_on(check::check(&call)).map(|()| Vec::new()),
-        Command::Del => runtime.block_on(del::del(&call)).map(|()| Vec::new()),
-        Command::Gc => runtime.block_on(gc::gc(&call)).map(|()| Vec::new()),
-        Command::Status | Command::Version => Ok(Vec::new()),
+        Command::Check => check::check(call).await?,
+        Command::Del => del::del(call).await?,
+        Command::Gc => gc::gc(call).await?,
+        Command::Status => status::status(call).await?,
+        Command::Version => {}
     }
+    Ok(Vec::new())
 }
 
 /// What VERSION prints.

@@ -25,6 +25,7 @@ pub mod node;
 mod owner_map;
 mod packing;
 pub mod parallel;
+pub mod plugin;
 pub mod pod;
 pub mod pool;
 mod resource;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::DecodeError;
 use crate::cidr;
+use crate::plugin::INSTALLED;
 use crate::resource::{Parsed, read};
 use crate::snapshot::FieldDefect;
 
@@ -75,6 +76,8 @@ pub struct Node {
     pub tunnels: Vec<(TunnelKind, IpAddr)>,
     /// Its own addresses in the network of the nodes.
     pub addresses: BTreeSet<IpAddr>,
+    /// The CNI plugin that an installer has noted ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
+    pub plugin: Option<String>,
     /// A taint keeps all pods from it that do not tolerate it. Known of nodes of Kubernetes only.
     pub tainted: bool,
 }
@@ -108,13 +111,17 @@ impl Node {
     /// are left out and reported.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, _) = read::<NodeSpec>(json)?;
-        let created = metadata.created();
+        let (created, plugin) = (metadata.created(), metadata.annotation(INSTALLED));
         let bgp = spec.bgp.unwrap_or_default();
         let wireguard = spec.wireguard.unwrap_or_default();
         let own = [bgp.v4, bgp.v6];
         let fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
-        let mut node =
-            Self { name: name.to_owned(), labels: metadata.labels.unwrap_or_default(), ..Self::default() };
+        let mut node = Self {
+            name: name.to_owned(),
+            plugin,
+            labels: metadata.labels.unwrap_or_default(),
+            ..Self::default()
+        };
         let mut defects = Vec::new();
         for (kind, text) in TunnelKind::ALL.into_iter().zip(fields) {
             let Some(text) = text.filter(|t| !t.is_empty()) else { continue };

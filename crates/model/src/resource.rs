@@ -24,11 +24,16 @@ struct Resource<T> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metadata {
     pub labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
     pub deletion_timestamp: Option<String>,
     pub creation_timestamp: Option<String>,
 }
 
 impl Metadata {
+    pub(crate) fn annotation(&self, name: &str) -> Option<String> {
+        self.annotations.as_ref()?.get(name).cloned()
+    }
+
     /// When the object was created.
     pub(crate) fn created(&self) -> Option<Timestamp> {
         self.creation_timestamp.as_deref().and_then(parse_time)

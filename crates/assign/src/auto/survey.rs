@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::block::Block;
+use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 use foldhash::fast::FixedState;
@@ -18,6 +19,10 @@ use crate::walk::hash;
 
 /// Blocks that are read in one round trip. Full ones of Calico's usual size are half a megabyte together.
 const TOGETHER: usize = 32;
+/// How often so few are read, and how many addresses the blocks have that are read together after that: where so many were full,
+/// most are, and those that follow each other cost an API server the least.
+const FEW_ROUNDS: usize = 8;
+const TOGETHER_LATER: u128 = 16_384;
 
 /// A block of a pool.
 pub(super) struct Place {
@@ -135,7 +140,19 @@ impl Survey {
 
     /// The next blocks, in the order of the walks over their pools.
     fn next(&mut self) -> Vec<Place> {
-        let mut next: Vec<Place> = self.unread.drain(..TOGETHER.min(self.unread.len())).collect();
+        if self.rounds == FEW_ROUNDS {
+            // Where each host begins is another place.
+            let begin = self.unread.front().map(|place| place.cidr.to_string()).unwrap_or_default();
+            let unread = self.unread.make_contiguous();
+            unread.sort_by_cached_key(|place| {
+                let name = place.cidr.to_string();
+                (place.pool, name < begin, name)
+            });
+        }
+        let size = self.unread.front().map_or(1, |place| cidr::size(place.cidr));
+        let later = usize::try_from(TOGETHER_LATER / size).unwrap_or(usize::MAX);
+        let most = if self.rounds < FEW_ROUNDS { TOGETHER } else { later.max(TOGETHER) };
+        let mut next: Vec<Place> = self.unread.drain(..most.min(self.unread.len())).collect();
         next.sort_by_key(|place| (place.pool, place.distance));
         next
     }

@@ -29,10 +29,12 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// # Errors
     /// Where the datastore fails; what can be freed is freed nevertheless.
     pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
+        // All blocks are read, which in a large cluster takes long: no other call is to wait for that.
+        let stale = self.within(OPERATION, self.stale(gc)).await??;
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
             let mut result = Ok(());
-            for handle in self.stale(gc).await? {
+            for handle in stale {
                 result = result.and(self.release_handle(&handle, &gc.node, &[]).await);
             }
             result

@@ -37,7 +37,7 @@ pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle, handle_ids};
 pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, MappedState, PoolMap, map};
-pub use self::nodes::{NodeFamily, NodeList, NodePool, NodeView, TunnelView, nodes};
+pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, TunnelView, nodes};
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::scope::Scope;
 

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 
 use calipam_model::block::BlockOwner;
 use calipam_model::cidr;
+use calipam_model::plugin::Plugin;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::blocks::pool_of;
@@ -30,6 +32,8 @@ pub struct NodeView {
     pub node: String,
     /// Whether there is such a node.
     pub exists: bool,
+    /// The CNI plugin that it uses, as far as that shows.
+    pub plugin: NodePlugin,
     /// Its tunnel addresses.
     pub tunnels: Vec<TunnelView>,
     /// By pool and family: its blocks, and whether it may claim more. Pools from which it gets addresses
@@ -46,6 +50,26 @@ pub struct NodeView {
     pub free: u32,
     /// The same by family, and whether it gets one more: of the families of which it has blocks, or which pools give it.
     pub families: Vec<NodeFamily>,
+}
+
+/// Which CNI plugin a node uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlugin {
+    /// What an installer has noted at the node.
+    pub installed: Option<String>,
+    /// The plugin that assigned the newest of its addresses; `None` where it has none with a time.
+    pub assigned_by: Option<Plugin>,
+    /// When that was.
+    pub assigned_at: Option<Timestamp>,
+}
+
+impl NodePlugin {
+    fn note(&mut self, (at, plugin): (Timestamp, Plugin)) {
+        if self.assigned_at.is_none_or(|known| known < at) {
+            (self.assigned_by, self.assigned_at) = (Some(plugin), Some(at));
+        }
+    }
 }
 
 /// What a node still gets of a family.
@@ -97,11 +121,10 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     let context = Context::new(snapshot, &Options::default());
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
     for node in snapshot.nodes.iter().map(|n| &n.value) {
+        let view = nodes.entry(node.name.clone()).or_default();
+        view.plugin.installed.clone_from(&node.plugin);
         let tunnels = node.tunnels.iter();
-        nodes
-            .entry(node.name.clone())
-            .or_default()
-            .tunnels
+        view.tunnels
             .extend(tunnels.map(|(kind, address)| TunnelView { kind: kind.attribute(), address: *address }));
     }
     let mut rows = Rows::new();
@@ -185,11 +208,15 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                 Some(node) if host.is_none_or(|host| node != *host) => {
                     let borrower = nodes.entry(node.to_string()).or_default();
                     borrower.addresses += 1;
+                    Plugin::of(record).into_iter().for_each(|made| borrower.plugin.note(made));
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
                     own.borrowed_by_others += 1;
                 }
                 // Old records name no node: the address counts for the owner of the block.
-                Some(_) | None => own.addresses += 1,
+                Some(_) | None => {
+                    own.addresses += 1;
+                    Plugin::of(record).into_iter().for_each(|made| own.plugin.note(made));
+                }
             }
         }
     }
@@ -199,6 +226,8 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
         owner.free += own.free;
         owner.borrowed_by_others += own.borrowed_by_others;
         owner.addresses += own.addresses;
+        let made = own.plugin.assigned_at.zip(own.plugin.assigned_by);
+        made.into_iter().for_each(|made| owner.plugin.note(made));
     }
 }
 

@@ -1,3 +1,4 @@
+use calipam_model::plugin::Plugin;
 use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
@@ -133,6 +134,36 @@ fn nodes_and_borrowed_addresses() {
         (one.address.to_string().as_str(), one.node.as_str(), one.allocated_to.as_str()),
         ("10.244.1.4", "node-1", "default/b")
     );
+}
+
+#[test]
+fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
+    let at = |node: &str, time: &str| {
+        let mut record = pod(node, "x");
+        record["secondary"]["timestamp"] = format!("2026-06-01 10:12:{time} +0000 UTC").into();
+        record
+    };
+    let (calico, calipam) = ("02.120225471", "01.120225472");
+    let plugins = |records: [Value; 4]| {
+        let mut cluster = small();
+        cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+        cluster.0.nodes[0].value.plugin = Some("calipam 0.1.0".into());
+        let views = nodes(&cluster.0).nodes.into_iter().map(|node| node.plugin);
+        views.map(|plugin| (plugin.installed, plugin.assigned_by)).collect::<Vec<_>>()
+    };
+    let noted = Some("calipam 0.1.0".to_owned());
+    // The node has an older address.
+    let nothing = || [Value::Null, Value::Null, Value::Null, Value::Null];
+    assert_eq!(plugins(nothing()), [(noted.clone(), Some(Plugin::Calico))]);
+    let mut records = nothing();
+    records[0] = at("node-1", calipam);
+    assert_eq!(plugins(records.clone()), [(noted.clone(), Some(Plugin::Calipam))]);
+    // The address of another node in its block says nothing of it.
+    records[1] = at("node-9", calico);
+    let expected = [(noted.clone(), Some(Plugin::Calipam)), (None, Some(Plugin::Calico))];
+    assert_eq!(plugins(records.clone()), expected);
+    records[2] = at("node-1", calico);
+    assert_eq!(plugins(records)[0], (noted, Some(Plugin::Calico)));
 }
 
 /// A node of two families, with room in one of them only.

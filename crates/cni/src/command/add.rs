@@ -19,7 +19,7 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 /// Where not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any more.
 pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
-    let found = machine::find(call, &allocator).await?;
+    let found = machine::find(call, allocator).await?;
     if let Some(refusal) = found.refusal {
         return Err(refusal);
     }
@@ -40,9 +40,8 @@ pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
         },
     };
     let add = Add { container: call.container(found.owner), attributes, wanted };
-    let host = CallHost { call, allocator: &allocator };
+    let host = CallHost { call, allocator };
     let added = host.plugin().add(&add).await;
-    host.log_end(&added, |added| &added.addresses);
     let Added { addresses, is_routed } = added.map_err(failure::from_plugin)?;
     let address = |net: IpNet| Address { ip: net.addr(), prefix: net.prefix_len() };
     Ok(IpamResult { addresses: addresses.into_iter().map(address).collect(), routed: is_routed })

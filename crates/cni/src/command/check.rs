@@ -16,14 +16,14 @@ use crate::protocol::CniError;
 /// Where an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let found = machine::find(call, &allocator).await?;
+    let found = machine::find(call, allocator).await?;
     let handle = match (found.owner, found.refusal) {
         (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
         (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),
         // What the machine has is not this pod's.
         (_, Some(refusal)) => return Err(refusal),
     };
-    within(OPERATION, look(call, &allocator, &handle)).await?
+    within(OPERATION, look(call, allocator, &handle)).await?
 }
 
 async fn look(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {

@@ -11,7 +11,7 @@ use crate::protocol::CniError;
 /// Gives back the addresses of the container. What is gone already is no error.
 pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let owner = machine::find(call, &allocator).await?.owner;
+    let owner = machine::find(call, allocator).await?.owner;
     if owner == Owner::PodIsGone {
         // Which machine it belonged to is not known any more; an ordinary handle can be released all the same.
         tracing::info!("the pod is gone from the API server");
@@ -21,8 +21,5 @@ pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
         old_handle: call.identity.old_handle(),
         previous: call.configuration.previous.clone(),
     };
-    let host = CallHost { call, allocator: &allocator };
-    let released = host.plugin().del(&del).await;
-    host.log_end(&released, |()| &[]);
-    released.map_err(failure::from_plugin)
+    CallHost { call, allocator }.plugin().del(&del).await.map_err(failure::from_plugin)
 }

@@ -24,8 +24,5 @@ pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
         valid: valid.iter().cloned().collect(),
     };
     let allocator = call.connect().await?;
-    let host = CallHost { call, allocator: &allocator };
-    let freed = host.plugin().gc(&gc).await;
-    host.log_end(&freed, |()| &[]);
-    freed.map_err(failure::from_plugin)
+    CallHost { call, allocator }.plugin().gc(&gc).await.map_err(failure::from_plugin)
 }

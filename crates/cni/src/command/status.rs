@@ -6,21 +6,23 @@ use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 
-use crate::call::{CallAllocator, within};
+use crate::call::{Call, CallAllocator, within};
 use crate::config::{Configuration, pool_cidr};
 use crate::identity::node_name;
 use crate::protocol::{CniError, Code};
 
 /// Looks whether the datastore answers, knows the node, and has a pool for it in each wanted family.
-pub(crate) async fn status(
-    configuration: &Configuration,
-    allocator: Result<CallAllocator, CniError>,
-) -> Result<(), CniError> {
+pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
     let looked = async {
-        let allocator = allocator?;
-        within(OPERATION, look(configuration, &allocator)).await?
+        let allocator = call.connect().await?;
+        within(OPERATION, look(&call.configuration, allocator)).await?
     };
-    looked.await.map_err(|error| CniError { code: Code::NotAvailable, ..error })
+    looked.await.map_err(not_available)
+}
+
+/// What keeps an ADD from being successful.
+pub(crate) fn not_available(error: CniError) -> CniError {
+    CniError { code: Code::NotAvailable, ..error }
 }
 
 async fn look(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {

@@ -1,13 +1,14 @@
-//! Rotation of the log file as Calico's plugin does it: a file that is too large is set aside under its time, and old ones go.
+//! Rotation of the log file as Calico's plugin does it: a file that is too large is set aside under its time, and old ones go,
+//! whichever plugin set them aside.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::stamp;
 use crate::config::Log;
@@ -18,7 +19,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Opens the log file for appending, after setting it aside where it has become too large.
 pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     }
     let file = append(path)?;
     if file.metadata()?.len() < settings.max_size.saturating_mul(MEGABYTE) {
@@ -37,7 +38,10 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o644).open(path)
+    let mut options = OpenOptions::new();
+    // A pipe that nobody reads is not waited for.
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options.create(true).append(true).mode(0o644).open(path)
 }
 
 /// True if the path still leads to this file.
@@ -48,10 +52,10 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Gives the file another name: `<name>-<time><ending>`, in UTC.
+/// Gives the file another name: `<name>-<time>-size<ending>`, in UTC.
 fn set_aside(path: &Path) -> io::Result<()> {
     let (start, ending) = name_parts(path);
-    fs::rename(path, path.with_file_name(format!("{start}{}{ending}", stamp(Timestamp::now()))))
+    fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))
 }
 
 /// What stands before and after the time in the names of old files.
@@ -64,19 +68,18 @@ fn name_parts(path: &Path) -> (String, String) {
 /// Removes the old files that are too many or too old.
 fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     let (start, ending) = name_parts(path);
-    let mut old: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let mut old: Vec<(String, SystemTime, PathBuf)> = Vec::new();
     for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let time = name.strip_prefix(&start).and_then(|rest| rest.strip_suffix(&ending));
-        if time.is_some_and(is_stamp) {
-            old.push((entry.metadata()?.modified()?, entry.path()));
+        if let Some(time) = name.strip_prefix(&start).and_then(|rest| stamp_of(rest, &ending)) {
+            old.push((time.to_owned(), entry.metadata()?.modified()?, entry.path()));
         }
     }
     old.sort();
     let oldest = SystemTime::now().checked_sub(DAY.saturating_mul(settings.max_age.min(100_000) as u32));
     let surplus = old.len().saturating_sub(settings.max_count);
-    for (index, (time, path)) in old.iter().enumerate() {
+    for (index, (_, time, path)) in old.iter().enumerate() {
         if index < surplus || oldest.is_some_and(|oldest| *time < oldest) {
             fs::remove_file(path)?;
         }
@@ -84,11 +87,16 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     Ok(())
 }
 
-/// True for a time as [`stamp`] writes it: files of other programs stay.
-fn is_stamp(text: &str) -> bool {
+/// The time in the name of an old file, as [`stamp`] writes it; `None` for files of other programs, which stay. Newer versions of
+/// Calico's plugin write a reason after it and pack the file, older ones do not.
+fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
     let model = "2006-01-02T15-04-05.000";
+    let (time, rest) = rest.split_at_checked(model.len())?;
     let alike = |(a, b): (char, char)| if b.is_ascii_digit() { a.is_ascii_digit() } else { a == b };
-    text.len() == model.len() && text.chars().zip(model.chars()).all(alike)
+    let unpacked = [".zst", ".gz"].into_iter().find_map(|packed| rest.strip_suffix(packed)).unwrap_or(rest);
+    let reason = unpacked.strip_suffix(ending)?;
+    let is_old = time.chars().zip(model.chars()).all(alike) && matches!(reason, "" | "-size" | "-time");
+    is_old.then_some(time)
 }
 
 #[cfg(test)]
@@ -118,7 +126,7 @@ mod tests {
         let parent = path.parent().unwrap();
         let found = names(parent);
         let [old, _] = &found[..] else { panic!("{found:?}") };
-        assert!(is_stamp(&old["cni-".len()..old.len() - ".log".len()]), "{found:?}");
+        assert!(old.ends_with("-size.log") && stamp_of(&old["cni-".len()..], ".log").is_some(), "{found:?}");
         assert_eq!(fs::metadata(parent.join(old)).unwrap().len(), MEGABYTE);
     }
 
@@ -126,20 +134,24 @@ mod tests {
     fn old_files_go_and_those_of_others_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cni.log");
-        let others = ["cni-notes.log", "cni-2026-01-01.log", "other-2026-01-01T00-00-00.000.log"];
+        let others = [
+            "cni-notes.log",
+            "cni-2026-01-01.log",
+            "cni-2026-01-01T00-00-00.000-mine.log",
+            "other-2026-01-01T00-00-00.000.log",
+        ];
         for name in others {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        for number in 0..5 {
-            let name = format!("cni-2026-01-01T00-00-0{number}.000.log");
+        for (number, end) in [".log", "-size.log.zst", ".log.gz", "-size.log"].into_iter().enumerate() {
+            let name = format!("cni-2026-01-01T00-00-0{number}.000{end}");
             fs::write(folder.path().join(name), "").unwrap();
-            std::thread::sleep(Duration::from_millis(5));
         }
         fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();
         open(&path, &Log { max_size: 1, max_count: 2, ..Log::default() }).unwrap();
         let found = names(folder.path());
         assert_eq!(found.len(), 2 + others.len() + 1, "{found:?}");
-        assert!(found.contains(&"cni-2026-01-01T00-00-04.000.log".to_owned()), "{found:?}");
+        assert!(found.contains(&"cni-2026-01-01T00-00-03.000-size.log".to_owned()), "{found:?}");
     }
 
     #[test]

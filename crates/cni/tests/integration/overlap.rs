@@ -147,3 +147,41 @@ fn no_block_is_made_over_another() {
         }
     });
 }
+
+/// Many come by pages of a list on Kubernetes, unless there are too many others between them.
+#[test]
+fn many_blocks_are_read_as_each_alone() {
+    on_all(|world| {
+        let places: Vec<IpNet> = net("10.7.0.0/20").subnets(28).unwrap().collect();
+        let blocks: Vec<IpNet> =
+            places.iter().copied().filter(|place| place.addr().to_string().len() != 9).collect();
+        // Others lie between those of the last numbers.
+        let smaller = net("10.7.9.0/24").subnets(31).unwrap().filter(|block| !places.contains(block));
+        let all: Vec<TakenBlock> = blocks.iter().copied().chain(smaller).map(full).collect();
+        world.put_blocks(&all);
+        if let World::Kubernetes(server, flavour) = &world {
+            let path = format!("{}/10-7-1-112-28", flavour.path("ipamblocks"));
+            let mut marked: serde_json::Value =
+                serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
+            marked["spec"]["deleted"] = true.into();
+            assert_eq!(server.request("PUT", &path, &marked.to_string()).unwrap().status, 200);
+        }
+
+        on(&world, async |allocator| {
+            let store = allocator.store();
+            let queries: Vec<Query> = places.iter().map(|place| Query::Get(Key::Block(*place))).collect();
+            let before = store.request_count();
+            let together = store.read(&queries).await.unwrap();
+            let requests = store.request_count() - before;
+            assert!(requests < 40, "{requests} requests for {} blocks", queries.len());
+            let is_marked =
+                |place: &IpNet| *place == net("10.7.1.112/28") && !matches!(world, World::Etcd(_));
+            for (place, (query, found)) in places.iter().zip(queries.iter().zip(&together)) {
+                assert_eq!(found.len() == 1, blocks.contains(place) && !is_marked(place), "{place}");
+                let alone = store.read(std::slice::from_ref(query)).await.unwrap();
+                let told = |entry: &Entry| (entry.record.clone(), entry.revision.to_string());
+                assert!(found.iter().map(told).eq(alone[0].iter().map(told)), "{place}");
+            }
+        });
+    });
+}

@@ -1,13 +1,14 @@
 //! Servers that are dead, records that are missing, files that cannot be made: what the plugin does better than the original.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{Etcd, EtcdVersion};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::runtime::{Runtime, addresses};
+use crate::runtime::{Outcome, Runtime, addresses, wait};
 use crate::world::World;
 
 #[test]
@@ -196,7 +197,7 @@ fn the_lock_excludes_other_plugins() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(waiting.try_wait().unwrap().is_none() && world.allocated().is_empty());
     drop(held);
-    crate::runtime::wait(waiting).success();
+    wait(waiting).success();
     // As Calico's plugin makes the file.
     fs::remove_file(&path).unwrap();
     runtime.call("DEL", "c", "").success();
@@ -213,18 +214,104 @@ fn the_log_goes_to_a_file_too() {
     runtime.call("DEL", "c", "").success();
     let log = fs::read_to_string(&path).unwrap();
     assert!(log.contains("assigned 10.7.0.") && log.contains("released"), "{log}");
-    let line =
-        |end: &str| log.lines().find(|line| line.contains(end)).unwrap_or_else(|| panic!("{end}: {log}"));
-    let (add, del) = (line(": ADD done "), line(": DEL done "));
-    for field in ["container=\"c\"", "node=\"", "milliseconds=", "requests="] {
-        assert!(add.contains(field) && del.contains(field), "{field}: {log}");
-    }
-    assert!(add.contains("block=\"10.7.0."), "{log}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
     // A log that cannot be written is no reason to fail.
     let broken = runtime.with("log_file_path", "/proc/none/cni.log");
     broken.call("ADD", "c", "").success();
     broken.call("DEL", "c", "").success();
+}
+
+/// What the last line of a call says after its message, without the numbers.
+fn told(call: &Outcome) -> String {
+    let line = call.stderr.lines().find(|line| line.contains(" milliseconds=")).expect("a last line");
+    let (_, line) = line.split_once(": ").unwrap();
+    let field = |field: &str| match field.split_once('=') {
+        Some(("requests", "0")) | None => field.to_owned(),
+        Some((name @ ("milliseconds" | "requests"), number)) => {
+            assert!(number.parse::<u64>().is_ok(), "{line}");
+            name.to_owned()
+        }
+        Some(_) => field.to_owned(),
+    };
+    line.split(' ').map(field).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_call_says_at_its_end_what_it_was_about_and_what_it_cost() {
+    const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime().with("cniVersion", "1.1.0");
+    let about =
+        |block: &str| format!(r#"container="c" pod="ns/web-0" node="a" block="{block}" milliseconds"#);
+
+    let add = runtime.call("ADD", "c", POD);
+    let block = block_in(&world, "/assignment/").1["cidr"].as_str().unwrap().to_owned();
+    assert_eq!(told(&add), format!("ADD done {} requests", about(&block)));
+    assert_eq!(told(&runtime.call("CHECK", "c", POD)), format!("CHECK done {} requests", about("")));
+    let taken = format!("{POD};IP={}", addresses(&add.success())[0]);
+    assert_eq!(told(&runtime.call("ADD", "c", &taken)), format!("ADD failed {} requests", about("")));
+    assert_eq!(told(&runtime.call("DEL", "c", POD)), format!("DEL done {} requests", about(&block)));
+    let dead = Runtime::on_etcd("http://127.0.0.1:1,http://127.0.0.1:2").call("ADD", "c", POD);
+    assert_eq!(told(&dead), format!("ADD failed {} requests=0", about("")));
+
+    let of_node = r#"container="" pod="" node="a" block="" milliseconds"#;
+    assert_eq!(told(&runtime.call("STATUS", "", "")), format!("STATUS done {of_node} requests"));
+    assert_eq!(told(&runtime.call("GC", "", "")), format!("GC failed {of_node} requests=0"));
+    let runtime = runtime.with("cni.dev/valid-attachments", json!([]));
+    assert_eq!(told(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
+}
+
+/// What lies in the place of its files may be anything: a pipe that nobody reads, a folder, a link.
+#[test]
+fn garbage_beside_the_lock_is_nothing_to_wait_for() {
+    let world = World::kubernetes(Flavour::Classic);
+    let runtime = world.runtime().with("nodename", "").with("hostname", "a");
+    let folder = runtime.folder().to_owned();
+    let at = |name: &str| folder.join(name);
+    fs::write(at("elsewhere"), "theirs").unwrap();
+    fs::create_dir(at("cni")).unwrap();
+    let runtime = runtime.with("nodename_file", at("nodename").display().to_string());
+    let runtime = runtime.with("log_file_path", at("cni.log").display().to_string());
+
+    for name in ["cni/ipam_upgraded", "calipam_labelled", "calipam_full_ipv4", "nodename", "cni.log"] {
+        for kind in ["pipe", "folder", "link to nothing", "link"] {
+            fs::remove_file(at(name)).or_else(|_| fs::remove_dir(at(name))).ok();
+            match kind {
+                "pipe" => mknodat(CWD, at(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+                "folder" => fs::create_dir(at(name)).unwrap(),
+                "link" if name != "cni.log" => symlink(at("elsewhere"), at(name)).unwrap(),
+                _ => symlink(at("nothing/there"), at(name)).unwrap(),
+            }
+            if name == "nodename" && kind == "link" {
+                fs::remove_file(at(name)).unwrap();
+            }
+            runtime.call("ADD", "c", "").success();
+            runtime.call("DEL", "c", "").success();
+        }
+    }
+    assert_eq!(fs::read_to_string(at("elsewhere")).unwrap(), "theirs");
+    world.assert_empty();
+}
+
+/// A runtime does not do so, but nothing may come of it.
+#[test]
+fn calls_for_one_container_at_the_same_time_leave_nothing() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime().with("cniVersion", "1.1.0").with("cni.dev/valid-attachments", json!([]));
+    let stdin = runtime.configuration.to_string();
+    for _ in 0..3 {
+        let commands = ["ADD", "DEL", "GC", "ADD", "ADD", "CHECK", "DEL", "GC", "ADD"];
+        let running = commands.map(|command| (command, runtime.start(command, "c", "", stdin.as_bytes())));
+        for (command, child) in running {
+            let ended = wait(child);
+            // CHECK comes to a container that has none.
+            assert!(ended.code == Some(0) || command == "CHECK", "{command}: {ended:?}");
+        }
+        let held = world.allocated();
+        assert!(held.len() <= 4 && held.iter().all(|(_, handle)| handle == "net.c"), "{held:?}");
+        runtime.call("DEL", "c", "").success();
+        world.assert_empty();
+    }
 }
 
 #[test]

@@ -7,10 +7,12 @@ mod etcd;
 mod kubernetes;
 mod spans;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError};
+use calipam_model::IpNet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
@@ -31,6 +33,7 @@ use crate::write::Consent;
 #[derive(Debug)]
 pub struct AllocatorStore {
     backend: Backend,
+    changed: Mutex<BTreeSet<IpNet>>,
     _consent: Consent,
 }
 
@@ -74,8 +77,12 @@ impl AllocatorStore {
                     return Err(Error::NotWritable { location: "standard input".into() });
                 }
             };
-            Ok(Self { backend, _consent: consent })
+            Ok(Self::of(backend, consent))
         })
+    }
+
+    fn of(backend: Backend, consent: Consent) -> Self {
+        Self { backend, changed: Mutex::default(), _consent: consent }
     }
 
     /// The client of Kubernetes, where that is the datastore.
@@ -91,6 +98,17 @@ impl AllocatorStore {
         match &self.backend {
             Backend::Etcd(store) => store.request_count(),
             Backend::Kubernetes(store) => store.client().request_count(),
+        }
+    }
+
+    /// The blocks that were made, changed or deleted so far.
+    pub fn changed_blocks(&self) -> Vec<IpNet> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    fn note_change(&self, record: &Record) {
+        if let Record::Block(block) = record {
+            self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(block.cidr());
         }
     }
 
@@ -144,7 +162,7 @@ impl Datastore {
             }
             Self::EtcdV2(..) | Self::File(_) => return Err(Error::NotWritable { location: self.location() }),
         };
-        Ok(AllocatorStore { backend, _consent: consent })
+        Ok(AllocatorStore::of(backend, consent))
     }
 }
 
@@ -168,10 +186,11 @@ impl Store for AllocatorStore {
     }
 
     async fn create(&self, record: &Record) -> std::result::Result<Revision, StoreError> {
-        match &self.backend {
+        let made = match &self.backend {
             Backend::Etcd(store) => store.create(record).await,
             Backend::Kubernetes(store) => store.create(record).await,
-        }
+        };
+        made.inspect(|_| self.note_change(record))
     }
 
     async fn update(
@@ -179,17 +198,19 @@ impl Store for AllocatorStore {
         record: &Record,
         revision: &Revision,
     ) -> std::result::Result<Revision, StoreError> {
-        match &self.backend {
+        let made = match &self.backend {
             Backend::Etcd(store) => store.update(record, revision).await,
             Backend::Kubernetes(store) => store.update(record, revision).await,
-        }
+        };
+        made.inspect(|_| self.note_change(record))
     }
 
     async fn delete(&self, entry: &Entry) -> std::result::Result<(), StoreError> {
-        match &self.backend {
+        let made = match &self.backend {
             Backend::Etcd(store) => store.delete(entry).await,
             Backend::Kubernetes(store) => store.delete(entry).await,
-        }
+        };
+        made.inspect(|()| self.note_change(&entry.record))
     }
 }
 

@@ -175,13 +175,14 @@ fn the_order_of_a_list_says_what_was_read_first() {
 fn an_address_of_a_node_and_its_types() {
     let folder = tempfile::tempdir().unwrap();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations":
-        {"projectcalico.org/IPv4Address": "10.0.0.1/24", "projectcalico.org/IPv6Address": "x"}},
+        {"projectcalico.org/IPv4Address": "10.0.0.1/24", "projectcalico.org/IPv6Address": "x", "calipam.io/cni-plugin": "v3.32.1"}},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n"},
             {"type": "ExternalIP", "address": "10.0.0.3"}]}});
     let list = json!({"apiVersion": "v1", "items": [pool(), node], "kind": "List"}).to_string();
     let snapshot = read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap();
     let addresses = snapshot.nodes[0].value.addresses.iter().map(ToString::to_string);
     assert_eq!(addresses.collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(snapshot.nodes[0].value.plugin.as_deref(), Some("v3.32.1"));
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl<'a> Meta<'a> {
     }
 
     /// Which version of the object this is, without its labels.
-    pub(crate) fn revision(&self) -> Revision {
+    pub fn revision(&self) -> Revision {
         self.revision_with(BTreeMap::new())
     }
 

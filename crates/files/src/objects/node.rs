@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use calipam_model::cidr::parse_address;
 use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
+use calipam_model::plugin::INSTALLED;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
 
 const WANTED: Wanted = Wanted {
     labels: true,
-    annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS, OWN[0], OWN[1]],
+    annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS, OWN[0], OWN[1], INSTALLED],
     owners: false,
 };
 
@@ -169,6 +170,7 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
     let mut defects = Vec::new();
     let mut node = Node { kubernetes_name: Some(name.clone()), name: name.clone(), ..Node::default() };
     node.labels = labels(meta, &mut defects);
+    node.plugin = meta.annotation(INSTALLED).map(str::to_owned);
     for (kind, annotation) in TunnelKind::ALL.into_iter().zip(TUNNELS) {
         let Some(text) = meta.annotation(annotation).filter(|text| !text.is_empty()) else { continue };
         let v6 = matches!(kind, TunnelKind::VxlanV6 | TunnelKind::WireguardV6);

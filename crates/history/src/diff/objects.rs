@@ -214,6 +214,7 @@ fn node_fields(node: &Node) -> Fields {
     let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
     let tainted = if node.tainted { "yes" } else { "" }.to_owned();
     all.extend(fields([("addresses", addresses.join(", ")), ("tainted", tainted)]));
+    all.extend(fields([("plugin", node.plugin.clone().unwrap_or_default())]));
     all.extend(node.tunnels.iter().map(|(kind, address)| (kind.field().to_owned(), address.to_string())));
     all
 }

@@ -16,8 +16,8 @@ pub enum RecordDetail {
     #[default]
     Full,
     /// Of an address that is held on the node which owns its block, that it is held there and nothing else: neither handle
-    /// nor pod, time or sequence number. Nearly all records are of this kind, and a block then has one for all of
-    /// them. All other records are whole. For what counts addresses, or tells whose are borrowed.
+    /// nor pod or sequence number. Nearly all records are of this kind, and a block then has one for all of them, with the time
+    /// of the newest. All other records are whole. For what counts addresses, or tells whose are borrowed.
     Borrowers,
 }
 
@@ -235,11 +235,10 @@ impl RawBlock<'_> {
     }
 
     /// The block of a value without problems.
-    fn into_block(mut self, cidr: IpNet) -> Block {
+    fn into_block(self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();
-        self.records.kept.table.shrink();
-        let Kept { table, places, .. } = self.records.kept;
+        let (table, places) = self.records.kept.finish();
         let index = |n: Option<i64>| n.map(|n| places.get(n as usize).copied().unwrap_or(n as u32));
         let (mut sequences, stray_sequences) = self.sequences.split(size);
         if self.detail == RecordDetail::Borrowers {

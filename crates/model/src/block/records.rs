@@ -20,16 +20,19 @@ pub(super) struct Records<'de> {
     known: Vec<(Layout, RawAttribute<'de>)>,
 }
 
+/// Stands for the place of the one record of all addresses of the node that owns the block, until that is known.
+const OWN: u32 = u32::MAX;
+
 /// What is kept of the records that were read.
 #[derive(Default)]
 pub(super) struct Kept {
-    pub table: AttributeTable,
+    table: AttributeTable,
     /// Where the node that owns the block is known, and records of its own addresses are not wanted: that node.
     pub host: Option<String>,
-    /// The place in the table of the one record of all these.
-    pub own: Option<u32>,
+    /// The newest attribute `timestamp` of these records, which become one; `None` where there are none.
+    pub own: Option<String>,
     /// Places in the table by the index of the record in the value. Empty where they are the same.
-    pub places: Vec<u32>,
+    places: Vec<u32>,
 }
 
 impl Kept {
@@ -51,17 +54,30 @@ impl Kept {
     /// Takes over a record.
     fn push(&mut self, record: &RawAttribute<'_>) {
         let Some(host) = &self.host else { return record.push_to(&mut self.table) };
-        let next = self.table.len() as u32;
         if !record.is_plainly_on(host) {
-            self.places.push(next);
+            self.places.push(self.table.len() as u32);
             return record.push_to(&mut self.table);
         }
-        let own = *self.own.get_or_insert_with(|| {
-            let node = [("node".into(), host.as_str())].into_iter();
-            self.table.push_parts(None, Some(node), None, None, &Unknown::new());
-            next
-        });
-        self.places.push(own);
+        self.places.push(OWN);
+        let (newest, time) = (self.own.get_or_insert_default(), record.time());
+        // Texts of times as Go prints them come in the order of the times.
+        if time > newest.as_str() {
+            newest.clear();
+            newest.push_str(time);
+        }
+    }
+
+    /// All records, and the place of each by its index in the value; none where they are the same.
+    pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
+        if let (Some(host), Some(newest)) = (&self.host, &self.own) {
+            let place = self.table.len() as u32;
+            let own = [("node".into(), host.as_str()), ("timestamp".into(), newest.as_str())];
+            let known = if newest.is_empty() { &own[..1] } else { &own };
+            self.table.push_parts(None, Some(known.iter().copied()), None, None, &Unknown::new());
+            self.places.iter_mut().filter(|at| **at == OWN).for_each(|at| *at = place);
+        }
+        self.table.shrink();
+        (self.table, self.places)
     }
 }
 
@@ -137,6 +153,12 @@ impl RawAttribute<'_> {
             self.released_at.as_ref().map(|t| &*t.0),
             self.unknown.as_deref().unwrap_or(&none),
         );
+    }
+
+    /// When the address was assigned; empty where that is not recorded.
+    fn time(&self) -> &str {
+        let mut times = self.owner.entries.iter().filter(|entry| entry.key.0 == "timestamp");
+        times.next().map_or("", |time| &time.value.0)
     }
 
     /// True if the address is held on that node, and the record says nothing that bears on more than its owner.

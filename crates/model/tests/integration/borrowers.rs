@@ -56,6 +56,23 @@ fn what_the_owner_holds_is_one_record_and_the_rest_is_whole() {
 }
 
 #[test]
+fn the_one_record_has_the_newest_time() {
+    let at = |time: &str| {
+        let time = format!("2026-05-01 10:12:{time} +0000 UTC");
+        format!(r#"{{"handle_id":"net.a","secondary":{{"node":"node-1","timestamp":"{time}"}}}}"#)
+    };
+    for (times, newest) in
+        [(["00", "01.5"], "01.5"), (["01.5", "01.25"], "01.5"), (["01", "01.001"], "01.001")]
+    {
+        let records = [at(times[0]), at(times[1]), OWN.to_owned()].join(",");
+        let reduced = read(&block(r#""affinity":"host:node-1","#, &records, ""), RecordDetail::Borrowers);
+        let found = reduced.allocation(0).unwrap().attribute.get("timestamp").unwrap().to_string();
+        assert_eq!(found, format!("2026-05-01 10:12:{newest} +0000 UTC"));
+        assert_eq!(reduced.attributes().count(), 1);
+    }
+}
+
+#[test]
 fn records_that_say_more_are_whole() {
     let node = r#""secondary":{"node":"node-1"}"#;
     for record in [

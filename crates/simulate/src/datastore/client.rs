@@ -19,6 +19,10 @@ use crate::time::Micros;
 /// Most ranges of one transaction of etcd, as in `calipam-datastore`.
 const RANGES: usize = 128;
 
+/// From so many blocks on they come by pages of a list of Kubernetes, and how many blocks a page has, as in `calipam-datastore`.
+const MANY: usize = 64;
+const PAGE: usize = 128;
+
 /// One client, with what it remembers and counts.
 pub(crate) struct Client {
     server: Rc<Server>,
@@ -197,6 +201,10 @@ impl Store for Client {
                 answers.extend(self.ask_in(part, RANGES).await);
             }
             return Ok(answers);
+        }
+        let is_block = |query: &Query| matches!(query, Query::Get(Key::Block(_)));
+        if queries.len() >= MANY && queries.iter().all(is_block) {
+            return Ok(self.ask_in(queries, PAGE).await);
         }
         let answers = self.ask_in(queries, 1).await;
         for (query, found) in queries.iter().zip(&answers) {

@@ -28,7 +28,16 @@ pub(crate) enum Cluster {
 impl Cluster {
     /// Starts a server, `etcd` or `kubernetes`, with these nodes.
     pub(crate) fn start(datastore: &str, nodes: impl IntoIterator<Item = String>) -> Result<Self, Failed> {
-        let spec = json!({"cidr": POOL, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
+        Self::start_with(datastore, POOL, nodes)
+    }
+
+    /// The same with another pool.
+    pub(crate) fn start_with(
+        datastore: &str,
+        pool: &str,
+        nodes: impl IntoIterator<Item = String>,
+    ) -> Result<Self, Failed> {
+        let spec = json!({"cidr": pool, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
         match datastore {
             "etcd" => {
                 let etcd = Etcd::start()?;

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_check::views::{AddressList, BorrowedList, ConfigurationView, NodeList, NodeView};
+use calipam_check::views::{AddressList, BorrowedList, ConfigurationView, NodeList, NodePlugin, NodeView};
+use calipam_model::plugin::Plugin;
 
 use super::{View, or_dash, table, text_or_dash};
 use crate::render::document::Detail;
@@ -30,7 +31,7 @@ impl View for NodeList {
             ("STRANDED", Left),
         ];
         if wide {
-            columns.push(("TUNNELS", Left));
+            columns.extend([("PLUGIN", Left), ("TUNNELS", Left)]);
         }
         let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["BORROWED BY OTHERS", "BORROWED", "CLAIMABLE"]);
@@ -54,10 +55,24 @@ fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
         or_dash(&stranded(node)).to_owned(),
     ];
     if wide {
+        row.push(or_dash(&plugin(&node.plugin)).to_owned());
         let tunnels = node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
         row.push(or_dash(&tunnels.collect::<Vec<_>>().join(", ")).to_owned());
     }
     row
+}
+
+/// `calipam 0.1.0`, as it is noted; else by its newest address. Where that is another one's: `calipam 0.1.0 (newest address: Calico)`.
+fn plugin(plugin: &NodePlugin) -> String {
+    let by = plugin.assigned_by.map_or("", |by| match by {
+        Plugin::Calico => "Calico",
+        Plugin::Calipam => "calipam",
+    });
+    match &plugin.installed {
+        None => by.to_owned(),
+        Some(noted) if by.is_empty() || noted.starts_with("calipam") == (by == "calipam") => noted.clone(),
+        Some(noted) => format!("{noted} (newest address: {by})"),
+    }
 }
 
 /// `60 ipv4, 0 ipv6`.

@@ -118,7 +118,8 @@ async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<O
     Ok(None)
 }
 
-fn token_from(name: &str) -> String {
+/// A token of the page of a list that begins at a name.
+pub(super) fn token_from(name: &str) -> String {
     // -1 is the newest state, as servers have it in the tokens that they give after a page was compacted.
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": name}).to_string())
 }
@@ -130,7 +131,7 @@ async fn page(client: &Arc<KubeClient>, kind: &Kind, query: &str, accept: Accept
     decode(client, kind, &body)
 }
 
-fn decode<'b, T: Deserialize<'b>>(client: &KubeClient, kind: &Kind, body: &'b [u8]) -> Result<T> {
+pub(super) fn decode<'b, T: Deserialize<'b>>(client: &KubeClient, kind: &Kind, body: &'b [u8]) -> Result<T> {
     serde_json::from_slice(body)
         .map_err(|error| client.error(kind.known.plural, Failure::NotKubernetes(error.to_string())))
 }

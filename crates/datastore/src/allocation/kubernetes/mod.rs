@@ -2,6 +2,7 @@
 //! is replaced without reading it again.
 
 mod keys;
+mod many;
 mod read;
 
 use std::collections::HashMap;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::task::JoinError;
 
-use super::{Selecting, keys};
+use super::{Selecting, keys, many};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind, UNRESERVED};
 use crate::error::{Error, Failure, Result};
@@ -48,6 +48,9 @@ pub(super) async fn all(
 ) -> Result<Vec<Answer>> {
     if let [query] = queries {
         return Ok(vec![one(client, query, selecting).await?]);
+    }
+    if let Some(blocks) = many::asked_for(queries) {
+        return many::blocks(client, blocks).await;
     }
     let asked = queries.iter().cloned().map(|query| {
         let client = Arc::clone(client);
@@ -94,7 +97,7 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
 }
 
 /// One object, as it is now. The deletion of one that is marked deleted is finished.
-async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
+pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
     if kind.known.source == Source::Nodes {
         return node(client, key, &kind, &path).await;
@@ -137,7 +140,7 @@ async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result
 }
 
 /// The record of one object of Calico's. Its name does not say which it is; its value does.
-fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
+pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
     }

@@ -85,6 +85,7 @@ fn assert_healthy(snapshot: &Snapshot) {
     let node = &snapshot.nodes[0].value;
     assert_eq!(node.tunnels, [(TunnelKind::Ipip, "10.0.0.0".parse().unwrap())]);
     assert_eq!((node.labels["zone"].as_str(), node.kubernetes_name.as_deref()), ("a", Some("node-1")));
+    assert_eq!(node.plugin.as_deref(), Some("calipam 0.1.0"));
     let pod = &snapshot.pods[0].value;
     assert_eq!(pod.addresses().map(|a| a.to_string()).collect::<Vec<_>>(), ["10.0.0.1"]);
     for source in

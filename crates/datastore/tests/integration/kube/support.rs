@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{Overrides, Settings, Timeouts};
+use calipam_model::plugin::INSTALLED;
 use calipam_testkit::kube::{Flavour, create, install};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
@@ -128,7 +129,7 @@ pub(super) fn seed(server: &KubeApiserver, flavour: Flavour) {
         "kubecontrollersconfigurations",
         &[resource(flavour, "KubeControllersConfiguration", "default", controllers)],
     );
-    let annotations = json!({"projectcalico.org/IPv4IPIPTunnelAddr": "10.0.0.0"});
+    let annotations = json!({"projectcalico.org/IPv4IPIPTunnelAddr": "10.0.0.0", INSTALLED: "calipam 0.1.0"});
     create(server, "/api/v1/nodes", &[node("node-1", annotations)]).unwrap();
     let mut pod = pod("web-0", "node-1");
     pod["metadata"]["annotations"] = json!({"cni.projectcalico.org/podIP": "10.0.0.1/32"});

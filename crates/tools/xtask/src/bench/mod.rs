@@ -34,10 +34,15 @@ const PARTS: [Part; 15] = [
     Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
     Part { name: "cni-large", sizes: &["100", "10000"], needs_kubernetes: false, of_plugin: true },
     Part { name: "cni-large-kubernetes", sizes: &["100", "10000"], needs_kubernetes: true, of_plugin: true },
-    Part { name: "simulate", sizes: &["10", "50", "100"], needs_kubernetes: false, of_plugin: true },
+    Part {
+        name: "simulate",
+        sizes: &["10", "50", "100", "50+1000", "50+5000"],
+        needs_kubernetes: false,
+        of_plugin: true,
+    },
     Part {
         name: "simulate-kubernetes",
-        sizes: &["10", "50", "100"],
+        sizes: &["10", "50", "100", "50+1000", "50+5000"],
         needs_kubernetes: true,
         of_plugin: true,
     },
@@ -89,7 +94,8 @@ Some minutes and 2 GB of memory.
 
 The parts simulate and simulate-kubernetes run the same arrivals of pods with
 real processes of the plugin and in a simulation: requests and times of an ADD,
-on 10, 50 and 100 nodes unless numbers are named (docs/simulate.md).
+on 10, 50 and 100 nodes, and as 50+1000 and 50+5000 on 50 among so many blocks
+of others, unless numbers are named (docs/simulate.md).
 
 The part build measures building from nothing in a fresh folder below target/:
 `cargo xtask demo`, both programs in release, the same again after a changed

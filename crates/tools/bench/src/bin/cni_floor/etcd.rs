@@ -14,7 +14,7 @@ pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Faile
     let endpoint = configuration["etcd_endpoints"].as_str().unwrap_or_default();
     let mut client = Client::connect([endpoint], None).await?;
     match call.command {
-        Command::Add => add(&mut client, &call.container).await?,
+        Command::Add => add(&mut client, call).await?,
         Command::Claim => claim(&mut client, &call.container).await?,
         Command::Del => del(&mut client, &call.container).await?,
     }
@@ -30,7 +30,8 @@ fn list(prefix: &str) -> TxnOp {
 }
 
 /// Two readings and two writes.
-async fn add(client: &mut Client, container: &str) -> Result<(), Error> {
+async fn add(client: &mut Client, call: &Call) -> Result<(), Failed> {
+    let container = &call.container;
     let look = [
         get(&format!("{IPAM}/config")),
         list(&format!("{RESOURCES}/ipreservations/")),
@@ -40,9 +41,10 @@ async fn add(client: &mut Client, container: &str) -> Result<(), Error> {
         get(&format!("/floor/handle/{container}")),
     ];
     client.txn(Txn::new().and_then(look)).await?;
+    let _held = call.hold_lock()?;
     client.txn(Txn::new().and_then([get(&format!("{IPAM}/assignment/ipv4/block/10.7.0.0-26"))])).await?;
     put_new(client, &format!("/floor/handle/{container}"), 60).await?;
-    put_new(client, &format!("/floor/block/{container}"), BLOCK).await
+    Ok(put_new(client, &format!("/floor/block/{container}"), BLOCK).await?)
 }
 
 /// The affinity twice, the block, the affinity again, the handle, the block again.

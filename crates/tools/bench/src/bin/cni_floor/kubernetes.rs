@@ -21,14 +21,15 @@ pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Faile
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?;
     let client = Client::try_from(config)?;
     match call.command {
-        Command::Add => add(&client, &call.container).await,
+        Command::Add => add(&client, call).await,
         Command::Claim => claim(&client, &call.container).await,
         Command::Del => del(&client, &call.container).await,
     }
 }
 
 /// Seven readings side by side, the block, and two writes.
-async fn add(client: &Client, container: &str) -> Result<(), Failed> {
+async fn add(client: &Client, call: &Call) -> Result<(), Failed> {
+    let container = &call.container;
     let affinities = format!("{KINDS}/blockaffinities?labelSelector={}", labels()?);
     let (config, pools) = (format!("{KINDS}/ipamconfigs/default"), format!("{KINDS}/ippools"));
     let (reservations, handle) = (format!("{KINDS}/ipreservations"), path_of_handle(container));
@@ -41,6 +42,7 @@ async fn add(client: &Client, container: &str) -> Result<(), Failed> {
         get(client, "/api/v1/nodes/a"),
         get(client, &handle),
     )?;
+    let _held = call.hold_lock()?;
     get(client, &format!("{KINDS}/ipamblocks/10-7-0-0-26")).await?;
 
     let spec = json!({"handleID": name(container), "block": {"10.7.0.0/26": 1}, "deleted": false});

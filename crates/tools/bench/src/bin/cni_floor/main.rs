@@ -4,6 +4,8 @@
 mod etcd;
 mod kubernetes;
 
+use std::fs::File;
+
 use serde_json::Value;
 
 /// What can fail.
@@ -13,6 +15,17 @@ type Failed = Box<dyn std::error::Error + Send + Sync>;
 struct Call {
     command: Command,
     container: String,
+    /// The lock of the node, where an ADD is to hold it while it reads the block and writes, as the plugin does.
+    lock: Option<String>,
+}
+
+impl Call {
+    fn hold_lock(&self) -> Result<Option<File>, Failed> {
+        let Some(path) = &self.lock else { return Ok(None) };
+        let file = File::create(path)?;
+        file.lock()?;
+        Ok(Some(file))
+    }
 }
 
 enum Command {
@@ -24,12 +37,14 @@ enum Command {
 
 fn main() -> Result<(), Failed> {
     let configuration: Value = serde_json::from_reader(std::io::stdin())?;
-    let command = match std::env::var("CNI_COMMAND")?.as_str() {
-        "ADD" => Command::Add,
+    let named = std::env::var("CNI_COMMAND")?;
+    let command = match named.as_str() {
+        "ADD" | "LOCKED" => Command::Add,
         "CLAIM" => Command::Claim,
         _ => Command::Del,
     };
-    let call = Call { command, container: std::env::var("CNI_CONTAINERID")? };
+    let lock = configuration["ipam_lock_file"].as_str().filter(|_| named == "LOCKED").map(str::to_owned);
+    let call = Call { command, container: std::env::var("CNI_CONTAINERID")?, lock };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match configuration["datastore_type"].as_str() {

@@ -96,14 +96,16 @@ impl Call {
     }
 }
 
-/// Starts many ADDs at once; gives the seconds until all have ended. They are deleted afterwards.
-pub(super) fn at_once(calls: &Calls, count: usize) -> Result<f64, Failed> {
+/// Starts many ADDs at once, by that command; gives the seconds until all have ended. They are deleted afterwards.
+pub(super) fn at_once(calls: &Calls, add: &str, count: usize) -> Result<f64, Failed> {
+    // Blocks of the floor stay.
+    let container = |number: usize| format!("{}{number}", add.to_lowercase());
     let start = Instant::now();
     let mut running: Vec<Child> =
-        (0..count).map(|number| calls.add(&format!("x{number}")).start()).collect::<Result<_, _>>()?;
+        (0..count).map(|number| calls.call(add, &container(number)).start()).collect::<Result<_, _>>()?;
     running.iter_mut().try_for_each(succeeded)?;
     let seconds = start.elapsed().as_secs_f64();
-    (0..count).try_for_each(|number| calls.del(&format!("x{number}")).run().map(drop))?;
+    (0..count).try_for_each(|number| calls.del(&container(number)).run().map(drop))?;
     Ok(seconds)
 }
 

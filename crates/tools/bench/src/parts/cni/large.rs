@@ -21,7 +21,7 @@ const NODES: usize = 64;
 /// Claims of which the median is told.
 const CLAIMS: usize = 15;
 /// 16,384 places.
-const LARGE: &str = "10.16.0.0/12";
+pub(in crate::parts) const LARGE: &str = "10.16.0.0/12";
 /// 10,240 places.
 const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
 /// What an ADD says where there is no address.
@@ -61,7 +61,7 @@ fn scattered(index: usize) -> u64 {
 }
 
 /// Some of the places of the large pool, in no order.
-fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
+pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
     let mut places: Vec<(u64, IpNet)> =
         places(LARGE)?.into_iter().enumerate().map(|(index, place)| (scattered(index), place)).collect();
     places.sort();
@@ -117,10 +117,11 @@ fn exhaustion(programs: &Path, datastore: &str) -> Result<(), Failed> {
     put(50, &is_taken)?;
     large.claims("claim, 10,000 of 10,240 places taken", "c")?;
     put(50, &|_| true)?;
+    // The API server takes some time to see so many writes, and answers no list meanwhile.
+    thread::sleep(FORGOTTEN);
     large.claims("borrow from 10,240 blocks", "n")?;
 
     put(SIZE, &|_| true)?;
-    // The API server takes some time to see so many writes, and answers no list meanwhile.
     thread::sleep(FORGOTTEN);
     large.call("n0", "refused, 10,240 full blocks, first", false)?;
     large.call("n0", "refused, again at once", false)?;

@@ -46,9 +46,15 @@ fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> 
         print_line(&format!("{} DEL", plugin.name), &plugin.del);
     }
     for plugin in &mut plugins {
-        plugin.many = at_once(&plugin.calls, AT_ONCE)?;
+        plugin.many = at_once(&plugin.calls, "ADD", AT_ONCE)?;
         println!("{AT_ONCE} ADD at once, {}: {:.1} ms", plugin.name, plugin.many * 1_000.0);
     }
+    let locked = at_once(&plugins[1].calls, "LOCKED", AT_ONCE)?;
+    println!(
+        "{AT_ONCE} ADD at once, floor that holds the node's lock as the plugin does: {:.1} ms",
+        locked * 1_000.0
+    );
+    println!("ratio to that floor: at once {:.2}", plugins[0].many / locked);
     let (own, others) = plugins.split_first().ok_or("no plugin")?;
     for other in others {
         let ratio = |own: &[Sample], other: &[Sample]| median(own, |s| s.wall) / median(other, |s| s.wall);

@@ -8,7 +8,7 @@ use calipam_simulate::answer::Times;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::predict;
+use super::Begin;
 use super::reality::{VERSION, call};
 use crate::Failed;
 use crate::cluster::{CAUGHT_UP, Cluster};
@@ -34,7 +34,12 @@ pub(super) struct Costs {
 /// An ADD that claims a block and one in a block of the node have the same parts, but not as often: how often, a simulation
 /// tells in which nothing else takes time. So what the first takes longer is the cost of so many writes more; what is left
 /// when writes and reads are taken off goes to starting (VERSION, which reads nothing) and connecting.
-pub(super) fn costs(plugin: &Path, cluster: &Cluster, nodes: &[String]) -> Result<Costs, Failed> {
+pub(super) fn costs(
+    plugin: &Path,
+    cluster: &Cluster,
+    begin: &Begin,
+    nodes: &[String],
+) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
     let time = |command: &str, node: &str, container: &str| {
         thread::sleep(CAUGHT_UP);
@@ -53,10 +58,10 @@ pub(super) fn costs(plugin: &Path, cluster: &Cluster, nodes: &[String]) -> Resul
     }
     let [start, claim, add, read] = [starts, claims, adds, reads].map(median);
 
-    let reads_of = Simulated::with(cluster, "read=1s")?;
-    let writes_of = Simulated::with(cluster, "write=1s")?;
+    let reads_of = Simulated::with(begin, "read=1s")?;
+    let writes_of = Simulated::with(begin, "write=1s")?;
     let refresh = calipam_simulate::Costs::assumed(cluster.kind()).refresh.0;
-    let waits_of = Simulated::with(cluster, &format!("refresh={refresh}us"))?;
+    let waits_of = Simulated::with(begin, &format!("refresh={refresh}us"))?;
 
     let (more_reads, more_writes) = (reads_of.more().as_secs_f64(), writes_of.more().as_secs_f64());
     let longer = claim.saturating_sub(add + waits_of.more());
@@ -87,8 +92,8 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn with(cluster: &Cluster, cost: &str) -> Result<Self, Failed> {
-        let run = predict(cluster, 1, &format!("{NOTHING},{cost}"), FAR_APART)?;
+    fn with(begin: &Begin, cost: &str) -> Result<Self, Failed> {
+        let run = begin.predict(1, &format!("{NOTHING},{cost}"), FAR_APART)?;
         let median = |times: &Times| Duration::from_micros(times.median.0);
         Ok(Self { claim: median(&run.adds.time_with_list), add: median(&run.adds.time_in_own_block) })
     }

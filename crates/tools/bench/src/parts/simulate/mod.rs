@@ -6,14 +6,21 @@ mod reality;
 mod requests;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_model::node::Node;
+use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{self, Run};
-use calipam_simulate::{Micros, PoolSpec, Rate, Scenario};
+use calipam_simulate::{Micros, Rate, Scenario, Start};
+use calipam_testkit::blocks::TakenBlock;
 
 use self::reality::Real;
 use crate::Failed;
-use crate::cluster::{BLOCK_SIZE, Cluster, POOL};
+use crate::cluster::{Cluster, POOL};
+use crate::parts::cni::large::{LARGE, some_places};
 
 /// Pods of each node.
 const PODS: u32 = 4;
@@ -23,26 +30,37 @@ const BETWEEN: Duration = Duration::from_millis(125);
 /// has no part in their time, and nodes look for blocks at the same time that would not otherwise.
 const SINGLE_ADDS: u32 = 3;
 
-/// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each.
+/// Addresses that are taken in blocks of others.
+const TAKEN: usize = 50;
+
+/// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each. `50+1000` are 50 nodes among 1,000 blocks
+/// of others.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
     println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
     println!(
-        "{:>5}  {:>9} {:>9}  {:>6} {:>6}  {:>9} {:>9} {:>5}  {:>9} {:>9} {:>5}",
+        "{:>8}  {:>9} {:>9}  {:>6} {:>6}  {:>9} {:>9} {:>5}  {:>9} {:>9} {:>5}",
         "nodes", "req. p", "req. m", "lost p", "lost m", "median p", "median m", "%", "99 % p", "99 % m", "%"
     );
-    sizes.iter().try_for_each(|nodes| compare(&plugin, datastore, nodes.parse()?))
+    sizes.iter().try_for_each(|size| {
+        let (nodes, others) = size.split_once('+').unwrap_or((size, "0"));
+        compare(&plugin, datastore, nodes.parse()?, others.parse()?)
+    })
 }
 
-fn compare(plugin: &Path, datastore: &str, nodes: u32) -> Result<(), Failed> {
-    let cluster = Cluster::start(datastore, (0..nodes + calibrate::CALLS).map(node_name))?;
+fn compare(plugin: &Path, datastore: &str, nodes: u32, others: usize) -> Result<(), Failed> {
+    let pool = if others == 0 { POOL } else { LARGE };
+    let cluster = Cluster::start_with(datastore, pool, (0..nodes + calibrate::CALLS).map(node_name))?;
+    let blocks = some_places(others)?.into_iter().map(|cidr| TakenBlock { cidr, taken: TAKEN });
+    cluster.put_blocks(&blocks.collect::<Vec<_>>())?;
+    let begin = Begin { start: start(&cluster)?, datastore: cluster.kind() };
     let for_single_calls: Vec<String> = (nodes..nodes + calibrate::CALLS).map(node_name).collect();
-    let costs = calibrate::costs(plugin, &cluster, &for_single_calls)?;
+    let costs = calibrate::costs(plugin, &cluster, &begin, &for_single_calls)?;
     let between = BETWEEN.max(costs.add * SINGLE_ADDS);
-    let predicted = predict(&cluster, nodes, &costs.latency, between)?;
+    let predicted = begin.predict(nodes, &costs.latency, between)?;
     let real = reality::run(plugin, &cluster, nodes, between)?;
-    print_row(nodes, &predicted, &real);
-    println!("       a pod every {} ms, by --latency {}", between.as_millis(), costs.latency);
+    print_row(nodes, others, &predicted, &real);
+    println!("          a pod every {} ms, by --latency {}", between.as_millis(), costs.latency);
     Ok(())
 }
 
@@ -51,23 +69,54 @@ fn node_name(index: u32) -> String {
     format!("node-{}", index + 1)
 }
 
-fn predict(cluster: &Cluster, nodes: u32, latency: &str, between: Duration) -> Result<Run, Failed> {
-    let pool = PoolSpec { block_size: Some(BLOCK_SIZE), ..PoolSpec::new(POOL.parse()?) };
-    let scenario = Scenario {
-        datastore: cluster.kind(),
-        nodes,
-        pods_per_node: PODS,
-        pools: vec![pool],
-        // A rate is so many in whole seconds.
-        arrival: Some(Rate::per(1_000_000, Micros::from_secs(u64::try_from(between.as_micros())?))),
-        latency: latency.to_owned(),
-        collector: None,
-        ..Scenario::default()
+/// What a cluster has before the pods arrive.
+fn start(cluster: &Cluster) -> Result<Start, Failed> {
+    let overrides = match cluster {
+        Cluster::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
+        Cluster::Kubernetes(server) => Overrides {
+            datastore: Some("kubernetes".into()),
+            kubeconfig: Some(server.kubeconfig().display().to_string()),
+            ..Overrides::default()
+        },
     };
-    Ok(answer::run(&scenario)?)
+    let settings = Settings::resolve(&overrides, &Default::default(), &LocalFiles)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let snapshot = runtime
+        .block_on(async { Datastore::open(&settings).await?.observe(&(Arc::new(|_| {}) as _)).await })?;
+    // What others hold stays as it is.
+    Ok(Start { nodes: Vec::new(), pods: Vec::new(), ..Start::of(&snapshot) })
 }
 
-fn print_row(nodes: u32, predicted: &Run, real: &Real) {
+/// Where simulations begin.
+struct Begin {
+    start: Start,
+    datastore: DatastoreKind,
+}
+
+impl Begin {
+    fn predict(&self, nodes: u32, latency: &str, between: Duration) -> Result<Run, Failed> {
+        let node = |index| {
+            let name = node_name(index);
+            Node { kubernetes_name: Some(name.clone()), name, ..Node::default() }
+        };
+        let start = Start { nodes: (0..nodes).map(node).collect(), ..self.start.clone() };
+        let scenario = Scenario {
+            datastore: self.datastore,
+            nodes,
+            pods_per_node: PODS,
+            start: Some(Arc::new(start)),
+            // A rate is so many in whole seconds.
+            arrival: Some(Rate::per(1_000_000, Micros::from_secs(u64::try_from(between.as_micros())?))),
+            latency: latency.to_owned(),
+            collector: None,
+            ..Scenario::default()
+        };
+        Ok(answer::run(&scenario)?)
+    }
+}
+
+fn print_row(nodes: u32, others: usize, predicted: &Run, real: &Real) {
+    let size = if others == 0 { nodes.to_string() } else { format!("{nodes}+{others}") };
     let micros = |time: Micros| time.0 as f64 / 1_000.0;
     let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
     let (median, p99) = (micros(predicted.adds.time.median), micros(predicted.adds.time.p99));
@@ -76,7 +125,7 @@ fn print_row(nodes: u32, predicted: &Run, real: &Real) {
     // Of etcd no metric tells how many of its transactions found another revision.
     let lost = real.lost_writes().map_or_else(|| "?".to_owned(), |lost| lost.to_string());
     println!(
-        "{nodes:>5}  {:>9.2} {:>9.2}  {:>6} {lost:>6}  {median:>6.1} ms {real_median:>6.1} ms {:>+5.0}  {p99:>6.1} ms {real_p99:>6.1} ms {:>+5.0}",
+        "{size:>8}  {:>9.2} {:>9.2}  {:>6} {lost:>6}  {median:>6.1} ms {real_median:>6.1} ms {:>+5.0}  {p99:>6.1} ms {real_p99:>6.1} ms {:>+5.0}",
         predicted.adds.requests.mean,
         real.requests_per_add(),
         predicted.adds.conflicts,

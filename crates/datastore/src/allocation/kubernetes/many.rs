@@ -1,0 +1,166 @@
+//! Many blocks with what they hold: by pages of the list of all blocks, each from a name on. An API server answers some hundred
+//! requests for one object in a second, and some thousand objects of a list.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use calipam_assign::Query;
+use calipam_files::objects::names::block_name;
+use calipam_files::objects::{Accept, Encoding, meta};
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Snapshot, Source};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::task::JoinError;
+
+use super::keys::{decode, token_from};
+use super::read::{Answer, get, object_entries};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::{self, Kind};
+use crate::error::{Error, Failure, Result};
+use crate::tasks;
+
+/// Fewer blocks are read one by one.
+const MANY: usize = 64;
+/// Most blocks of a page: full ones of Calico's usual size are two megabytes.
+const PAGE: usize = 128;
+/// Pages that are under way at the same time.
+const PAGES: usize = 2;
+/// Blocks that are under way at the same time where they are read one by one.
+const IN_FLIGHT: usize = 32;
+
+/// The blocks that queries ask for; `None` where they ask for few, or for something else.
+pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
+    let block = |query: &Query| match query {
+        Query::Get(Key::Block(cidr)) => Some(*cidr),
+        _ => None,
+    };
+    (queries.len() >= MANY).then(|| queries.iter().map(block).collect())?
+}
+
+/// The blocks of some CIDRs, in the order of these.
+pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
+    let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
+    by_name.sort();
+    let parts = by_name.chunks(PAGE).map(|part| {
+        let (client, part) = (Arc::clone(client), part.to_vec());
+        async move { Part { client: &client, found: Vec::new() }.read(&part).await }
+    });
+    let found = tasks::all(PAGES, parts.collect(), |lost| lost_task(client, &lost)).await?;
+    let mut found: HashMap<IpNet, Answer> = found.into_iter().flatten().collect();
+    Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
+}
+
+fn lost_task(client: &KubeClient, lost: &JoinError) -> Error {
+    client.error("ipamblocks", Failure::Other(lost.to_string()))
+}
+
+/// Some blocks that come one after the other by their names.
+struct Part<'c> {
+    client: &'c Arc<KubeClient>,
+    found: Vec<(IpNet, Answer)>,
+}
+
+impl Part<'_> {
+    async fn read(mut self, mut wanted: &[(String, IpNet)]) -> Result<Vec<(IpNet, Answer)>> {
+        let Ok(kind) = kinds::find(self.client.api(), Source::Blocks) else { return Ok(self.found) };
+        while !wanted.is_empty() {
+            let Some(page) = self.page(&kind, wanted).await? else { break };
+            wanted = &wanted[page.covered..];
+            // Between the wanted ones there may be too many others.
+            let is_worth_it = page.items > 0 && page.blocks.len() * 2 >= page.items;
+            for (cidr, answer) in page.blocks {
+                let answer = match answer {
+                    Some(answer) => answer,
+                    None => get(self.client, &Key::Block(cidr)).await?,
+                };
+                self.found.push((cidr, answer));
+            }
+            if !is_worth_it {
+                break;
+            }
+        }
+        self.one_by_one(wanted).await?;
+        Ok(self.found)
+    }
+
+    /// What the list has from the first wanted name on; `None` from a server that does not list so.
+    async fn page(&self, kind: &Kind, wanted: &[(String, IpNet)]) -> Result<Option<Page>> {
+        let Some((first, cidr)) = wanted.first() else { return Ok(None) };
+        let path = format!("{}?limit={}&continue={}", kind.path, wanted.len(), token_from(first));
+        let read = match self.client.get_whole(&path, Accept::Json, kind.known.plural).await {
+            Ok(read) => read,
+            Err(error) if error.may_pass() => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let Some((body, _)) = read else {
+            let missing = Answer { misses_kind: true, ..Answer::default() };
+            return Ok(Some(Page { blocks: vec![(*cidr, Some(missing))], covered: wanted.len(), items: 1 }));
+        };
+        Ok(Page::of(decode(self.client, kind, &body)?, kind, wanted))
+    }
+
+    async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
+        let reads = wanted.iter().map(|(_, cidr)| {
+            let (client, cidr) = (Arc::clone(self.client), *cidr);
+            async move { Ok((cidr, get(&client, &Key::Block(cidr)).await?)) }
+        });
+        let read = tasks::all(IN_FLIGHT, reads.collect(), |lost| lost_task(self.client, &lost)).await?;
+        self.found.extend(read);
+        Ok(())
+    }
+}
+
+/// Some of the list of all blocks.
+#[derive(Deserialize)]
+struct List<'a> {
+    metadata: OfList,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct OfList {
+    #[serde(rename = "continue", default)]
+    next: String,
+}
+
+/// What a page says of the blocks that are wanted.
+struct Page {
+    /// Those that there are; `None` of what has to be read on its own.
+    blocks: Vec<(IpNet, Option<Answer>)>,
+    /// Of how many, from the first on, it says whether there are any.
+    covered: usize,
+    /// How many blocks it has.
+    items: usize,
+}
+
+impl Page {
+    /// `None` where it does not begin with the first that is wanted.
+    fn of(list: List<'_>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
+        let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
+        let (mut blocks, mut items) = (Vec::new(), 0);
+        for item in list.items {
+            let text = item.get().as_bytes();
+            let found = meta::metadata(text, Encoding::Json)?;
+            if items == 0 && wanted.peek().is_some_and(|(first, _)| *found.name < **first) {
+                return None;
+            }
+            items += 1;
+            while wanted.next_if(|(name, _)| **name < *found.name).is_some() {}
+            let Some((_, cidr)) = wanted.next_if(|(name, _)| **name == *found.name) else { continue };
+            let mut snapshot = Snapshot::default();
+            (kind.known.add)(&mut snapshot, text, Encoding::Json);
+            let is_marked = snapshot.blocks.iter().any(|block| block.value.content.is_deleted());
+            let answer = || Answer {
+                entries: object_entries(&Key::Block(*cidr), snapshot, &found.revision()),
+                shows_group: true,
+                ..Answer::default()
+            };
+            blocks.push((*cidr, (!is_marked).then(answer)));
+        }
+        let rest = if list.metadata.next.is_empty() { 0 } else { wanted.len() };
+        Some(Self { blocks, covered: whole - rest, items })
+    }
+}

@@ -1,0 +1,70 @@
+//! Which of the two CNI plugins a node uses, Calico's or calipam's, as far as its data shows that.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::attributes::AttributeRef;
+use crate::time::format_go_utc;
+
+/// The annotation of a node by which an installer says which plugin it has put there: what the program prints for `-v`.
+pub const INSTALLED: &str = "calipam.io/cni-plugin";
+
+/// The nanoseconds of a millisecond in the times that calipam's plugin records. It is any number: Calico's plugin, which records
+/// all nanoseconds, has it once in a million times. Nothing but the text of the attribute differs, which Calico prints and
+/// never decodes.
+const OF_CALIPAM: i128 = 225_472;
+const MILLISECOND: i128 = 1_000_000;
+
+/// A CNI plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Plugin {
+    Calico,
+    Calipam,
+}
+
+impl Plugin {
+    /// The plugin that made a record, with the time that it recorded; `None` for records of no container, such as those of
+    /// tunnels.
+    pub fn of(record: AttributeRef<'_>) -> Option<(Timestamp, Self)> {
+        let at = record.allocated_at().filter(|_| record.get("node").is_some())?;
+        let is_calipams = at.as_nanosecond().rem_euclid(MILLISECOND) == OF_CALIPAM;
+        Some((at, if is_calipams { Self::Calipam } else { Self::Calico }))
+    }
+}
+
+/// The attribute `timestamp` of what calipam's plugin assigns.
+pub fn timestamp(now: Timestamp) -> String {
+    let nanos = now.as_nanosecond();
+    let marked = nanos - nanos.rem_euclid(MILLISECOND) + OF_CALIPAM;
+    format_go_utc(i64::try_from(marked).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::{Attribute, AttributeTable};
+
+    fn of(entries: &[(&str, &str)]) -> Option<(String, Plugin)> {
+        let mut table = AttributeTable::default();
+        table.push(&Attribute::new(Some("net.c"), entries.iter().copied()));
+        Plugin::of(table.get(0).unwrap()).map(|(at, plugin)| (at.to_string(), plugin))
+    }
+
+    #[test]
+    fn a_record_shows_which_plugin_made_it() {
+        let now: Timestamp = "2026-05-01T10:12:00.120999999Z".parse().unwrap();
+        let text = timestamp(now);
+        assert_eq!(text, "2026-05-01 10:12:00.120225472 +0000 UTC");
+        let record = [("node", "a"), ("timestamp", text.as_str())];
+        assert_eq!(of(&record), Some(("2026-05-01T10:12:00.120225472Z".into(), Plugin::Calipam)));
+        for calicos in ["2026-05-01 10:12:00.120225473 +0000 UTC", "2026-05-01 10:12:00 +0000 UTC"] {
+            assert_eq!(of(&[("node", "a"), ("timestamp", calicos)]).unwrap().1, Plugin::Calico);
+        }
+        for of_nobody in [&[("node", "a")][..], &[("node", "a"), ("timestamp", "x")], &[("timestamp", &text)]]
+        {
+            assert_eq!(of(of_nobody), None, "{of_nobody:?}");
+        }
+        assert!(timestamp("1960-01-01T00:00:00.5Z".parse().unwrap()).ends_with("00.500225472 +0000 UTC"));
+    }
+}
