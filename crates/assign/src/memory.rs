@@ -97,6 +97,21 @@ impl MemoryStore {
         is_there
     }
 
+    /// Stores and deletes values in one transaction; gives the revision that they all get.
+    pub fn change_together(&self, changes: &[(String, Option<Vec<u8>>)]) -> i64 {
+        let mut state = self.state();
+        let last =
+            |(path, _): &(String, Option<Vec<u8>>)| state.revisions.get(path).copied().unwrap_or_default();
+        let revision = 1 + changes.iter().map(last).max().unwrap_or_default();
+        for (path, value) in changes {
+            if value.is_some() || state.values.contains_key(path) {
+                state.revisions.insert(path.clone(), revision - 1);
+                state.change(path, value.clone());
+            }
+        }
+        revision
+    }
+
     /// The value under a path.
     pub fn value(&self, path: &str) -> Option<Vec<u8>> {
         self.value_at(path).map(|(value, _)| value)

@@ -20,7 +20,7 @@ mod store;
 mod tasks;
 pub mod write;
 
-pub use self::client::etcd::EtcdClient;
+pub use self::client::etcd::{Carrier, EtcdClient, NotCarried};
 pub use self::client::etcdv2::EtcdV2Client;
 pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server, credential_plugin};
 pub use self::error::{Cause, Error, Failure, Permission, Result, Server, SettingsError, Tried};

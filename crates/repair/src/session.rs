@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::engine::{Context, Event, EventFn, Execution, Group, REQUESTS, run};
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
-use crate::journal::{FORMAT, Header, Journal, LockMark, resolve_killed};
+use crate::journal::{Disk, FORMAT, Header, Journal, LockMark, resolve_killed};
 use crate::lock;
 use crate::step::groups;
 
@@ -33,6 +33,8 @@ pub struct Options {
     pub events: EventFn,
     /// Asks to stop.
     pub interrupt: Interrupt,
+    /// What a test puts in the place of the disk below the journal.
+    pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl Options {
@@ -44,6 +46,7 @@ impl Options {
             lock: false,
             events: Arc::new(|_| {}),
             interrupt: Interrupt::default(),
+            disk: None,
         }
     }
 }
@@ -118,7 +121,11 @@ pub(crate) async fn carry_out(
         datastore: writer.kind().to_string(),
         location: datastore.location(),
     };
-    let journal = Arc::new(Journal::create(&options.journal, &header)?);
+    let journal = match &options.disk {
+        Some(disk) => Journal::create_on(disk, &options.journal, &header)?,
+        None => Journal::create(&options.journal, &header)?,
+    };
+    let journal = Arc::new(journal);
     (options.events)(&Event::Opened);
     let context = Context {
         writer: writer.clone(),

@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Consent;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::error::RepairError;
 use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, marks_if_over};
 use crate::lock;
+
+/// What a run that was killed has sent may still arrive for so long.
+const LATE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A lock of the datastore that a run took and could not restore: it was killed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,12 +60,15 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 }
 
 impl StaleLock {
-    /// Looks what has become of it. That the datastore is not locked any more is noted in the journal.
+    /// Looks what has become of it. That the datastore is not locked any more is noted in the journal, unless what was to lock
+    /// it may still arrive.
     pub async fn look(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
-            // Where this cannot be noted, the next run looks again.
-            self.forget().ok();
+            if !self.may_come() {
+                // Where this cannot be noted, the next run looks again.
+                self.forget().ok();
+            }
             return Ok(LockState::Unlocked);
         };
         let is_as_it_was = self.revision.as_ref().is_some_and(|ours| *ours == stored.revision.to_string());
@@ -78,6 +85,12 @@ impl StaleLock {
             self.forget()?;
         }
         Ok(restored)
+    }
+
+    /// True where the run was killed so recently that its lock may still be on its way.
+    fn may_come(&self) -> bool {
+        let began = self.started_at.parse::<Timestamp>();
+        self.revision.is_none() && began.is_ok_and(|began| Timestamp::now().duration_since(began) < LATE)
     }
 
     fn forget(&self) -> Result<(), JournalError> {

@@ -1,10 +1,11 @@
 //! A command that plans and may write: on which datastore, for whom, and within which limits.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
-use calipam_repair::journal::default_path;
+use calipam_repair::journal::{Disk, default_path};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -30,6 +31,8 @@ pub struct Writing {
     pub journal: Option<PathBuf>,
     /// The folder of all journals, where the environment names one.
     pub journals: Option<PathBuf>,
+    /// What a test puts in the place of the disk below the journal.
+    pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl Writing {

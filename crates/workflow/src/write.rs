@@ -127,8 +127,9 @@ impl Run<'_> {
             _ => {}
         });
 
-        let (command, lock) = (writing.command.clone(), writing.lock);
-        let mut work = pin!(work(Options { command, journal: journal.clone(), lock, events, interrupt }));
+        let (command, lock, disk) = (writing.command.clone(), writing.lock, writing.disk.clone());
+        let options = Options { command, journal: journal.clone(), lock, events, interrupt, disk };
+        let mut work = pin!(work(options));
         let execution = tokio::select! {
             biased;
             () = opened.notified() => {

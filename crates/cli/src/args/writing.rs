@@ -45,6 +45,7 @@ impl WritingArgs {
             lock: self.lock,
             journal: self.journal.clone(),
             journals: journals_folder(),
+            disk: None,
         });
         Intent { writing, max_changes: self.max_changes }
     }

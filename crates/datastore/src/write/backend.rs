@@ -45,6 +45,9 @@ impl Backend {
 
     /// Reads objects; where that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
     pub(super) async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut pauses = PAUSES.into_iter();
         loop {
             let (result, client) = match self {

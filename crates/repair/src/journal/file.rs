@@ -1,15 +1,17 @@
 //! Writing a journal.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use calipam_datastore::Pending;
 use calipam_files::regular;
 use tokio::sync::oneshot;
 
@@ -33,10 +35,32 @@ const SHORT: usize = 256;
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    queue: Option<Sender<Line>>,
-    thread: Option<JoinHandle<()>>,
+    lines: LineWriter,
     next_intent: AtomicU64,
     concluded: AtomicU64,
+}
+
+/// Who writes the lines.
+#[derive(Debug)]
+enum LineWriter {
+    Thread(Option<(Sender<Line>, JoinHandle<()>)>),
+    /// Each is written at once.
+    OnDisk(Arc<dyn Disk>, Mutex<Pen>),
+}
+
+/// A disk that can be full, or let others go first: what a test puts in the place of the one below.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// A line of so many bytes is to be made durable; gives how many of them find room. What finds none breaks off.
+    fn admit(&self, bytes: usize) -> Pending<'_, usize>;
+}
+
+/// Writes the file.
+struct Pen {
+    file: File,
+    sum: Sum,
+    frames: FrameWriter,
+    /// After it nothing more is written.
+    failure: Option<Arc<io::Error>>,
 }
 
 /// Told that a line is durable, or why it is not.
@@ -52,34 +76,23 @@ impl Journal {
     /// Creates the file and its folder, and makes the header durable. The file must not exist: a journal
     /// is never overwritten. Only the user can read it.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
-        let failed = |error: io::Error| JournalError::write(path, &error);
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-
-        // Held while the run lives: a journal without this lock belongs to a run that is over.
-        file.lock().map_err(failed)?;
-        let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
-        let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
-        let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
-        let begun = file.write_all(first).and_then(|()| file.sync_all());
-
-        // The name of a new file is durable when its folder is.
-        begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+        let pen = Pen::create(path, header)?;
         let (queue, lines) = channel();
-        let thread = std::thread::Builder::new()
-            .name("journal".into())
-            .spawn(move || write_lines(file, sum, frames, &lines))
-            .map_err(failed)?;
+        let thread =
+            std::thread::Builder::new().name("journal".into()).spawn(move || pen.write_lines(&lines));
+        let thread = thread.map_err(|error| JournalError::write(path, &error))?;
+        Ok(Self::new(path, LineWriter::Thread(Some((queue, thread)))))
+    }
 
-        Ok(Self {
-            path: path.to_owned(),
-            queue: Some(queue),
-            thread: Some(thread),
-            next_intent: AtomicU64::new(0),
-            concluded: AtomicU64::new(0),
-        })
+    /// The same on a disk of which a test says what becomes of each line.
+    pub fn create_on(disk: &Arc<dyn Disk>, path: &Path, header: &Header) -> Result<Self, JournalError> {
+        let pen = Pen::create(path, header)?;
+        Ok(Self::new(path, LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen))))
+    }
+
+    fn new(path: &Path, lines: LineWriter) -> Self {
+        let (next_intent, concluded) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { path: path.to_owned(), lines, next_intent, concluded }
     }
 
     /// Where it is written.
@@ -129,9 +142,22 @@ impl Journal {
     }
 
     async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {
-        let (done, durable) = oneshot::channel();
-        self.send(entry, length, Some(done))?;
-        durable.await.map_err(|_| self.gone())?.map_err(|error| JournalError::write(&self.path, &error))
+        let durable = match &self.lines {
+            LineWriter::Thread(_) => {
+                let (done, durable) = oneshot::channel();
+                self.send(entry, length, Some(done))?;
+                durable.await.map_err(|_| self.gone())?
+            }
+            LineWriter::OnDisk(disk, pen) => {
+                let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
+                let room = disk.admit(text.len()).await;
+                let is_cut = room < text.len();
+                let mut pen = pen.lock().unwrap_or_else(PoisonError::into_inner);
+                pen.write(&[Line { text, done: None }], is_cut.then_some(room));
+                pen.failure.clone().map_or(Ok(()), Err)
+            }
+        };
+        durable.map_err(|error| JournalError::write(&self.path, &error))
     }
 
     fn send(
@@ -141,8 +167,15 @@ impl Journal {
         done: Option<Durable>,
     ) -> Result<(), JournalError> {
         let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
-        let queue = self.queue.as_ref().ok_or_else(|| self.gone())?;
-        queue.send(Line { text, done }).map_err(|_| self.gone())
+        let line = Line { text, done };
+        match &self.lines {
+            LineWriter::Thread(Some((queue, _))) => queue.send(line).map_err(|_| self.gone()),
+            LineWriter::Thread(None) => Err(self.gone()),
+            LineWriter::OnDisk(_, pen) => {
+                pen.lock().unwrap_or_else(PoisonError::into_inner).write(&[line], None);
+                Ok(())
+            }
+        }
     }
 
     fn gone(&self) -> JournalError {
@@ -150,8 +183,10 @@ impl Journal {
     }
 
     fn close(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        if let LineWriter::Thread(thread) = &mut self.lines
+            && let Some((queue, thread)) = thread.take()
+        {
+            drop(queue);
             // A thread that panicked has dropped its lines, and everybody who waited was told.
             thread.join().ok();
         }
@@ -171,39 +206,79 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn write_lines(mut file: File, mut sum: Sum, mut frames: FrameWriter, lines: &Receiver<Line>) {
-    let mut failure: Option<Arc<io::Error>> = None;
-    while let Ok(first) = lines.recv() {
-        let mut together = vec![first];
-        let until = Instant::now() + GATHERING;
-        while together.len() < MOST_TOGETHER {
-            let left = until.saturating_duration_since(Instant::now());
-            let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else { break };
-            together.push(line);
-        }
-        if failure.is_none() {
-            failure = write_together(&mut file, &mut sum, &mut frames, &together).err().map(Arc::new);
-        }
-        for done in together.into_iter().filter_map(|line| line.done) {
-            // Nobody waits any more where the run was broken off.
-            done.send(failure.clone().map_or(Ok(()), Err)).ok();
+impl Pen {
+    fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
+        let failed = |error: io::Error| JournalError::write(path, &error);
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+
+        // Held while the run lives: a journal without this lock belongs to a run that is over.
+        file.lock().map_err(failed)?;
+        let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
+        let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
+        let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
+        let begun = file.write_all(first).and_then(|()| file.sync_all());
+
+        // The name of a new file is durable when its folder is.
+        begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+        Ok(Self { file, sum, frames, failure: None })
+    }
+
+    fn write_lines(mut self, lines: &Receiver<Line>) {
+        while let Ok(first) = lines.recv() {
+            let mut together = vec![first];
+            let until = Instant::now() + GATHERING;
+            while together.len() < MOST_TOGETHER {
+                let left = until.saturating_duration_since(Instant::now());
+                let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else { break };
+                together.push(line);
+            }
+            self.write(&together, None);
+            for done in together.into_iter().filter_map(|line| line.done) {
+                // Nobody waits any more where the run was broken off.
+                done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
+            }
         }
     }
 
-    // Closing the file is not enough: a child process that is just being started has it, too, until its own program begins.
-    file.unlock().ok();
+    /// Writes lines at once, as far as there is room.
+    fn write(&mut self, lines: &[Line], room: Option<usize>) {
+        if self.failure.is_none() {
+            self.failure = self.try_to_write(lines, room).err().map(Arc::new);
+        }
+    }
+
+    fn try_to_write(&mut self, lines: &[Line], room: Option<usize>) -> io::Result<()> {
+        let Self { file, sum, frames, .. } = self;
+        let bytes = frames.frames(lines, |line, text| sum.seal(&line.text, text))?;
+        match room {
+            Some(room) => {
+                file.write_all(&bytes[..room.min(bytes.len() / 2)])?;
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            None => {
+                file.write_all(bytes)?;
+                if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
+            }
+        }
+    }
 }
 
-/// Writes lines at once.
-fn write_together(
-    file: &mut File,
-    sum: &mut Sum,
-    frames: &mut FrameWriter,
-    lines: &[Line],
-) -> io::Result<()> {
-    file.write_all(frames.frames(lines, |line, text| sum.seal(&line.text, text))?)?;
-    if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
+impl Drop for Pen {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child process that is just being started has it, too, until its own program begins.
+        self.file.unlock().ok();
+    }
 }
+
+impl fmt::Debug for Pen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pen").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
 /// Opens a journal that was found in a folder.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     regular::open_own(path, OpenOptions::new().read(true))

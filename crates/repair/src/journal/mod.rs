@@ -21,7 +21,7 @@ pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
-pub use self::file::Journal;
+pub use self::file::{Disk, Journal};
 pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
 pub use self::read::{JournalError, LineFault, Recorded};
 pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};

@@ -4,7 +4,6 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use jiff::SignedDuration;
 
@@ -24,14 +23,25 @@ pub enum Choice {
     Land(RequestId),
     /// An actor is killed. What it has asked for may still take effect.
     Kill(usize),
+    /// An actor is killed, and the power fails: the end of its journal is gone, as far as it was not made durable.
+    Crash(usize),
     /// The clock jumps ahead by so many seconds.
     Jump(i64),
 }
 
 impl Choice {
+    /// The request that something is done about, and whether its sender has given it up.
+    fn by(self) -> (Option<RequestId>, bool) {
+        match self {
+            Self::Go(id) | Self::Fail(id) => (Some(id), false),
+            Self::Land(id) => (Some(id), true),
+            Self::Kill(_) | Self::Crash(_) | Self::Jump(_) => (None, false),
+        }
+    }
+
     /// True for what may happen only so many times in a run.
     pub fn is_fault(self) -> bool {
-        matches!(self, Self::Fail(_) | Self::Kill(_) | Self::Jump(_))
+        matches!(self, Self::Fail(_) | Self::Kill(_) | Self::Crash(_) | Self::Jump(_))
     }
 }
 
@@ -77,7 +87,7 @@ impl<'s> Run<'s> {
             run.poll(number)?;
         }
         run.world.take_touched();
-        run.examine()?;
+        invariants::always(&run.world, None, false)?;
         Ok(run)
     }
 
@@ -111,6 +121,10 @@ impl<'s> Run<'s> {
                 if acting.task.is_some() && self.world.is_waiting(number) {
                     let what = format!("{} is killed", acting.actor.name);
                     let footprint = fault(number).and(&self.killed(number));
+                    if self.world.files.can_tear(number) {
+                        let (what, footprint) = (format!("{what} by a power failure"), footprint.clone());
+                        options.push(Possible { choice: Choice::Crash(number), what, footprint });
+                    }
                     options.push(Possible { choice: Choice::Kill(number), what, footprint });
                 }
             }
@@ -146,18 +160,23 @@ impl<'s> Run<'s> {
                 self.poll(id.actor)?;
             }
             Choice::Land(id) => self.world.land(id),
-            Choice::Kill(actor) => self.kill(actor)?,
+            Choice::Kill(actor) => self.kill(actor, false)?,
+            Choice::Crash(actor) => self.kill(actor, true)?,
             Choice::Jump(seconds) => self.world.advance(SignedDuration::from_secs(seconds)),
         }
-        self.examine()?;
+        let (by, is_late) = choice.by();
+        invariants::always(&self.world, by, is_late)?;
         Ok(self.world.take_touched())
     }
 
-    fn kill(&mut self, number: usize) -> Result<(), String> {
+    fn kill(&mut self, number: usize, tears: bool) -> Result<(), String> {
         self.world.leave_behind(number);
         let acting = &mut self.actors[number];
         acting.kills += 1;
         acting.task = None;
+        if tears {
+            self.world.files.tear(number);
+        }
         if let Some(begin) = &acting.actor.after_kill {
             acting.task = Some(begin(Arc::clone(&self.world), number));
             self.poll(number)?;
@@ -169,8 +188,8 @@ impl<'s> Run<'s> {
     fn poll(&mut self, number: usize) -> Result<(), String> {
         let acting = &mut self.actors[number];
         let Some(task) = &mut acting.task else { return Ok(()) };
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context).is_ready()));
+        let polled = catch_unwind(AssertUnwindSafe(|| task.go_on()));
+        self.world.files.settle(number);
         match polled {
             Ok(false) => {}
             Ok(true) => acting.task = None,
@@ -181,10 +200,6 @@ impl<'s> Run<'s> {
             }
         }
         Ok(())
-    }
-
-    fn examine(&self) -> Result<(), String> {
-        invariants::always(&self.world)
     }
 
     /// True where nothing is left but writes that may never take effect.
@@ -202,7 +217,7 @@ impl<'s> Run<'s> {
     /// # Errors
     /// What does not.
     pub fn examine_end(&self) -> Result<(), String> {
-        invariants::at_the_end(&self.world)
+        (self.scenario.end)(&self.world)
     }
 
     /// What decides the rest: two runs of a scenario with the same hash can go on in the same ways.

@@ -30,6 +30,7 @@ fn line(choice: Choice) -> String {
         Choice::Fail(id) => format!("fail {}.{}", id.actor, id.number),
         Choice::Land(id) => format!("land {}.{}", id.actor, id.number),
         Choice::Kill(actor) => format!("kill {actor}"),
+        Choice::Crash(actor) => format!("crash {actor}"),
         Choice::Jump(seconds) => format!("jump {seconds}"),
     }
 }
@@ -77,6 +78,7 @@ fn step(word: &str, rest: &str) -> Option<Choice> {
         "fail" => id().map(Choice::Fail),
         "land" => id().map(Choice::Land),
         "kill" => rest.parse().ok().map(Choice::Kill),
+        "crash" => rest.parse().ok().map(Choice::Crash),
         "jump" => rest.parse().ok().map(Choice::Jump),
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! Who uses which address: what the datastore has to say, and what it is compared with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,8 @@ struct State {
     pods: BTreeMap<String, Pod>,
     /// Who uses an address, from when it was given to when its release began.
     users: BTreeMap<IpAddr, String>,
+    /// Handles of which the scenario begins with less than there should be.
+    damaged: BTreeSet<String>,
     violations: Vec<String>,
 }
 
@@ -69,6 +71,15 @@ impl Truth {
 
     pub fn users(&self) -> BTreeMap<IpAddr, String> {
         self.state().users.clone()
+    }
+
+    /// What is recorded for a handle was damaged before anyone acts.
+    pub fn damage(&self, handle: &str) {
+        self.state().damaged.insert(handle.to_owned());
+    }
+
+    pub(crate) fn is_damaged(&self, handle: &str) -> bool {
+        self.state().damaged.contains(handle)
     }
 
     /// Notes what must not happen.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tonic::service::interceptor::InterceptedService;
 
-use super::{EtcdClient, Token, endpoint, kv_client};
+use super::{Carrier, EtcdClient, Token, carrier, endpoint, kv_client};
 use crate::error::{Cause, Error, Failure, Result, Tried};
 use crate::secret::redact_url;
-use crate::settings::EtcdSettings;
+use crate::settings::{EtcdSettings, Timeouts, TlsSettings};
 use crate::store::Pending;
 
 /// How long the first endpoint has for itself before the next one is tried as well.
@@ -80,19 +80,8 @@ impl EtcdClient {
         settings: &EtcdSettings,
         probe: bool,
     ) -> std::result::Result<Self, Failure> {
-        let channel = endpoint::open(endpoint, settings).await?;
-        let token = Token::default();
-        let client = Self {
-            endpoint: endpoint.to_owned(),
-            settings: settings.clone(),
-            kv: kv_client(InterceptedService::new(channel.clone(), token.clone())).await?,
-            channel,
-            second: OnceCell::new(),
-            turn: AtomicUsize::new(0),
-            requests: Arc::new(AtomicU64::new(0)),
-            token,
-        };
-
+        let carrier = carrier(endpoint::open(endpoint, settings).await?);
+        let client = Self::on(endpoint, settings, carrier).await?;
         let ready = async {
             client.authenticate().await?;
             // With TLS 1.3 a refused client certificate shows at the first request only.
@@ -103,10 +92,40 @@ impl EtcdClient {
         Ok(client)
     }
 
+    async fn on(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        carrier: Carrier,
+    ) -> std::result::Result<Self, Failure> {
+        let token = Token::default();
+        Ok(Self {
+            endpoint: endpoint.to_owned(),
+            settings: settings.clone(),
+            kv: kv_client(InterceptedService::new(carrier.clone(), token.clone())).await?,
+            carrier,
+            second: OnceCell::new(),
+            turn: AtomicUsize::new(0),
+            requests: Arc::new(AtomicU64::new(0)),
+            token,
+        })
+    }
+
+    /// A client of whatever answers through `carrier` as etcd does. It is asked again where it has not answered, and waited
+    /// for as long as `timeouts` say.
+    pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
+        let settings =
+            EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
+        let on = Self::on("http://etcd", &settings, carrier).await;
+        on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
+    }
+
     /// A new connection to the endpoint that answers now, after this one broke. Requests are counted
     /// together.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
-        let mut client = Self::connect(&self.settings).await?;
+        let mut client = match self.settings.endpoints.as_slice() {
+            [] => Self::over(self.carrier.clone(), self.settings.timeouts).await?,
+            _ => Self::connect(&self.settings).await?,
+        };
         self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
         client.requests = Arc::clone(&self.requests);
         Ok(Arc::new(client))
@@ -114,7 +133,9 @@ impl EtcdClient {
 
     /// Opens a second connection to the same endpoint, for reading much: one alone keeps one core busy.
     pub(crate) async fn widen(&self) {
-        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok();
-        self.second.get_or_init(open).await;
+        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(carrier);
+        if !self.settings.endpoints.is_empty() {
+            self.second.get_or_init(open).await;
+        }
     }
 }

@@ -25,8 +25,8 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
-use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceExt};
 
 pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
@@ -42,18 +42,27 @@ use crate::store::Pending;
 #[derive(Debug)]
 pub struct EtcdClient {
     endpoint: String,
+    /// Without endpoints where a test has given it what carries its requests.
     settings: EtcdSettings,
-    channel: Channel,
+    carrier: Carrier,
     kv: Kv,
     /// A second connection, opened for reading much; `None` where that failed.
-    second: OnceCell<Option<Channel>>,
+    second: OnceCell<Option<Carrier>>,
     turn: AtomicUsize,
     requests: Arc<AtomicU64>,
     token: Token,
 }
 
+/// What carries requests of gRPC to a server: a connection, or what a test puts in its place.
+pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, NotCarried>;
+
+/// Why a request or its answer was not carried.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotCarried(#[source] pub BoxError);
+
 /// A connection that sends the user's token with each request.
-type Line = InterceptedService<Channel, Token>;
+type Line = InterceptedService<Carrier, Token>;
 
 /// The token of the user, where there is one. etcd-client keeps the token that it gets to itself, but the ranges of a
 /// whole read, which do not go through it, need it too.
@@ -159,7 +168,7 @@ impl EtcdClient {
     pub(crate) async fn read_bulk(&self, range: &Range, what: &str) -> Result<Reply> {
         tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
         let read = self.call(|| {
-            let line = InterceptedService::new(self.next_channel(), self.token.clone());
+            let line = InterceptedService::new(self.next_carrier(), self.token.clone());
             async move { bulk::read(line, range).await.map_err(Into::into) }
         });
         let reply = read.await.and_then(|reply| reply.ok_or_else(malformed));
@@ -169,7 +178,7 @@ impl EtcdClient {
     /// The version of the server, such as `3.6.8`.
     pub(crate) async fn version(&self) -> Result<String> {
         let asked = self.call(|| {
-            let line = InterceptedService::new(self.channel.clone(), self.token.clone());
+            let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
             async move { client_of(line).await?.maintenance_client().status().await }
         });
         match asked.await {
@@ -205,10 +214,10 @@ impl EtcdClient {
     }
 
     /// Both connections in turn, where there are two.
-    fn next_channel(&self) -> Channel {
+    fn next_carrier(&self) -> Carrier {
         match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
             (1, Some(Some(second))) => second.clone(),
-            _ => self.channel.clone(),
+            _ => self.carrier.clone(),
         }
     }
 
@@ -226,9 +235,10 @@ impl EtcdClient {
     async fn authenticate(&self) -> std::result::Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let channel = etcd_client::Channel::Tonic(self.channel.clone());
+        // Without a token: it would be the one that has expired.
+        let line = InterceptedService::new(self.carrier.clone(), Token::default());
         let answer = async {
-            let mut client = etcd_client::Client::from_channel(channel, None).await?.auth_client();
+            let mut client = client_of(line).await?.auth_client();
             client.authenticate(user.clone(), password.reveal().to_owned()).await
         };
 
@@ -286,6 +296,10 @@ impl EtcdClient {
 /// The key that is asked for to see whether a server answers.
 const PROBE: &str = "/calico/ipam/v2/config";
 
+fn carrier(channel: Channel) -> Carrier {
+    BoxCloneSyncService::new(channel.map_err(|error| NotCarried(error.into())))
+}
+
 /// Answers may have any size.
 async fn kv_client(line: Line) -> std::result::Result<Kv, Failure> {
     let client = client_of(line).await.map_err(|error| Failure::Other(error.to_string()))?;
@@ -301,7 +315,7 @@ async fn client_of(line: Line) -> std::result::Result<etcd_client::Client, etcd_
 
 /// True where a server answers a request in plain text, be it by an error.
 async fn probe_plain(channel: Channel, limit: Duration) -> bool {
-    let Ok(mut kv) = kv_client(InterceptedService::new(channel, Token::default())).await else {
+    let Ok(mut kv) = kv_client(InterceptedService::new(carrier(channel), Token::default())).await else {
         return false;
     };
     match tokio::time::timeout(limit, kv.0.get(PROBE, None)).await {

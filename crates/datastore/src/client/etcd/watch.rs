@@ -97,7 +97,7 @@ impl EtcdClient {
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
             let changed = self.call(|| {
-                let line = InterceptedService::new(self.channel.clone(), self.token.clone());
+                let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
                 first_change(line, range, after)
             });
             match changed.await {
@@ -136,7 +136,7 @@ impl EtcdClient {
         begin: impl Fn() -> T,
     ) -> Result<T> {
         let watched = self.call(|| {
-            let line = InterceptedService::new(self.channel.clone(), self.token.clone());
+            let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
             watch(line, ranges, (from, to), due, begin())
         });
         let failure = match watched.await {

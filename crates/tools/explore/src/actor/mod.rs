@@ -1,18 +1,21 @@
 //! Who acts on a cluster.
 
 mod collector;
+mod command;
+mod others;
 mod plugin;
+mod task;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 pub use self::collector::{collect, give_up_empty};
+pub(crate) use self::command::rebuild_all;
+pub use self::command::{Command, calipam};
+pub use self::others::{Edit, edits};
 pub(crate) use self::plugin::give;
 pub use self::plugin::{Call, add, clean_up, del, gc};
+pub use self::task::Task;
 use crate::world::World;
-
-/// What an actor does.
-pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Begins what an actor does, given its number.
 pub type Begin = Box<dyn Fn(Arc<World>, usize) -> Task>;
@@ -32,8 +35,21 @@ impl Actor {
         name: impl Into<String>,
         begin: impl Fn(Arc<World>, usize) -> F + 'static,
     ) -> Self {
-        let begin: Begin = Box::new(move |world, actor| Box::pin(begin(world, actor)));
+        let begin: Begin = Box::new(move |world, actor| Task::plain(begin(world, actor)));
         Self { name: name.into(), begin, after_kill: None }
+    }
+
+    /// A process that is followed, where it is killed, by another one.
+    pub fn process<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
+        name: impl Into<String>,
+        begin: impl Fn(Arc<World>, usize) -> F + 'static,
+        after_kill: impl Fn(Arc<World>, usize) -> G + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            begin: Box::new(move |world, actor| Task::process(begin(world, actor))),
+            after_kill: Some(Box::new(move |world, actor| Task::process(after_kill(world, actor)))),
+        }
     }
 
     /// The same, with what follows where it is killed.
@@ -42,6 +58,6 @@ impl Actor {
         self,
         begin: impl Fn(Arc<World>, usize) -> F + 'static,
     ) -> Self {
-        Self { after_kill: Some(Box::new(move |world, actor| Box::pin(begin(world, actor)))), ..self }
+        Self { after_kill: Some(Box::new(move |world, actor| Task::plain(begin(world, actor)))), ..self }
     }
 }

@@ -63,7 +63,7 @@ impl Call {
         Footprint::default().write(self.endpoint()).write(format!("{PODS}{}", self.handle()))
     }
 
-    fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         let name = format!("{}-k8s-{}-eth0", self.node, self.pod.replace('-', "--"));
         format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
     }

@@ -47,12 +47,20 @@ pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explore
     Ok(search.explored)
 }
 
+/// A state, and how it was looked into.
+struct Seen {
+    /// The steps that were asleep each time.
+    asleep: BTreeSet<Choice>,
+    /// The fewest steps that led there.
+    depth: usize,
+}
+
 struct Search<'s> {
     scenario: &'s Scenario,
     until: Option<Instant>,
     explored: Explored,
     /// States, with the steps that need not be looked into from them since they were elsewhere.
-    seen: HashMap<(u64, u64), BTreeSet<Choice>>,
+    seen: HashMap<(u64, u64), Seen>,
     path: Vec<Choice>,
 }
 
@@ -136,13 +144,16 @@ impl<'s> Search<'s> {
     /// Notes a state; false where nothing new can come of it.
     fn is_new(&mut self, run: &Run<'_>, asleep: &[Asleep]) -> Result<bool, Found> {
         let sleeping: BTreeSet<Choice> = asleep.iter().map(|asleep| asleep.choice).collect();
-        let state = run.hash();
+        let (state, depth) = (run.hash(), self.path.len());
         if let Some(before) = self.seen.get_mut(&state) {
-            let is_known = before.is_subset(&sleeping);
-            before.retain(|choice| sleeping.contains(choice));
+            // Where something was cut off, it was perhaps below this state, and from here there is more room.
+            let is_nearer = depth < before.depth && self.explored.cut > 0;
+            let is_known = before.asleep.is_subset(&sleeping) && !is_nearer;
+            before.asleep.retain(|choice| sleeping.contains(choice));
+            before.depth = before.depth.min(depth);
             return Ok(!is_known);
         }
-        self.seen.insert(state, sleeping);
+        self.seen.insert(state, Seen { asleep: sleeping, depth });
 
         if run.is_stuck() {
             return Err(self.found("everyone waits for a lock".to_owned()));

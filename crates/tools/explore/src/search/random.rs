@@ -79,7 +79,7 @@ fn follow(
 fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
     let who = |choice: Choice| match choice {
         Choice::Go(id) | Choice::Fail(id) => id.actor,
-        Choice::Kill(actor) => actor,
+        Choice::Kill(actor) | Choice::Crash(actor) => actor,
         Choice::Land(id) => 1_000 + id.actor,
         Choice::Jump(_) => usize::MAX,
     };

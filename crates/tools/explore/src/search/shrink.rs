@@ -72,7 +72,7 @@ fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
 fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
     let who = |choice: &Choice| match choice {
         Choice::Go(id) | Choice::Fail(id) | Choice::Land(id) => id.actor,
-        Choice::Kill(actor) => *actor,
+        Choice::Kill(actor) | Choice::Crash(actor) => *actor,
         Choice::Jump(_) => usize::MAX,
     };
     let faults = schedule.iter().filter(|choice| choice.is_fault()).count();

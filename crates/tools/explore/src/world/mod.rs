@@ -1,6 +1,9 @@
 //! A datastore under control: every request waits until the explorer says what becomes of it.
 
+mod audit;
 mod client;
+mod disk;
+pub(crate) mod etcd;
 mod footprint;
 mod lock;
 mod turn;
@@ -13,8 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use calipam_assign::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::audit::Phase;
+pub(crate) use self::audit::{Written, is_same};
 pub use self::client::Client;
 pub(crate) use self::client::at_once;
+pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
 pub use self::footprint::Footprint;
 pub use self::lock::{Held, NodeLock};
 pub(crate) use self::turn::Asked;
@@ -52,6 +58,10 @@ pub struct World {
     state: Mutex<State>,
     /// Who uses which address.
     pub truth: Truth,
+    /// Who has written what.
+    pub(crate) audit: audit::Audit,
+    /// The files of all runs of calipam.
+    pub(crate) files: Files,
 }
 
 #[derive(Default)]
@@ -85,7 +95,13 @@ impl World {
         let state = State { now, ..State::default() };
         // What was there before is an hour old.
         let before = now - SignedDuration::from_hours(1);
-        Self { memory: MemoryStore::new(before), state: Mutex::new(state), truth: Truth::default() }
+        Self {
+            memory: MemoryStore::new(before),
+            state: Mutex::new(state),
+            truth: Truth::default(),
+            audit: audit::Audit::default(),
+            files: Files::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -169,6 +185,12 @@ impl World {
         }
     }
 
+    /// A run of calipam begins with something.
+    pub(crate) fn begin_phase(&self, actor: usize, phase: Phase) {
+        let requests = self.state().numbers.get(&actor).copied().unwrap_or_default();
+        self.audit.begin(actor, requests, phase);
+    }
+
     /// Notes that the step under way touches more than its request says.
     pub(crate) fn touch(&self, footprint: &Footprint) {
         let mut state = self.state();
@@ -181,7 +203,7 @@ impl World {
     }
 
     /// Notes what an actor was told.
-    fn tell(&self, actor: usize, what: impl Hash) {
+    pub(crate) fn tell(&self, actor: usize, what: impl Hash) {
         let mut state = self.state();
         let told = state.told.entry(actor).or_default();
         let mut hasher = DefaultHasher::new();
@@ -191,14 +213,38 @@ impl World {
 
     /// All that decides what can happen from here on: two worlds with the same state have the same future.
     pub(crate) fn hash(&self, mut hasher: impl Hasher) -> u64 {
-        self.memory.values(ALL).hash(&mut hasher);
+        for (path, value, revision) in self.memory.values(ALL) {
+            (path, timeless(&value), revision).hash(&mut hasher);
+        }
         self.truth.hash(&mut hasher);
+        self.files.hash(&mut hasher);
+        self.audit.hash(&mut hasher);
         let state = self.state();
         (state.now, &state.told, &state.locks).hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
         state.on_the_way.iter().for_each(|(id, write)| (id, &write.what).hash(&mut hasher));
         hasher.finish()
     }
+}
+
+/// A value without what comes from the clock of the machine: two runs of a schedule give the same then.
+fn timeless(value: &[u8]) -> Vec<u8> {
+    const FIELDS: [&[u8]; 3] = [b"\"creationTimestamp\":\"", b"\"uid\":\"", b"\"affinityClaimTime\":\""];
+    let (mut rest, mut out) = (value, Vec::with_capacity(value.len()));
+    while let Some(byte) = rest.first() {
+        match FIELDS.iter().find(|field| rest.starts_with(field)) {
+            Some(field) => {
+                out.extend_from_slice(field);
+                let text = &rest[field.len()..];
+                rest = &text[text.iter().position(|byte| *byte == b'"').unwrap_or(text.len())..];
+            }
+            None => {
+                out.push(*byte);
+                rest = &rest[1..];
+            }
+        }
+    }
+    out
 }
 
 impl State {

@@ -25,7 +25,7 @@ pub(super) struct Pending {
 }
 
 /// Waits until the explorer says what becomes of a request.
-pub(super) struct Turn<'w> {
+pub(crate) struct Turn<'w> {
     world: &'w World,
     id: RequestId,
     /// What is asked; `None` once it is.
@@ -34,7 +34,7 @@ pub(super) struct Turn<'w> {
 
 impl World {
     /// Asks for something, and waits for what becomes of it.
-    pub(super) fn turn(
+    pub(crate) fn turn(
         &self,
         actor: usize,
         what: String,
@@ -63,6 +63,9 @@ impl Future for Turn<'_> {
         if let Some((asked, write)) = begun {
             state.pending.insert(self.id, Pending { asked, write, waker: context.waker().clone() });
             return Poll::Pending;
+        }
+        if let Some(pending) = state.pending.get_mut(&self.id) {
+            pending.waker.clone_from(context.waker());
         }
         state.verdicts.remove(&self.id).map_or(Poll::Pending, Poll::Ready)
     }

@@ -1,5 +1,7 @@
 //! What has to hold, at every step and at the end.
 
+pub(crate) mod repairs;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -14,7 +16,7 @@ use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::actor::clean_up;
-use crate::world::{ALL, World};
+use crate::world::{ALL, RequestId, World};
 
 /// What a check may find where something was broken off (facts 3.15). Everything else would be damage.
 const OF_CRASHES: &[Code] = &[
@@ -46,24 +48,27 @@ const OF_QUIET: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// What holds at every step.
-pub(crate) fn always(world: &World) -> Result<(), String> {
+/// What holds at every step. It was made by this request, whose sender may have given it up.
+pub(crate) fn always(world: &World, by: Option<RequestId>, is_late: bool) -> Result<(), String> {
     if let Some(violation) = world.truth.take_violations().into_iter().next() {
         return Err(violation);
     }
-    if world.data().take_changes().is_empty() {
+    let changes = world.data().take_changes();
+    if changes.is_empty() {
         return Ok(());
     }
+    repairs::written(world, by, is_late, changes)?;
     let objects = Objects::of(world.data())?;
     let recorded = objects.recorded()?;
     for (address, user) in world.truth.users() {
         match recorded.get(&address) {
             Some(handle) if *handle == user => {}
             Some(handle) => return Err(format!("{address} of {user} is recorded for {handle}")),
+            None if world.truth.is_damaged(&user) => {}
             None => return Err(format!("{address}, which {user} uses, is free")),
         }
     }
-    objects.handles_count_enough()?;
+    objects.handles_count_enough(world)?;
     objects.blocks_have_one_affinity()
 }
 
@@ -179,8 +184,11 @@ impl Objects {
     }
 
     /// A handle that counted less would leave an address behind.
-    fn handles_count_enough(&self) -> Result<(), String> {
+    fn handles_count_enough(&self, world: &World) -> Result<(), String> {
         for ((handle, block), count) in self.counts() {
+            if world.truth.is_damaged(&handle) {
+                continue;
+            }
             let counted = self.handles.get(&handle).map_or(0, |object| object.count(block));
             if counted < count {
                 return Err(format!("{handle} counts {counted} of {count} addresses in {block}"));

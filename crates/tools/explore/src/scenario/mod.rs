@@ -1,5 +1,7 @@
 //! Small worlds, and who acts in them.
 
+mod repairs;
+
 use std::sync::Arc;
 
 use calipam_assign::plugin::Wanted;
@@ -8,9 +10,12 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pool::PoolUse;
+use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::actor::{Actor, Call, add, collect, del, gc, give, give_up_empty};
+use crate::invariants;
+use crate::invariants::repairs::CLUSTER;
 use crate::world::{World, at_once};
 
 /// What may go wrong in a scenario.
@@ -36,6 +41,8 @@ pub struct Scenario {
     /// Most faults of a run.
     pub faults: usize,
     pub kinds: Faults,
+    /// What has to hold when everyone has stopped.
+    pub(crate) end: fn(&World) -> Result<(), String>,
     cluster: Cluster,
     /// What is there before.
     before: fn(&Before<'_>),
@@ -123,7 +130,7 @@ impl Scenario {
     }
 
     pub(crate) fn begin(&self) -> (Arc<World>, Vec<Actor>) {
-        let now = jiff::Timestamp::constant(1_777_629_600, 0);
+        let now = jiff::Timestamp::constant(1_577_836_800, 0);
         let world = Arc::new(World::new(now));
         let put = |path: &str, value: serde_json::Value| world.data().put(path, value.to_string());
         put(
@@ -138,7 +145,15 @@ impl Scenario {
             json!({"strict_affinity": self.cluster.strict_affinity, "auto_allocate_blocks": true,
                 "ipCooldownSeconds": self.cluster.cooldown}),
         );
+        put(
+            &format!("{RESOURCE_PREFIX}clusterinformations/default"),
+            json!({"metadata": {"name": "default"}, "spec": {"clusterGUID": CLUSTER, "datastoreReady": true}}),
+        );
         (self.before)(&Before(&world));
+        // Whoever looks at the clock of the machine finds what is given from now on too young to judge, and all else old.
+        world.advance(SignedDuration::from_hours(24 * 36_500));
+        let changes = world.data().take_changes();
+        world.audit.note(None, false, changes);
         (world, (self.actors)())
     }
 }
@@ -151,11 +166,12 @@ pub fn all() -> Vec<Scenario> {
         is_small: true,
         faults: 1,
         kinds: ANY,
+        end: invariants::at_the_end,
         cluster,
         before,
         actors,
     };
-    vec![
+    let of_plugin = vec![
         plain(
             "one-add",
             "a pod wants an address, and no block is there",
@@ -321,5 +337,6 @@ pub fn all() -> Vec<Scenario> {
             },
         )
         .large(),
-    ]
+    ];
+    [of_plugin, repairs::all()].concat()
 }

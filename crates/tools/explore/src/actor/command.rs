@@ -1,0 +1,241 @@
+//! The commands of calipam that write, run by a person: the code of `workflow` and `repair` on a datastore and files that the
+//! explorer decides about.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use calipam_assign::MemoryStore;
+use calipam_check::Options;
+use calipam_datastore::Datastore;
+use calipam_datastore::write::{Consent, Question};
+use calipam_model::config::IpamSetting;
+use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as plan_release};
+use calipam_repair::journal::Recorded;
+use calipam_workflow::{
+    Activity, AssignRequest, ConfigureRequest, Error, Executed, Intent, Judging, Meter, NoConsent, Note,
+    Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired, SplitRequest, Writing,
+    assign, configure, rebuild, release, split, undo,
+};
+use jiff::SignedDuration;
+
+use super::Actor;
+use crate::world::{Footprint, OneDisk, Phase, Verdict, World, etcd};
+
+/// A command.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// `release --leaked`.
+    Release,
+    /// `release --ip`.
+    ReleaseAddress(IpAddr),
+    Rebuild,
+    /// `assign --ip` for a node, under a handle.
+    Assign(IpAddr, &'static str, &'static str),
+    Split(&'static str),
+    Configure(IpamSetting),
+    /// Someone else deletes a key and creates another, before the next command.
+    Replace(&'static str, &'static str, &'static str),
+    /// `undo` of the command before it.
+    Undo,
+}
+
+/// A person gives commands one after the other. Where a process is killed, they give others.
+pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
+    let session = move |commands: &[Command]| {
+        let commands = commands.to_vec();
+        move |world: Arc<World>, actor| Session { world, actor, locks }.run(commands.clone())
+    };
+    Actor::process(name, session(commands), session(after_kill))
+}
+
+/// A person at a terminal of a machine that has its own journals.
+struct Session {
+    world: Arc<World>,
+    actor: usize,
+    /// It locks the datastore while it writes.
+    locks: bool,
+}
+
+impl Session {
+    async fn run(self, commands: Vec<Command>) {
+        let Some(datastore) = etcd::open(&self.world, self.actor).await else { return };
+        for command in &commands {
+            match command {
+                Command::Undo => self.undo(&datastore).await,
+                Command::Replace(key, other, value) => self.replace(key, other, value).await,
+                command => self.write(&datastore, command).await,
+            }
+        }
+    }
+
+    async fn write(&self, datastore: &Datastore, command: &Command) {
+        let Some((journal, folder)) = self.world.files.next_journal(self.actor) else { return };
+        self.world.audit.to_undo(self.actor, &journal);
+        self.world.begin_phase(self.actor, Phase::Repairs);
+        let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
+        // What it could not do, it leaves to the next command.
+        drop(carry_out(datastore, command, intent).await);
+    }
+
+    /// Undoes the last command, and asks that everything is as it was before that.
+    async fn undo(&self, datastore: &Datastore) {
+        let Some(journal) = self.world.audit.undoes(self.actor) else { return };
+        let Ok(recorded) = Recorded::read(&journal) else { return };
+        let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
+        self.world.begin_phase(self.actor, Phase::Undoes);
+        let intent = Intent { writing: Some(self.writing(own, folder)), max_changes: None };
+        let Ok(undone) = undo(datastore, &journal, recorded, &intent, &AtTerminal).await else { return };
+        let is_complete = |run: &Executed| run.execution.is_complete();
+        if undone.plan.skipped().is_empty()
+            && undone.run.as_ref().is_none_or(is_complete)
+            && let Some(path) = self.world.audit.not_brought_back(self.actor)
+        {
+            self.world
+                .truth
+                .violated(format!("the undo is complete, and {path} is not as it was before the run"));
+        }
+    }
+
+    async fn replace(&self, key: &'static str, other: &'static str, value: &'static str) {
+        let Self { world, actor, .. } = self;
+        let footprint = Footprint::default().write(key).write(other);
+        let verdict = world.turn(*actor, format!("others replace {key}"), footprint, None, None).await;
+        if verdict == Verdict::Go && world.data().remove(key) {
+            world.data().put(other, value);
+            world.audit.others(&[key, other]);
+        }
+    }
+
+    fn writing(&self, journal: PathBuf, folder: PathBuf) -> Writing {
+        Writing {
+            command: "explored".into(),
+            lock: self.locks,
+            journal: Some(journal),
+            journals: Some(folder),
+            disk: Some(Arc::new(OneDisk(Arc::clone(&self.world), self.actor))),
+        }
+    }
+}
+
+/// How a person judges: what stands at a second look, shortly after the first.
+fn judging() -> Judging {
+    let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
+    Judging { options, settle: SignedDuration::ZERO }
+}
+
+async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> Result<Repaired, Error> {
+    let released = |targets| ReleaseRequest {
+        targets,
+        pools: Vec::new(),
+        reports: Vec::new(),
+        judging: judging(),
+        lock: intent.writing.as_ref().is_some_and(|writing| writing.lock),
+        intent: intent.clone(),
+    };
+    match command {
+        Command::Release => {
+            let targets = plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() };
+            release(datastore, &released(targets), &AtTerminal).await
+        }
+        Command::ReleaseAddress(address) => {
+            let targets = plan_release::Request { addresses: vec![*address], ..Default::default() };
+            release(datastore, &released(targets), &AtTerminal).await
+        }
+        Command::Rebuild => {
+            let scope = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
+            let request =
+                RebuildRequest { scope, pools: Vec::new(), output_dir: None, judging: judging(), intent };
+            rebuild(datastore, &request, &AtTerminal).await
+        }
+        Command::Assign(address, node, handle) => {
+            let wanted = plan_assign::Request {
+                node: (*node).to_owned(),
+                addresses: vec![*address],
+                count: 0,
+                pools: Vec::new(),
+                handle: Some((*handle).to_owned()),
+                attributes: Default::default(),
+                force: false,
+            };
+            let request = AssignRequest { wanted, pools: Vec::new(), judging: judging(), intent };
+            assign(datastore, &request, &AtTerminal).await
+        }
+        Command::Split(pool) => {
+            let request = SplitRequest {
+                pool: PoolName::Name((*pool).to_owned()),
+                parts: 2,
+                needs_lock: false,
+                disables_first: false,
+                intent,
+            };
+            split(datastore, &request, &AtTerminal).await
+        }
+        Command::Configure(setting) => {
+            let request = ConfigureRequest { settings: vec![*setting], foresees: false, intent };
+            configure(datastore, &request, &AtTerminal).await
+        }
+        Command::Undo | Command::Replace(..) => Err(Error::NoJournalDirectory),
+    }
+}
+
+/// Rebuilds everything on a datastore that nobody else uses.
+///
+/// # Errors
+/// Why that cannot be.
+pub(crate) fn rebuild_all(memory: &Arc<MemoryStore>, journals: &Path) -> Result<(), String> {
+    let (memory, journal) = (Arc::clone(memory), journals.join("rebuild.journal"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async move {
+        let datastore = etcd::open_memory(&memory).await.ok_or("the datastore cannot be opened")?;
+        let writing = Writing {
+            command: "rebuild".into(),
+            lock: false,
+            journal: Some(journal),
+            journals: None,
+            disk: Some(Arc::new(crate::world::FreeDisk)),
+        };
+        let intent = Intent { writing: Some(writing), max_changes: None };
+        let repaired = carry_out(&datastore, &Command::Rebuild, intent).await;
+        let repaired = repaired.map_err(|error| format!("rebuild fails: {error}"))?;
+        match repaired.run {
+            Some(Executed { execution, .. }) if !execution.is_complete() => {
+                Err(format!("rebuild does not come to its end: {execution:?}"))
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// A person who agrees to everything.
+struct AtTerminal;
+
+impl Operator for AtTerminal {
+    fn note(&self, _: Note<'_>) {}
+
+    fn start(&self, _: Activity) -> Arc<dyn Meter> {
+        Arc::new(Unwatched)
+    }
+
+    fn show(&self, _: Proposal<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn can_agree(&self) -> Result<(), NoConsent> {
+        Ok(())
+    }
+
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, NoConsent>> {
+        Box::pin(async { Consent::from_answer(question, "yes").ok_or(NoConsent::Declined) })
+    }
+}
+
+struct Unwatched;
+
+impl Meter for Unwatched {
+    fn set(&self, _: u64, _: u64) {}
+
+    fn end(&self) {}
+}

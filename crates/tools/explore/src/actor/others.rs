@@ -1,0 +1,39 @@
+//! Others who write what calipam writes, too: people with calicoctl, and Calico's controllers.
+
+use std::sync::Arc;
+
+use calipam_assign::MemoryStore;
+
+use super::Actor;
+use crate::world::{Footprint, Verdict, World, Write};
+
+/// What becomes of a value; `None` where there is none.
+pub type Edit = fn(Option<&str>) -> Option<String>;
+
+/// Someone reads some keys and writes each of them, under the version that was read: as `calicoctl apply` and `delete` do.
+pub fn edits<const N: usize>(name: &'static str, keys: [(&'static str, Edit); N]) -> Actor {
+    Actor::new(name, move |world: Arc<World>, actor| async move {
+        for (path, edit) in keys {
+            let read = Footprint::default().read(path);
+            if world.turn(actor, format!("read {path}"), read, None, None).await == Verdict::Fail {
+                return;
+            }
+            let found = world.data().value_at(path);
+            world.tell(actor, &found);
+            let after = edit(found.as_ref().and_then(|(raw, _)| std::str::from_utf8(raw).ok()));
+            let expected = found.map_or(0, |(_, revision)| revision);
+            let change = (path.to_string(), after.map(String::into_bytes));
+            let write: Write = Arc::new(move |store: &MemoryStore| {
+                if store.value_at(&change.0).map_or(0, |(_, revision)| revision) == expected {
+                    store.change_together(std::slice::from_ref(&change));
+                }
+            });
+            let footprint = Footprint::default().write(path);
+            let what = format!("write {path}");
+            match world.turn(actor, what, footprint, Some(Arc::clone(&write)), None).await {
+                Verdict::Go => write(world.data()),
+                Verdict::Fail => return,
+            }
+        }
+    })
+}

@@ -1,0 +1,63 @@
+//! What an actor does, as far as it has come.
+
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What an actor does. Dropped, it is killed, with all that it has begun.
+pub enum Task {
+    Plain(Work),
+    /// With tasks and timers, as a process has them.
+    Process(Process),
+}
+
+/// A process: one thread, and a clock that goes on by itself while everything waits for it.
+pub struct Process {
+    work: Option<Work>,
+    runtime: Runtime,
+}
+
+/// Longer than any pause of calipam: when it is over, everything waits for the explorer.
+const LONGER: Duration = Duration::from_secs(3_600);
+
+impl Task {
+    pub(crate) fn plain(work: impl Future<Output = ()> + 'static) -> Self {
+        Self::Plain(Box::pin(work))
+    }
+
+    pub(crate) fn process(work: impl Future<Output = ()> + 'static) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        Self::Process(Process { work: Some(Box::pin(work)), runtime: runtime.expect("a runtime") })
+    }
+
+    /// Goes on until it waits for the explorer; true where it has come to its end.
+    pub(crate) fn go_on(&mut self) -> bool {
+        match self {
+            Self::Plain(work) => {
+                let mut context = Context::from_waker(Waker::noop());
+                work.as_mut().poll(&mut context).is_ready()
+            }
+            Self::Process(Process { work, runtime }) => {
+                let Some(work) = work else { return true };
+                runtime.block_on(async {
+                    tokio::select! {
+                        biased;
+                        () = work => true,
+                        () = tokio::time::sleep(LONGER) => false,
+                    }
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _inside = self.runtime.enter();
+        self.work = None;
+    }
+}

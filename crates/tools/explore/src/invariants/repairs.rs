@@ -1,0 +1,150 @@
+//! What calipam's own commands promise.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_assign::{Change, MemoryStore, Record};
+use calipam_check::Code;
+use calipam_model::block::Block;
+use calipam_model::cidr::overlap;
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::{Key, RESOURCE_PREFIX};
+use calipam_model::pool::Pool;
+use calipam_repair::stale_locks;
+
+use super::{OF_CRASHES, Objects, explained};
+use crate::actor::{clean_up, rebuild_all};
+use crate::world::{Phase, RequestId, World, Written, is_same};
+
+/// The cluster of all scenarios.
+pub(crate) const CLUSTER: &str = "explored";
+
+/// What may be found after a rebuild: what is settled by a node's next claim, and how full the cluster is.
+const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::StrandedAddresses, Code::PoolNearlyFull];
+
+/// Of each write: what a command released was leaked, and an undo brings back what was there.
+pub(super) fn written(
+    world: &World,
+    by: Option<RequestId>,
+    is_late: bool,
+    changes: Vec<Change>,
+) -> Result<(), String> {
+    for Written { path, before, after, phase } in world.audit.note(by, is_late, changes) {
+        if phase.is_some() {
+            overlaps_no_pool(world, &path, after.as_deref())?;
+        }
+        match (phase, by) {
+            (Some(Phase::Repairs), _) => {
+                released_was_leaked(world, &path, before.as_deref(), after.as_deref())?
+            }
+            (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
+                let replaced = world.audit.replaced(actor, &path);
+                let is_as_before =
+                    replaced.is_some_and(|replaced| is_same(&path, replaced.as_deref(), after.as_deref()));
+                let is_lock = path.starts_with(&information());
+                if !is_as_before && !is_lock {
+                    return Err(format!("an undo writes {path}, which was not so before the run"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// An address lies in one pool.
+fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result<(), String> {
+    let cidr = |path: &str, value: &[u8]| Some(Pool::parse(path, value).ok()?.value.cidr);
+    let prefix = format!("{RESOURCE_PREFIX}ippools/");
+    let Some(own) = written.filter(|_| path.starts_with(&prefix)).and_then(|value| cidr(path, value)) else {
+        return Ok(());
+    };
+    let others = world.data().values(&prefix).into_iter().filter(|(other, ..)| other != path);
+    match others.filter_map(|(other, value, _)| cidr(&other, &value)).find(|other| overlap(*other, own)) {
+        Some(other) => Err(format!("the pool {own} is written, which overlaps {other}")),
+        None => Ok(()),
+    }
+}
+
+fn information() -> String {
+    format!("{RESOURCE_PREFIX}clusterinformations/default")
+}
+
+/// No pod that exists loses an address by a command, be it one that is only being given to it.
+fn released_was_leaked(
+    world: &World,
+    path: &str,
+    before: Option<&[u8]>,
+    after: Option<&[u8]>,
+) -> Result<(), String> {
+    let pods = world.truth.pods();
+    let kept = recorded(path, after);
+    for (address, handle) in recorded(path, before) {
+        let is_released = !kept.iter().any(|(other, _)| *other == address);
+        if is_released && pods.get(&handle).is_some_and(|pod| pod.exists) {
+            return Err(format!("{address} is released, and {handle} is alive"));
+        }
+    }
+    Ok(())
+}
+
+/// The addresses of a block, with their handles.
+fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
+    let key = Key::parse(path).ok().flatten();
+    let block: Option<Arc<Block>> = match key.zip(value).and_then(|(key, value)| Record::decode(&key, value))
+    {
+        Some(Record::Block(block)) => Some(block),
+        _ => None,
+    };
+    let held = |block: Arc<Block>| -> Vec<(IpAddr, String)> {
+        let handle = |held: calipam_model::block::Allocation<'_>| {
+            Some((held.address, held.attribute.to_attribute().handle?))
+        };
+        block.allocations().filter_map(handle).collect()
+    };
+    block.map(held).unwrap_or_default()
+}
+
+/// What holds when everyone has stopped: the lock is back or named, `check` explains what is there, and `rebuild` brings
+/// it to clean, with what the collector of kube-controllers releases.
+pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
+    let copy = Arc::new(world.copy_of_data());
+    let is_locked = copy
+        .value(&information())
+        .and_then(|raw| ClusterInformation::parse(&raw).ok())
+        .is_some_and(|information| information.datastore_ready == Some(false));
+    let folders = world.files.folders();
+    if is_locked
+        && !folders.iter().any(|folder| stale_locks(folder, CLUSTER).is_ok_and(|found| !found.is_empty()))
+    {
+        return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
+    }
+    let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
+    explained(&copy, world.now(), &[OF_CRASHES, DAMAGED, locked].concat())?;
+
+    collected(world, &copy)?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    rebuild_all(&copy, folder.path())?;
+    explained(&copy, world.now(), &[OF_REBUILT, locked].concat())
+        .map_err(|what| format!("after a rebuild {what}"))?;
+    let users = world.truth.users();
+    match Objects::of(&copy)?
+        .recorded()?
+        .into_iter()
+        .find(|(address, handle)| users.get(address) != Some(handle))
+    {
+        Some((address, handle)) => Err(format!("{address} stays recorded for {handle} after a rebuild")),
+        None => Ok(()),
+    }
+}
+
+/// What a scenario begins with, and is left where its commands are killed.
+const DAMAGED: &[Code] = &[Code::MissingHandle];
+
+/// The kubelet repeats DEL of what is gone, and the collector releases what nobody uses.
+fn collected(world: &World, copy: &MemoryStore) -> Result<(), String> {
+    for (handle, pod) in world.truth.pods().iter().filter(|(_, pod)| !pod.exists) {
+        clean_up(copy, &pod.node, handle).map_err(|error| format!("DEL of {handle} fails: {error}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Worlds in which calipam's own commands write beside others.
+
+use calipam_assign::plugin::Wanted;
+use calipam_model::config::IpamSetting;
+
+use super::{ANY, Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS};
+use crate::actor::{Actor, Call, Command, add, calipam, collect, del, edits};
+use crate::invariants::repairs::at_the_end;
+
+const LEAK: [u8; 4] = [10, 0, 0, 0];
+/// Two pools can be made of it.
+const SPLITTABLE: Cluster = TWO_BLOCKS;
+const CONFIG: &str = "/calico/ipam/v2/config";
+
+impl Before<'_> {
+    /// A pod is gone and its address stays recorded.
+    fn leak(&self, node: &str, pod: &str) {
+        self.pod(node, pod);
+        let call = Call::new(node, pod);
+        self.0.data().remove(&call.endpoint());
+        self.0.truth.withdraw(&call.handle());
+    }
+
+    /// A key is gone that is about a pod's addresses.
+    fn damage(&self, pod: &str, path: &str) {
+        self.0.data().remove(path);
+        self.0.truth.damage(&Call::new("", pod).handle());
+    }
+
+    /// A handle that no pod has.
+    fn by_hand(&self) {
+        self.0.truth.begin("by-hand", "a");
+        self.0.truth.withdraw("by-hand");
+    }
+}
+
+fn any(node: &str, pod: &str) -> Call {
+    Call::new(node, pod)
+}
+
+/// A pod that wants the address that is leaked.
+fn the_leaked(node: &str, pod: &str) -> Call {
+    Call { wanted: Wanted::Address(LEAK.into()), ..Call::new(node, pod) }
+}
+
+/// The handle of a pod.
+fn handle_path(pod: &str) -> String {
+    format!("/calico/ipam/v2/handle/k8s-pod-network.{pod}")
+}
+
+pub(super) fn all() -> Vec<Scenario> {
+    use Command::{Assign, Configure, Rebuild, Release, ReleaseAddress, Replace, Split, Undo};
+    let plain = |name, about, cluster, before, actors: fn() -> Vec<Actor>| Scenario {
+        name,
+        about,
+        is_small: true,
+        faults: 1,
+        kinds: ANY,
+        end: at_the_end,
+        cluster,
+        before,
+        actors,
+    };
+    vec![
+        plain(
+            "release",
+            "a leaked address is released",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release", false, &[Release], &[Release])],
+        ),
+        plain(
+            "release-locked",
+            "the same with the datastore locked",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release", true, &[Release], &[Release])],
+        ),
+        plain(
+            "release-and-undo",
+            "a leaked address is released, and that is undone",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
+        ),
+        plain(
+            "release-beside-add",
+            "a leaked address is released while a pod wants one",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release", false, &[Release], &[Release]), add(any("a", "p"))],
+        ),
+        plain(
+            "release-beside-del",
+            "an address is released by its name while its pod stops",
+            ONE_BLOCK,
+            |before| before.pod("a", "p"),
+            || {
+                let commands = [ReleaseAddress(LEAK.into())];
+                vec![calipam("release", false, &commands, &commands), del(any("a", "p"))]
+            },
+        ),
+        plain(
+            "release-beside-collector",
+            "a leaked address is released by two at once while a pod wants it",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release", false, &[Release], &[Release]), collect(), add(the_leaked("a", "p"))],
+        )
+        .large(),
+        plain(
+            "two-releases",
+            "two people release the same, with the datastore locked",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || {
+                let release = |name| calipam(name, true, &[Release], &[Release]);
+                vec![release("release"), release("another release")]
+            },
+        ),
+        plain(
+            "undo-beside-add",
+            "a release is undone while a pod gets the address",
+            ONE_BLOCK,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo]), add(the_leaked("a", "p"))],
+        ),
+        plain(
+            "split-and-undo",
+            "a pool is split, and that is undone",
+            SPLITTABLE,
+            |before| before.pod("a", "p"),
+            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
+        ),
+        plain(
+            "split-beside-add",
+            "a pool is split and made whole while a pod wants an address",
+            SPLITTABLE,
+            |_| {},
+            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo]), add(any("a", "p"))],
+        )
+        .large(),
+        plain(
+            "split-replaced-and-undo",
+            "a pool is split, someone replaces one of its parts, and the split is undone",
+            SPLITTABLE,
+            |_| {},
+            || {
+                let replace = Replace(
+                    PART,
+                    OTHER_POOL,
+                    r#"{"metadata": {"name": "other"}, "spec": {"cidr": "10.0.0.0/30", "blockSize": 30}}"#,
+                );
+                vec![calipam("split and undo", false, &[Split("pool"), replace, Undo], &[Undo])]
+            },
+        ),
+        plain(
+            "configure-and-undo",
+            "a setting is changed and changed back while someone changes another one",
+            ONE_BLOCK,
+            |_| {},
+            || {
+                let setting = Configure(IpamSetting::StrictAffinity(true));
+                let other = edits(
+                    "changes a setting",
+                    [(CONFIG, |found| {
+                        Some(
+                            found
+                                .unwrap_or("{}")
+                                .replace("\"ipCooldownSeconds\":0", "\"ipCooldownSeconds\":5"),
+                        )
+                    })],
+                );
+                vec![calipam("configure and undo", false, &[setting, Undo], &[Undo]), other]
+            },
+        ),
+        plain(
+            "rebuild",
+            "the handle of a pod is gone, and one counts too much",
+            ONE_BLOCK,
+            |before| {
+                before.pod("a", "p");
+                before.leak("a", "gone");
+                before.damage("gone", &handle_path("gone"));
+            },
+            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild])],
+        ),
+        plain(
+            "rebuild-beside-add",
+            "a block without its handles is mended while a pod wants an address",
+            ONE_BLOCK,
+            |before| {
+                before.leak("a", "gone");
+                before.damage("gone", &handle_path("gone"));
+            },
+            || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
+        ),
+        plain(
+            "rebuild-missing-block",
+            "a block that a pod uses is gone while another pod of its node wants an address",
+            ONE_BLOCK,
+            |before| {
+                before.pod("a", "p");
+                before.damage("p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30");
+            },
+            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), del(any("a", "p"))],
+        ),
+        plain(
+            "assign-beside-add",
+            "an address is assigned that a pod asks for",
+            ONE_BLOCK,
+            |before| {
+                before.block(FIRST, "a");
+                before.by_hand();
+            },
+            || {
+                let assign = [Assign(LEAK.into(), "a", "by-hand")];
+                vec![calipam("assign", false, &assign, &[Undo]), add(the_leaked("a", "p"))]
+            },
+        ),
+        plain(
+            "assign-and-undo",
+            "an address is assigned and taken back while a pod wants any",
+            TWO_BLOCKS,
+            |before| before.by_hand(),
+            || {
+                let assign = Assign(LEAK.into(), "a", "by-hand");
+                vec![calipam("assign and undo", false, &[assign, Undo], &[Undo]), add(any("a", "p"))]
+            },
+        )
+        .large(),
+    ]
+}
+
+const PART: &str = "/calico/resources/v3/projectcalico.org/ippools/split-pool-0";
+const OTHER_POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/other";

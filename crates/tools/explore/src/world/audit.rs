@@ -1,0 +1,151 @@
+//! Who has written what, in which phase of its work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use calipam_assign::Change;
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::key::Key;
+use calipam_model::writable::Object;
+use serde_json::Value;
+
+use super::RequestId;
+
+/// What a run of calipam is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It writes what a plan says.
+    Repairs,
+    /// It brings back what the run before it has replaced.
+    Undoes,
+}
+
+/// The writes so far.
+#[derive(Default)]
+pub(crate) struct Audit(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// From which request on an actor does what.
+    phases: BTreeMap<usize, Vec<(usize, Phase)>>,
+    /// What a key had before.
+    values: BTreeMap<String, Vec<u8>>,
+    /// What a key had before the run of an actor first wrote it.
+    replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
+    /// The journal of each actor's last command.
+    journals: BTreeMap<usize, PathBuf>,
+    /// Keys that are being written by nobody of whom anything is asked.
+    of_others: BTreeSet<String>,
+    /// Who has written a key last, and whether that was a write that came late.
+    last: BTreeMap<String, (Option<usize>, bool)>,
+}
+
+/// One write, with what was there before.
+pub(crate) struct Written {
+    pub path: String,
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+    /// What a run of calipam wrote it for.
+    pub phase: Option<Phase>,
+}
+
+impl Audit {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An actor, which has made so many requests, begins with something else.
+    pub(super) fn begin(&self, actor: usize, requests: usize, phase: Phase) {
+        let mut state = self.state();
+        if phase == Phase::Repairs {
+            state.replaced.retain(|(other, _), _| *other != actor);
+        }
+        state.phases.entry(actor).or_default().push((requests + 1, phase));
+    }
+
+    /// The step under way writes these in the place of someone else.
+    pub(crate) fn others(&self, keys: &[&str]) {
+        self.state().of_others.extend(keys.iter().map(|key| (*key).to_owned()));
+    }
+
+    /// The command that an actor begins, and may undo, has this journal.
+    pub(crate) fn to_undo(&self, actor: usize, journal: &Path) {
+        self.state().journals.insert(actor, journal.to_owned());
+    }
+
+    /// The journal of the command that an actor would undo.
+    pub(crate) fn undoes(&self, actor: usize) -> Option<PathBuf> {
+        self.state().journals.get(&actor).cloned()
+    }
+
+    /// What a request was made for; `None` where it is not one of calipam's runs.
+    pub(crate) fn phase(&self, id: RequestId) -> Option<Phase> {
+        let state = self.state();
+        let phases = state.phases.get(&id.actor)?;
+        phases.iter().rev().find(|(first, _)| *first <= id.number).map(|(_, phase)| *phase)
+    }
+
+    /// Notes writes; gives them with what was there before.
+    pub(crate) fn note(&self, by: Option<RequestId>, is_late: bool, changes: Vec<Change>) -> Vec<Written> {
+        let phase_of_request = by.and_then(|id| self.phase(id));
+        let mut state = self.state();
+        let others = std::mem::take(&mut state.of_others);
+        let mut written = Vec::with_capacity(changes.len());
+        for Change { path, value, .. } in changes {
+            let (by, phase) = if others.contains(&path) { (None, None) } else { (by, phase_of_request) };
+            let before = match &value {
+                Some(value) => state.values.insert(path.clone(), value.clone()),
+                None => state.values.remove(&path),
+            };
+            if let (Some(id), Some(Phase::Repairs)) = (by, phase) {
+                state.replaced.entry((id.actor, path.clone())).or_insert_with(|| before.clone());
+            }
+            state.last.insert(path.clone(), (by.map(|id| id.actor), is_late));
+            written.push(Written { path, before, after: value, phase });
+        }
+        written
+    }
+
+    /// What a key had before an actor's run wrote it; `None` where that has not written it.
+    pub(crate) fn replaced(&self, actor: usize, path: &str) -> Option<Option<Vec<u8>>> {
+        self.state().replaced.get(&(actor, path.to_owned())).cloned()
+    }
+
+    /// The first key that is not as it was before an actor's run wrote it, although nobody else has written it since.
+    pub(crate) fn not_brought_back(&self, actor: usize) -> Option<String> {
+        let state = self.state();
+        // Whether the datastore is locked is a matter of its own.
+        let is_counted = |path: &str| !path.contains("/clusterinformations/");
+        let of_actor = state.replaced.iter().filter(|((other, path), _)| *other == actor && is_counted(path));
+        let mut own = of_actor.filter(|((_, path), _)| state.last.get(path) == Some(&(Some(actor), false)));
+        let is_other = |((_, path), before): &(&(usize, String), &Option<Vec<u8>>)| {
+            !is_same(path, state.values.get(path).map(Vec::as_slice), before.as_deref())
+        };
+        own.find(is_other).map(|((_, path), _)| path.clone())
+    }
+}
+
+impl Hash for Audit {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // What was replaced follows from what actors were told.
+        self.state().last.hash(hasher);
+    }
+}
+
+/// True if two values of a key say the same: blocks may differ in their sequence numbers, which only rise.
+pub(crate) fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
+    let json = |raw: &[u8]| serde_json::from_slice::<Value>(raw).ok();
+    if one == other || json(one).is_some_and(|value| json(other) == Some(value)) {
+        return true;
+    }
+    let block = |raw: &[u8]| -> Option<Box<Block>> {
+        match Object::parse(&Key::parse(path).ok()??, raw).ok()?? {
+            Object::Block(BlockContent::Sound(block)) => Some(block),
+            _ => None,
+        }
+    };
+    block(one).zip(block(other)).is_some_and(|(one, other)| one.differs_only_in_sequences(&other))
+}

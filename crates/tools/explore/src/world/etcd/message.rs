@@ -1,0 +1,259 @@
+//! The few messages of etcd that calipam sends.
+
+use std::fmt;
+
+use calipam_assign::MemoryStore;
+use calipam_files::protobuf::{Fields, Value, put_bytes, put_key_value, put_message, put_number};
+use calipam_files::raw::RawEntry;
+
+use super::Values;
+use crate::world::Footprint;
+use crate::world::client::short;
+
+/// Comparisons, and what follows where all hold or one does not.
+pub(super) struct Transaction {
+    /// Keys and their revisions; 0 for one that must not be there.
+    pub expected: Vec<(String, i64)>,
+    pub then: Vec<Operation>,
+    otherwise: Vec<Operation>,
+}
+
+pub(super) enum Operation {
+    Get(Range),
+    Put(String, Vec<u8>),
+    Delete(String),
+}
+
+/// Keys from one up to, but without, another.
+#[derive(Clone, Default)]
+pub(super) struct Range {
+    start: String,
+    /// Empty for a single key.
+    end: Vec<u8>,
+    limit: usize,
+    pub revision: i64,
+    keys_only: bool,
+}
+
+/// What a range has.
+#[derive(Default)]
+pub(super) struct Found {
+    pub kvs: Values,
+    count: usize,
+}
+
+pub(super) struct Answer {
+    pub revision: i64,
+    pub has_succeeded: bool,
+    /// What the readings among the operations found.
+    pub found: Vec<Found>,
+}
+
+/// Gives the fields of a message to `take`; `None` where it is malformed, or `take` does not understand one.
+fn each(message: &[u8], mut take: impl FnMut(u32, Value<'_>) -> Option<()>) -> Option<()> {
+    let mut fields = Fields::new(message);
+    while let Some((field, value)) = fields.next_field()? {
+        take(field, value)?;
+    }
+    Some(())
+}
+
+fn text(value: Value<'_>) -> Option<String> {
+    String::from_utf8(value.bytes().to_vec()).ok()
+}
+
+impl Transaction {
+    pub(super) fn decode(message: &[u8]) -> Option<Self> {
+        let mut transaction = Self { expected: Vec::new(), then: Vec::new(), otherwise: Vec::new() };
+        each(message, |field, value| {
+            match field {
+                1 => transaction.expected.push(expected(value.bytes())?),
+                2 => transaction.then.push(Operation::decode(value.bytes())?),
+                3 => transaction.otherwise.push(Operation::decode(value.bytes())?),
+                _ => return None,
+            }
+            Some(())
+        })?;
+        Some(transaction)
+    }
+
+    pub(super) fn footprint(&self) -> Footprint {
+        let all = self.expected.iter().fold(Footprint::default(), |all, (key, _)| all.read(key.clone()));
+        self.then.iter().chain(&self.otherwise).fold(all, |all, operation| match operation {
+            Operation::Get(range) => range.footprint_after(all),
+            Operation::Put(key, _) | Operation::Delete(key) => all.write(key.clone()),
+        })
+    }
+
+    /// Makes it, as a whole.
+    pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
+        let revision = |key: &str| store.value_at(key).map_or(0, |(_, revision)| revision);
+        let has_succeeded = self.expected.iter().all(|(key, expected)| revision(key) == *expected);
+        let operations = if has_succeeded { &self.then } else { &self.otherwise };
+        let (mut changes, mut found) = (Vec::new(), Vec::new());
+        for operation in operations {
+            match operation {
+                Operation::Get(range) => found.push(range.find(&store.values(super::ALL))),
+                Operation::Put(key, value) => changes.push((key.clone(), Some(value.clone()))),
+                Operation::Delete(key) => changes.push((key.clone(), None)),
+            }
+        }
+        Answer { revision: store.change_together(&changes), has_succeeded, found }
+    }
+}
+
+impl fmt::Display for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operations = self.then.iter().map(|operation| match operation {
+            Operation::Get(range) => format!("read {range}"),
+            Operation::Put(key, _) => format!("put {}", short(key)),
+            Operation::Delete(key) => format!("delete {}", short(key)),
+        });
+        f.write_str(&operations.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A comparison of a key's revision for equality: calipam makes no others.
+fn expected(message: &[u8]) -> Option<(String, i64)> {
+    const MOD_REVISION: u64 = 2;
+    let (mut key, mut revision, mut is_understood) = (None, 0, false);
+    each(message, |field, value| {
+        match field {
+            1 if value.number() != 0 => return None,
+            2 => is_understood = value.number() == MOD_REVISION,
+            3 => key = text(value),
+            6 => revision = value.number() as i64,
+            _ => {}
+        }
+        Some(())
+    })?;
+    key.filter(|_| is_understood).map(|key| (key, revision))
+}
+
+impl Operation {
+    fn decode(message: &[u8]) -> Option<Self> {
+        let mut operation = None;
+        each(message, |field, value| {
+            operation = Some(match field {
+                1 => Self::Get(Range::decode(value.bytes())?),
+                2 => {
+                    let (mut key, mut content) = (None, Vec::new());
+                    each(value.bytes(), |field, value| {
+                        match field {
+                            1 => key = text(value),
+                            2 => content = value.bytes().to_vec(),
+                            _ => {}
+                        }
+                        Some(())
+                    })?;
+                    Self::Put(key?, content)
+                }
+                3 => Self::Delete(Range::decode(value.bytes()).filter(|range| range.end.is_empty())?.start),
+                _ => return None,
+            });
+            Some(())
+        })?;
+        operation
+    }
+}
+
+impl Range {
+    pub(super) fn decode(message: &[u8]) -> Option<Self> {
+        let mut range = Self::default();
+        each(message, |field, value| {
+            match field {
+                1 => range.start = text(value)?,
+                2 => range.end = value.bytes().to_vec(),
+                3 => range.limit = value.number() as usize,
+                4 => range.revision = value.number() as i64,
+                8 => range.keys_only = value.number() != 0,
+                _ => {}
+            }
+            Some(())
+        })?;
+        Some(range)
+    }
+
+    fn has(&self, path: &str) -> bool {
+        match self.end.is_empty() {
+            true => path == self.start,
+            false => path >= self.start.as_str() && path.as_bytes() < &*self.end,
+        }
+    }
+
+    pub(super) fn find(&self, values: &Values) -> Found {
+        let mut kvs: Values = values.iter().filter(|(path, ..)| self.has(path)).cloned().collect();
+        let count = kvs.len();
+        if self.limit > 0 {
+            kvs.truncate(self.limit);
+        }
+        if self.keys_only {
+            kvs.iter_mut().for_each(|(_, value, _)| value.clear());
+        }
+        Found { kvs, count }
+    }
+
+    pub(super) fn footprint(all: Footprint, range: &Self) -> Footprint {
+        range.footprint_after(all)
+    }
+
+    fn footprint_after(&self, all: Footprint) -> Footprint {
+        if self.end.is_empty() {
+            return all.read(self.start.clone());
+        }
+        // What both ends have in common covers all that lies between them.
+        let common = self.start.bytes().zip(&self.end).take_while(|(a, b)| a == *b).count();
+        all.read_range(&self.start[..common])
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if self.end.is_empty() { "" } else { "…" };
+        write!(f, "{}{more}", short(&self.start))
+    }
+}
+
+impl Answer {
+    fn header(&self) -> Vec<u8> {
+        let mut header = Vec::new();
+        put_number(&mut header, 3, self.revision as u64);
+        header
+    }
+
+    /// `TxnResponse`.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_message(&mut out, 1, &self.header());
+        put_number(&mut out, 2, u64::from(self.has_succeeded));
+        for found in &self.found {
+            let mut answer = Vec::new();
+            put_message(&mut answer, 1, &found.encode());
+            put_message(&mut out, 3, &answer);
+        }
+        out
+    }
+
+    /// `RangeResponse`.
+    pub(super) fn encode_range(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_message(&mut out, 1, &self.header());
+        self.found.iter().for_each(|found| out.extend(found.encode()));
+        out
+    }
+}
+
+impl Found {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (path, value, revision) in &self.kvs {
+            let mut entry = Vec::new();
+            let (key, mod_revision) = (path.as_bytes(), *revision);
+            put_key_value(&mut entry, &RawEntry { key, value, mod_revision, ..RawEntry::default() });
+            put_bytes(&mut out, 2, &entry);
+        }
+        put_number(&mut out, 3, u64::from(self.kvs.len() < self.count));
+        put_number(&mut out, 4, self.count as u64);
+        out
+    }
+}

@@ -1,0 +1,178 @@
+//! etcd as one process sees it: what lies under a client of calipam in the place of a connection. The requests are those that
+//! go over the wire, so that everything above them is the code that talks to a real server.
+
+mod message;
+
+use std::collections::hash_map::DefaultHasher;
+use std::convert::Infallible;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use calipam_assign::MemoryStore;
+use calipam_datastore::settings::Timeouts;
+use calipam_datastore::{Carrier, Datastore, EtcdClient, NotCarried};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use tonic::body::Body;
+use tower::BoxError;
+
+use self::message::{Answer, Operation, Range, Transaction};
+use super::{ALL, Footprint, Verdict, World};
+
+/// Revisions of readings begin here, so that none is that of a key.
+const READINGS: i64 = 1_000_000;
+/// Nobody gives up waiting: what waits is what the explorer lets wait.
+const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
+
+/// Values by path, with their revisions.
+type Values = Vec<(String, Vec<u8>, i64)>;
+
+/// Where the values are.
+enum Place {
+    /// Each request waits until the explorer says what becomes of it.
+    World(Arc<World>, usize),
+    Memory(Arc<MemoryStore>),
+}
+
+struct Etcd {
+    place: Place,
+    /// What readings have seen: one that names a revision sees the same, as etcd promises.
+    seen: Mutex<Vec<Arc<Values>>>,
+}
+
+/// The datastore as an actor's process sees it.
+pub(crate) async fn open(world: &Arc<World>, actor: usize) -> Option<Datastore> {
+    open_place(Place::World(Arc::clone(world), actor)).await
+}
+
+/// A datastore that answers at once.
+pub(crate) async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
+    open_place(Place::Memory(Arc::clone(memory))).await
+}
+
+async fn open_place(place: Place) -> Option<Datastore> {
+    let etcd = Arc::new(Etcd { place, seen: Mutex::default() });
+    let answer = tower::service_fn(move |request: Request<Body>| {
+        let etcd = Arc::clone(&etcd);
+        async move { etcd.answer(request).await.map_err(NotCarried) }
+    });
+    let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
+    let client = EtcdClient::over(Carrier::new(answer), timeouts).await.ok()?;
+    Some(Datastore::Etcd(Arc::new(client)))
+}
+
+impl Etcd {
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await?.to_bytes();
+        // One byte says that nothing is compressed, four how long the message is.
+        let message = body.get(5..).unwrap_or_default();
+        let answer = match &*path {
+            "/etcdserverpb.KV/Txn" => {
+                let transaction =
+                    Transaction::decode(message).ok_or("a transaction that is not understood")?;
+                self.transact(transaction).await?.encode()
+            }
+            "/etcdserverpb.KV/Range" => {
+                let range = Range::decode(message).ok_or("a range that is not understood")?;
+                self.read(vec![range]).await?.encode_range()
+            }
+            other => return Err(format!("{other} is not there").into()),
+        };
+        Ok(response(&answer))
+    }
+
+    async fn transact(&self, transaction: Transaction) -> Result<Answer, BoxError> {
+        let ranges = transaction.then.iter().map(|operation| match operation {
+            Operation::Get(range) => Some(range.clone()),
+            _ => None,
+        });
+        match ranges.collect::<Option<Vec<Range>>>().filter(|_| transaction.expected.is_empty()) {
+            Some(ranges) => self.read(ranges).await,
+            None => self.write(transaction).await,
+        }
+    }
+
+    /// Reads ranges at one revision.
+    async fn read(&self, ranges: Vec<Range>) -> Result<Answer, BoxError> {
+        let named = ranges.iter().map(|range| range.revision).max().unwrap_or_default();
+        let seen = |number: i64| {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            usize::try_from(number - READINGS).ok().and_then(|number| seen.get(number).cloned())
+        };
+        let (values, revision) = match seen(named) {
+            Some(values) => (values, named),
+            None => {
+                self.wait_to_read(&ranges).await?;
+                let values = Arc::new(self.memory().values(ALL));
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.push(Arc::clone(&values));
+                (values, READINGS + seen.len() as i64 - 1)
+            }
+        };
+        Ok(Answer {
+            revision,
+            has_succeeded: true,
+            found: ranges.iter().map(|range| range.find(&values)).collect(),
+        })
+    }
+
+    async fn wait_to_read(&self, ranges: &[Range]) -> Result<(), BoxError> {
+        let Place::World(world, actor) = &self.place else { return Ok(()) };
+        let footprint = ranges.iter().fold(Footprint::default(), Range::footprint);
+        let what: Vec<String> = ranges.iter().map(Range::to_string).collect();
+        let verdict = world.turn(*actor, format!("read {}", what.join(", ")), footprint, None, None).await;
+        if verdict == Verdict::Fail {
+            world.tell(*actor, verdict);
+            return Err(no_answer());
+        }
+        let values = world.memory.values(ALL);
+        let mut hasher = DefaultHasher::new();
+        for (path, value, revision) in ranges.iter().flat_map(|range| range.find(&values).kvs) {
+            (path, super::timeless(&value), revision).hash(&mut hasher);
+        }
+        world.tell(*actor, hasher.finish());
+        Ok(())
+    }
+
+    async fn write(&self, transaction: Transaction) -> Result<Answer, BoxError> {
+        let Place::World(world, actor) = &self.place else { return Ok(transaction.apply(self.memory())) };
+        let transaction = Arc::new(transaction);
+        let later = Arc::clone(&transaction);
+        let write: super::Write = Arc::new(move |store| drop(later.apply(store)));
+        let verdict =
+            world.turn(*actor, transaction.to_string(), transaction.footprint(), Some(write), None).await;
+        if verdict == Verdict::Fail {
+            world.tell(*actor, verdict);
+            return Err(no_answer());
+        }
+        let answer = transaction.apply(&world.memory);
+        world.tell(*actor, (answer.has_succeeded, answer.revision));
+        Ok(answer)
+    }
+
+    fn memory(&self) -> &MemoryStore {
+        match &self.place {
+            Place::World(world, _) => &world.memory,
+            Place::Memory(memory) => memory,
+        }
+    }
+}
+
+fn no_answer() -> BoxError {
+    io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
+}
+
+/// A message as gRPC sends it.
+fn response(message: &[u8]) -> Response<Body> {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    let frame: Vec<u8> = [&[0], &length.to_be_bytes()[..], message].concat();
+    let status = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+    let trailers = async { Some(Ok::<_, Infallible>(HeaderMap::from_iter([status]))) };
+    let mut response = Response::new(Body::new(Full::new(Bytes::from(frame)).with_trailers(trailers)));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
