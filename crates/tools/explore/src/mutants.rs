@@ -12,6 +12,8 @@ const LIST: &str = "crates/tools/explore/mutants.toml";
 const COPIED: &[&str] = &["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
 /// How long one may take to be found.
 const MINUTES: &str = "10";
+/// The same for the scenario that is named.
+const FIRST: &str = "2";
 
 #[derive(Deserialize)]
 struct List {
@@ -22,6 +24,8 @@ struct List {
 #[derive(Deserialize)]
 struct Mutant {
     name: String,
+    /// Where it is looked for first.
+    scenario: Option<String>,
     file: PathBuf,
     old: String,
     new: String,
@@ -85,12 +89,12 @@ fn try_one(copy: &Path, mutant: &Mutant) -> Result<Outcome, String> {
         return Err(format!("{} has its text not just once", mutant.file.display()));
     }
     fs::write(&path, sound.replace(&mutant.old, &mutant.new)).map_err(told)?;
-    let outcome = explore(copy);
+    let outcome = explore(copy, mutant.scenario.as_deref());
     fs::write(&path, sound).map_err(told)?;
     outcome
 }
 
-fn explore(copy: &Path) -> Result<Outcome, String> {
+fn explore(copy: &Path, first: Option<&str>) -> Result<Outcome, String> {
     let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "--profile", "explore", "--package", "calipam-explore"]);
@@ -100,8 +104,20 @@ fn explore(copy: &Path) -> Result<Outcome, String> {
         return Ok(Outcome::NotBuilt);
     }
 
+    let binary = target.join("explore/explore");
+    if let Some(scenario) = first {
+        match explored(&binary, FIRST, &[scenario])? {
+            Outcome::Lives => {}
+            found => return Ok(found),
+        }
+    }
+    explored(&binary, MINUTES, &[])
+}
+
+/// What comes of exploring these scenarios, or all.
+fn explored(binary: &Path, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
     let mut explore = Command::new("timeout");
-    explore.arg("900").arg(target.join("explore/explore")).args(["--minutes", MINUTES]);
+    explore.arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
     let explored = explore.stderr(Stdio::null()).output().map_err(|error| format!("timeout: {error}"))?;
     let said = String::from_utf8_lossy(&explored.stdout);
     match explored.status.code() {

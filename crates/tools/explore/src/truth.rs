@@ -54,6 +54,13 @@ impl Truth {
         }
     }
 
+    /// It was taken for one that is gone, and is not.
+    pub fn come_back(&self, handle: &str) {
+        if let Some(pod) = self.state().pods.get_mut(handle) {
+            pod.exists = true;
+        }
+    }
+
     /// It goes: its addresses are about to be released.
     pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
         let mut state = self.state();

@@ -13,7 +13,7 @@ pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, calipam};
 pub use self::others::{Edit, edits};
 pub(crate) use self::plugin::give;
-pub use self::plugin::{Call, add, clean_up, del, gc};
+pub use self::plugin::{Call, add, clean_up, comes_back, del, gc};
 pub use self::task::Task;
 use crate::world::World;
 

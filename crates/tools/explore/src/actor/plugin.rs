@@ -9,6 +9,7 @@ use std::time::Duration;
 use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
 use calipam_assign::{Allocator, Error, MemoryStore, Store};
 use calipam_model::IpNet;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::Actor;
@@ -16,6 +17,8 @@ use crate::invariants;
 use crate::world::{Client, Footprint, Held, NodeLock, PODS, World};
 
 const NETWORK: &str = "k8s-pod-network";
+/// How far the clock of a node is ahead, so that what it has just recorded is too young to be judged.
+const AHEAD: SignedDuration = SignedDuration::from_secs(30);
 /// How often the kubelet calls DEL before it waits longer than anyone watches.
 const ATTEMPTS: usize = 4;
 
@@ -28,13 +31,15 @@ pub struct Call {
     pub wanted: Wanted,
     /// The datastore is Kubernetes.
     pub one_by_one: bool,
+    /// The endpoint is written some time after the address was recorded, and people look at the clock of the machine.
+    pub is_watched: bool,
 }
 
 impl Call {
     /// A pod on a node that wants any IPv4 address.
     pub fn new(node: &str, pod: &str) -> Self {
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
-        Self { node: node.to_owned(), pod: pod.to_owned(), wanted, one_by_one: false }
+        Self { node: node.to_owned(), pod: pod.to_owned(), wanted, one_by_one: false, is_watched: false }
     }
 
     pub fn handle(&self) -> String {
@@ -108,14 +113,16 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
     world.truth.begin(&handle, &call.node);
     let allocator = Allocator::new(call.client(&world, actor));
     let host = OnNode(NodeLock::new(&world, actor, &call.node));
-    let add = Add {
-        container: call.container(),
-        attributes: call.attributes(world.now()),
-        wanted: call.wanted.clone(),
-    };
+    let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
+    let add =
+        Add { container: call.container(), attributes: call.attributes(now), wanted: call.wanted.clone() };
     match (Plugin { allocator: &allocator, host: &host }).add(&add).await {
         Ok(added) => {
             let addresses: Vec<IpAddr> = added.addresses.iter().map(IpNet::addr).collect();
+            if call.is_watched {
+                world.turn(actor, "write the endpoint".into(), call.touched(), None, None).await;
+                world.tell(actor, "endpoint");
+            }
             give(&world, &call, &addresses);
         }
         // The kubelet takes back what a failed ADD left.
@@ -132,6 +139,21 @@ pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     world.data().put(&call.endpoint(), endpoint.to_string());
     world.touch(&call.touched());
     world.truth.give(&call.handle(), addresses);
+}
+
+/// A pod whose address is recorded turns out to use it: its endpoint is written late.
+pub fn comes_back(call: Call, address: IpAddr) -> Actor {
+    Actor::new(format!("the endpoint of {} is written", call.pod), move |world: Arc<World>, actor| {
+        let call = call.clone();
+        async move {
+            let footprint = call.touched().read_range(crate::world::ALL);
+            world.turn(actor, "write the endpoint".into(), footprint, None, None).await;
+            if invariants::is_recorded(&world, address, &call.handle()) {
+                world.truth.come_back(&call.handle());
+                give(&world, &call, &[address]);
+            }
+        }
+    })
 }
 
 /// The kubelet stops the pod and repeats DEL where it fails.

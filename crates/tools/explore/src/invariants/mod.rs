@@ -120,6 +120,12 @@ pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
     }
 }
 
+/// True if an address is recorded for a handle.
+pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool {
+    let recorded = Objects::of(world.data()).and_then(|objects| objects.recorded());
+    recorded.is_ok_and(|recorded| recorded.get(&address).is_some_and(|found| found == handle))
+}
+
 /// A check finds nothing but this.
 fn explained(store: &MemoryStore, now: Timestamp, allowed: &[Code]) -> Result<(), String> {
     let mut snapshot = Snapshot { taken_at: now, settled: true, ..Snapshot::default() };

@@ -16,6 +16,9 @@ use super::{OF_CRASHES, Objects, explained};
 use crate::actor::{clean_up, rebuild_all};
 use crate::world::{Phase, RequestId, World, Written, is_same};
 
+/// The configuration of the allocator.
+pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
+
 /// The cluster of all scenarios.
 pub(crate) const CLUSTER: &str = "explored";
 
@@ -35,7 +38,8 @@ pub(super) fn written(
         }
         match (phase, by) {
             (Some(Phase::Repairs), _) => {
-                released_was_leaked(world, &path, before.as_deref(), after.as_deref())?
+                released_was_leaked(world, &path, before.as_deref(), after.as_deref())?;
+                keeps_other_settings(&path, before.as_deref(), after.as_deref())?;
             }
             (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
                 let replaced = world.audit.replaced(actor, &path);
@@ -84,6 +88,19 @@ fn released_was_leaked(
         if is_released && pods.get(&handle).is_some_and(|pod| pod.exists) {
             return Err(format!("{address} is released, and {handle} is alive"));
         }
+    }
+    Ok(())
+}
+
+/// Commands set whether affinity is strict, and leave all else alone.
+fn keeps_other_settings(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Result<(), String> {
+    let others = |value: Option<&[u8]>| {
+        let mut value: serde_json::Value = serde_json::from_slice(value?).ok()?;
+        value.as_object_mut()?.remove("strict_affinity");
+        Some(value)
+    };
+    if path == CONFIG && before.is_some() && others(before) != others(after) {
+        return Err("a setting is changed that was not named".to_owned());
     }
     Ok(())
 }

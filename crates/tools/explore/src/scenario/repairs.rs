@@ -4,13 +4,12 @@ use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
 
 use super::{ANY, Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS};
-use crate::actor::{Actor, Call, Command, add, calipam, collect, del, edits};
-use crate::invariants::repairs::at_the_end;
+use crate::actor::{Actor, Call, Command, add, calipam, collect, comes_back, del, edits};
+use crate::invariants::repairs::{CONFIG, at_the_end};
 
 const LEAK: [u8; 4] = [10, 0, 0, 0];
 /// Two pools can be made of it.
 const SPLITTABLE: Cluster = TWO_BLOCKS;
-const CONFIG: &str = "/calico/ipam/v2/config";
 
 impl Before<'_> {
     /// A pod is gone and its address stays recorded.
@@ -34,13 +33,14 @@ impl Before<'_> {
     }
 }
 
+/// A pod that wants any address.
 fn any(node: &str, pod: &str) -> Call {
-    Call::new(node, pod)
+    Call { is_watched: true, ..Call::new(node, pod) }
 }
 
 /// A pod that wants the address that is leaked.
 fn the_leaked(node: &str, pod: &str) -> Call {
-    Call { wanted: Wanted::Address(LEAK.into()), ..Call::new(node, pod) }
+    Call { wanted: Wanted::Address(LEAK.into()), ..any(node, pod) }
 }
 
 /// The handle of a pod.
@@ -108,6 +108,16 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![calipam("release", false, &[Release], &[Release]), collect(), add(the_leaked("a", "p"))],
         )
         .large(),
+        plain(
+            "release-beside-endpoint",
+            "an address is released that turns out to be in use",
+            ONE_BLOCK,
+            |before| before.leak("a", "late"),
+            || {
+                let late = comes_back(any("a", "late"), LEAK.into());
+                vec![calipam("release", false, &[Release], &[Release]), late]
+            },
+        ),
         plain(
             "two-releases",
             "two people release the same, with the datastore locked",

@@ -229,7 +229,8 @@ impl World {
 
 /// A value without what comes from the clock of the machine: two runs of a schedule give the same then.
 fn timeless(value: &[u8]) -> Vec<u8> {
-    const FIELDS: [&[u8]; 3] = [b"\"creationTimestamp\":\"", b"\"uid\":\"", b"\"affinityClaimTime\":\""];
+    const FIELDS: [&[u8]; 4] =
+        [b"\"timestamp\":\"", b"\"creationTimestamp\":\"", b"\"uid\":\"", b"\"affinity_claim_time\":\""];
     let (mut rest, mut out) = (value, Vec::with_capacity(value.len()));
     while let Some(byte) = rest.first() {
         match FIELDS.iter().find(|field| rest.starts_with(field)) {
