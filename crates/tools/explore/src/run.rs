@@ -30,12 +30,11 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The request that something is done about, and whether its sender has given it up.
-    fn by(self) -> (Option<RequestId>, bool) {
+    /// The request that something is done about.
+    fn request(self) -> Option<RequestId> {
         match self {
-            Self::Go(id) | Self::Fail(id) => (Some(id), false),
-            Self::Land(id) => (Some(id), true),
-            Self::Kill(_) | Self::Crash(_) | Self::Jump(_) => (None, false),
+            Self::Go(id) | Self::Fail(id) | Self::Land(id) => Some(id),
+            Self::Kill(_) | Self::Crash(_) | Self::Jump(_) => None,
         }
     }
 
@@ -150,6 +149,7 @@ impl<'s> Run<'s> {
     /// What does not hold any more.
     pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
         self.faults_left -= usize::from(choice.is_fault());
+        let mut is_orphan = false;
         match choice {
             Choice::Go(id) => {
                 self.world.decide(id, Verdict::Go);
@@ -159,13 +159,12 @@ impl<'s> Run<'s> {
                 self.world.decide(id, Verdict::Fail);
                 self.poll(id.actor)?;
             }
-            Choice::Land(id) => self.world.land(id),
+            Choice::Land(id) => is_orphan = self.world.land(id),
             Choice::Kill(actor) => self.kill(actor, false)?,
             Choice::Crash(actor) => self.kill(actor, true)?,
             Choice::Jump(seconds) => self.world.advance(SignedDuration::from_secs(seconds)),
         }
-        let (by, is_late) = choice.by();
-        invariants::always(&self.world, by, is_late)?;
+        invariants::always(&self.world, choice.request(), is_orphan)?;
         Ok(self.world.take_touched())
     }
 

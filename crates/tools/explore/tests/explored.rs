@@ -48,8 +48,10 @@ fn large_worlds_hold_under_schedules_by_chance() {
 }
 
 /// Schedules after which something did not hold, before it was mended.
-const SCHEDULES: &[(&str, &str)] =
-    &[("late-write-during-del", include_str!("schedules/late-write-during-del.txt"))];
+const SCHEDULES: &[(&str, &str)] = &[
+    ("late-write-during-del", include_str!("schedules/late-write-during-del.txt")),
+    ("lock-of-a-killed-run-lands-late", include_str!("schedules/lock-of-a-killed-run-lands-late.txt")),
+];
 
 #[test]
 fn what_was_found_is_mended() {

@@ -2,18 +2,19 @@
 
 use crate::failure::Failure;
 use crate::task::Task;
-use crate::{step, workspace};
+use crate::{protoc, step, workspace};
 
 pub(crate) const TASK: Task = Task {
     name: "explore",
     arguments: "[--minutes N | --hours N | --replay FILE | --mutants] [SCENARIOS...]",
     summary: "Try every interleaving and every crash in small worlds",
     details: "\
-Runs the code of the plugin and the allocator in worlds of a few addresses, where
-each request waits until the explorer says what becomes of it. Follows every
-schedule of each scenario, first without faults, then with one, two and three:
-requests without answer, writes that take effect late, kills. What is left of
-the time goes to schedules by chance. Five minutes unless said otherwise.
+Runs the code of the plugin, and of release, rebuild, assign, split, configure and
+undo, in worlds of a few addresses, where each request waits until the explorer
+says what becomes of it. Follows every schedule of each scenario, first without
+faults, then with one, two and three: requests without answer, writes that take
+effect late, kills, power failures, a full disk. A third of the time goes to
+schedules by chance. Five minutes unless said otherwise.
 
 Where something does not hold it prints the shortest schedule that it finds, as
 a script of a line for each request. To follow that again:
@@ -24,7 +25,7 @@ With --mutants it takes one guard after the other out of the code (those that
 crates/tools/explore/mutants.toml lists) and has to find each within ten
 minutes; --mutants=NAME does so with one.
 
-docs/safety.md says what has to hold, and what was explored. Needs Rust alone.
+docs/safety.md says what has to hold, and what was explored.
 ",
     run,
 };
@@ -32,5 +33,6 @@ docs/safety.md says what has to hold, and what was explored. Needs Rust alone.
 fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut explore = workspace::cargo();
     explore.args(["run", "--quiet", "--profile", "explore", "--package", "calipam-explore", "--"]);
+    explore.envs(protoc::variables()?);
     step::run("Exploring", explore.args(arguments))
 }

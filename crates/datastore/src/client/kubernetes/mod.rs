@@ -40,7 +40,7 @@ use self::discovery::Api;
 use self::token_file::TokenFile;
 use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
-use crate::settings::KubernetesSettings;
+use crate::settings::{KubernetesSettings, Timeouts};
 use crate::store::Pending;
 
 /// Most bytes of an answer that is read whole.
@@ -172,6 +172,22 @@ impl KubeClient {
                 api: Api::default(),
                 permitted: OnceCell::new(),
             })
+        })
+    }
+
+    /// A client of whatever answers `client` as an API server does, with all of Calico's kinds in the classic group.
+    pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            server: "http://kubernetes".to_owned(),
+            proxy: None,
+            timeout: timeouts.request,
+            connect_timeout: timeouts.connect,
+            token_file: None,
+            has_certificate: false,
+            requests: AtomicU64::new(0),
+            api: Api::assumed(""),
+            permitted: OnceCell::new(),
         })
     }
 

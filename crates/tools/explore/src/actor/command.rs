@@ -21,7 +21,7 @@ use calipam_workflow::{
 use jiff::SignedDuration;
 
 use super::Actor;
-use crate::world::{Footprint, OneDisk, Phase, Verdict, World, etcd};
+use crate::world::{Footprint, OneDisk, Phase, Verdict, World, etcd, kubernetes};
 
 /// A command.
 #[derive(Clone, Debug)]
@@ -60,7 +60,13 @@ struct Session {
 
 impl Session {
     async fn run(self, commands: Vec<Command>) {
-        let Some(datastore) = etcd::open(&self.world, self.actor).await else { return };
+        let datastore = match self.world.is_kubernetes() {
+            true => kubernetes::open(&self.world, self.actor),
+            false => match etcd::open(&self.world, self.actor).await {
+                Some(datastore) => datastore,
+                None => return,
+            },
+        };
         for command in &commands {
             match command {
                 Command::Undo => self.undo(&datastore).await,
@@ -184,12 +190,19 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
 ///
 /// # Errors
 /// Why that cannot be.
-pub(crate) fn rebuild_all(memory: &Arc<MemoryStore>, journals: &Path) -> Result<(), String> {
+pub(crate) fn rebuild_all(
+    memory: &Arc<MemoryStore>,
+    is_kubernetes: bool,
+    journals: &Path,
+) -> Result<(), String> {
     let (memory, journal) = (Arc::clone(memory), journals.join("rebuild.journal"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async move {
-        let datastore = etcd::open_memory(&memory).await.ok_or("the datastore cannot be opened")?;
+        let datastore = match is_kubernetes {
+            true => kubernetes::open_memory(&memory),
+            false => etcd::open_memory(&memory).await.ok_or("the datastore cannot be opened")?,
+        };
         let writing = Writing {
             command: "rebuild".into(),
             lock: false,

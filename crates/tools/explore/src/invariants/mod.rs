@@ -5,18 +5,16 @@ pub(crate) mod repairs;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_assign::{MemoryStore, Record};
 use calipam_check::{Code, Options, check};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityState};
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
-use calipam_model::key::Key;
-use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source, StoredBlock, Versioned};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::actor::clean_up;
-use crate::world::{ALL, RequestId, World};
+use crate::world::{ALL, RequestId, World, kubernetes};
 
 /// What a check may find where something was broken off (facts 3.15). Everything else would be damage.
 const OF_CRASHES: &[Code] = &[
@@ -48,8 +46,8 @@ const OF_QUIET: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// What holds at every step. It was made by this request, whose sender may have given it up.
-pub(crate) fn always(world: &World, by: Option<RequestId>, is_late: bool) -> Result<(), String> {
+/// What holds at every step. It was made by this request, whose sender may have been killed.
+pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> Result<(), String> {
     if let Some(violation) = world.truth.take_violations().into_iter().next() {
         return Err(violation);
     }
@@ -57,8 +55,8 @@ pub(crate) fn always(world: &World, by: Option<RequestId>, is_late: bool) -> Res
     if changes.is_empty() {
         return Ok(());
     }
-    repairs::written(world, by, is_late, changes)?;
-    let objects = Objects::of(world.data())?;
+    repairs::written(world, by, is_orphan, changes)?;
+    let objects = Objects::of(&world.values())?;
     let recorded = objects.recorded()?;
     for (address, user) in world.truth.users() {
         match recorded.get(&address) {
@@ -75,7 +73,7 @@ pub(crate) fn always(world: &World, by: Option<RequestId>, is_late: bool) -> Res
 /// What holds when everyone has stopped and DEL was repeated: nothing is leaked, and a check explains what is left.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = world.copy_of_data();
-    explained(&copy, world.now(), OF_CRASHES)?;
+    explained(&copy.values(ALL), world.now(), OF_CRASHES)?;
 
     let pods = world.truth.pods();
     let stop = |are_alive: bool| -> Result<(), String> {
@@ -86,7 +84,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     };
     // A write that takes effect after all else leaves something as well.
     stop(false)?;
-    let objects = Objects::of(&copy)?;
+    let objects = Objects::of(&copy.values(ALL))?;
     let users = world.truth.users();
     for (address, handle) in objects.recorded()? {
         if users.get(&address) != Some(&handle) {
@@ -98,10 +96,10 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     {
         return Err(format!("the handle {handle} stays after DEL was repeated"));
     }
-    explained(&copy, world.now(), OF_QUIET)?;
+    explained(&copy.values(ALL), world.now(), OF_QUIET)?;
 
     stop(true)?;
-    let objects = Objects::of(&copy)?;
+    let objects = Objects::of(&copy.values(ALL))?;
     if let Some((address, handle)) = objects.recorded()?.first_key_value() {
         return Err(format!("{address} stays recorded for {handle} after all pods stopped"));
     }
@@ -113,7 +111,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 
 /// What is recorded for a handle, now that its release was answered.
 pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
-    let recorded = Objects::of(world.data())?.recorded()?;
+    let recorded = Objects::of(&world.values())?.recorded()?;
     match recorded.into_iter().find(|(_, recorded)| recorded == handle) {
         Some((address, _)) => Err(format!("DEL of {handle} succeeds, and {address} stays recorded for it")),
         None => Ok(()),
@@ -122,23 +120,39 @@ pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
 
 /// True if an address is recorded for a handle.
 pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool {
-    let recorded = Objects::of(world.data()).and_then(|objects| objects.recorded());
+    let recorded = Objects::of(&world.values()).and_then(|objects| objects.recorded());
     recorded.is_ok_and(|recorded| recorded.get(&address).is_some_and(|found| found == handle))
 }
 
 /// A check finds nothing but this.
-fn explained(store: &MemoryStore, now: Timestamp, allowed: &[Code]) -> Result<(), String> {
-    let mut snapshot = Snapshot { taken_at: now, settled: true, ..Snapshot::default() };
-    for (path, value, revision) in store.values(ALL) {
-        snapshot.add_entry(path.as_bytes(), &value, revision);
+fn explained(values: &[(String, Vec<u8>, i64)], now: Timestamp, allowed: &[Code]) -> Result<(), String> {
+    let mut snapshot = snapshot(values);
+    (snapshot.taken_at, snapshot.settled) = (now, true);
+    match values.iter().any(|(path, ..)| path.starts_with(kubernetes::ALL)) {
+        true => {
+            snapshot.datastore = DatastoreKind::Kubernetes;
+            let own = ETCD_SOURCES.into_iter().filter(|source| *source != Source::Endpoints);
+            snapshot.mark_read(own.chain([Source::Pods, Source::Services]));
+        }
+        false => snapshot.mark_read(ETCD_SOURCES),
     }
-    snapshot.mark_read(ETCD_SOURCES);
     let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     let findings = check(&snapshot, &options).findings;
     match findings.into_iter().find(|finding| !allowed.contains(&finding.code)) {
         Some(finding) => Err(format!("check finds {}: {}", finding.code, finding.message())),
         None => Ok(()),
     }
+}
+
+/// Values as a check reads them.
+fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    for (path, value, revision) in values {
+        if !kubernetes::decode(&mut snapshot, path, value, *revision) {
+            snapshot.add_entry(path.as_bytes(), value, *revision);
+        }
+    }
+    snapshot
 }
 
 /// What is stored.
@@ -149,19 +163,20 @@ struct Objects {
 }
 
 impl Objects {
-    fn of(store: &MemoryStore) -> Result<Self, String> {
-        let (mut blocks, mut handles, mut affinities) = (Vec::new(), BTreeMap::new(), Vec::new());
-        for (path, value, _) in store.values("/calico/ipam/v2/") {
-            let Ok(Some(key)) = Key::parse(&path) else { return Err(format!("{path} is no key")) };
-            match Record::decode(&key, &value) {
-                Some(Record::Block(block)) => blocks.push(Block::clone(&block)),
-                Some(Record::Handle(handle)) => drop(handles.insert(handle.id().to_string(), handle)),
-                Some(Record::Affinity(affinity)) => affinities.push(affinity),
-                Some(Record::Undecodable { key, reason }) => return Err(format!("{key}: {reason}")),
-                _ => {}
-            }
+    fn of(values: &[(String, Vec<u8>, i64)]) -> Result<Self, String> {
+        let snapshot = snapshot(values);
+        if let Some(defect) = snapshot.defects.first() {
+            return Err(format!("{}: {defect:?}", defect.path));
         }
-        Ok(Self { blocks, handles, affinities })
+        let sound = |block: &Versioned<StoredBlock>| block.value.content.sound().cloned();
+        let blocks = snapshot.blocks.iter().filter_map(sound).filter(|block| !block.is_deleted()).collect();
+        let handles = snapshot.handles.into_iter().map(|handle| handle.value);
+        let handles = handles.filter(|handle| !handle.is_deleted());
+        Ok(Self {
+            blocks,
+            handles: handles.map(|handle| (handle.id().to_string(), handle)).collect(),
+            affinities: snapshot.affinities.into_iter().map(|affinity| affinity.value).collect(),
+        })
     }
 
     /// The handle of each address that is not free; an address lies in one block.

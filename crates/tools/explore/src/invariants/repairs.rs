@@ -3,12 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_assign::{Change, MemoryStore, Record};
+use calipam_assign::{Change, MemoryStore};
 use calipam_check::Code;
-use calipam_model::block::Block;
 use calipam_model::cidr::overlap;
-use calipam_model::config::ClusterInformation;
-use calipam_model::key::{Key, RESOURCE_PREFIX};
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
 
@@ -29,11 +26,12 @@ const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::StrandedAddresse
 pub(super) fn written(
     world: &World,
     by: Option<RequestId>,
-    is_late: bool,
+    is_orphan: bool,
     changes: Vec<Change>,
 ) -> Result<(), String> {
-    for Written { path, before, after, phase } in world.audit.note(by, is_late, changes) {
-        if phase.is_some() {
+    for Written { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
+        // On Kubernetes pools are written one by one: until the last is written every address lies in one.
+        if phase.is_some() && !world.is_kubernetes() {
             overlaps_no_pool(world, &path, after.as_deref())?;
         }
         match (phase, by) {
@@ -45,8 +43,10 @@ pub(super) fn written(
                 let replaced = world.audit.replaced(actor, &path);
                 let is_as_before =
                     replaced.is_some_and(|replaced| is_same(&path, replaced.as_deref(), after.as_deref()));
-                let is_lock = path.starts_with(&information());
-                if !is_as_before && !is_lock {
+                // What did not exist before is marked deleted before it is deleted.
+                let is_marked = is_marked(after.as_deref());
+                let is_lock = path.contains("/clusterinformations/");
+                if !is_as_before && !is_marked && !is_lock {
                     return Err(format!("an undo writes {path}, which was not so before the run"));
                 }
             }
@@ -56,22 +56,24 @@ pub(super) fn written(
     Ok(())
 }
 
+/// True for an object of Kubernetes whose deletion has begun.
+fn is_marked(value: Option<&[u8]>) -> bool {
+    let object: Option<serde_json::Value> = value.and_then(|value| serde_json::from_slice(value).ok());
+    object.is_some_and(|object| object["spec"]["deleted"] == true || object["spec"]["deleted"] == "true")
+}
+
 /// An address lies in one pool.
 fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result<(), String> {
     let cidr = |path: &str, value: &[u8]| Some(Pool::parse(path, value).ok()?.value.cidr);
-    let prefix = format!("{RESOURCE_PREFIX}ippools/");
-    let Some(own) = written.filter(|_| path.starts_with(&prefix)).and_then(|value| cidr(path, value)) else {
+    const POOLS: &str = "/ippools/";
+    let Some(own) = written.filter(|_| path.contains(POOLS)).and_then(|value| cidr(path, value)) else {
         return Ok(());
     };
-    let others = world.data().values(&prefix).into_iter().filter(|(other, ..)| other != path);
+    let others = world.values().into_iter().filter(|(other, ..)| other.contains(POOLS) && other != path);
     match others.filter_map(|(other, value, _)| cidr(&other, &value)).find(|other| overlap(*other, own)) {
         Some(other) => Err(format!("the pool {own} is written, which overlaps {other}")),
         None => Ok(()),
     }
-}
-
-fn information() -> String {
-    format!("{RESOURCE_PREFIX}clusterinformations/default")
 }
 
 /// No pod that exists loses an address by a command, be it one that is only being given to it.
@@ -107,28 +109,18 @@ fn keeps_other_settings(path: &str, before: Option<&[u8]>, after: Option<&[u8]>)
 
 /// The addresses of a block, with their handles.
 fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
-    let key = Key::parse(path).ok().flatten();
-    let block: Option<Arc<Block>> = match key.zip(value).and_then(|(key, value)| Record::decode(&key, value))
-    {
-        Some(Record::Block(block)) => Some(block),
-        _ => None,
-    };
-    let held = |block: Arc<Block>| -> Vec<(IpAddr, String)> {
-        let handle = |held: calipam_model::block::Allocation<'_>| {
-            Some((held.address, held.attribute.to_attribute().handle?))
-        };
-        block.allocations().filter_map(handle).collect()
-    };
-    block.map(held).unwrap_or_default()
+    let Some(value) = value else { return Vec::new() };
+    let objects = Objects::of(&[(path.to_owned(), value.to_vec(), 1)]);
+    let recorded = objects.and_then(|objects| objects.recorded()).unwrap_or_default();
+    recorded.into_iter().collect()
 }
 
 /// What holds when everyone has stopped: the lock is back or named, `check` explains what is there, and `rebuild` brings
 /// it to clean, with what the collector of kube-controllers releases.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = Arc::new(world.copy_of_data());
-    let is_locked = copy
-        .value(&information())
-        .and_then(|raw| ClusterInformation::parse(&raw).ok())
+    let is_locked = super::snapshot(&world.values())
+        .cluster
         .is_some_and(|information| information.datastore_ready == Some(false));
     let folders = world.files.folders();
     if is_locked
@@ -137,15 +129,20 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
     }
     let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
-    explained(&copy, world.now(), &[OF_CRASHES, DAMAGED, locked].concat())?;
+    // What is left of a split goes with its undo, not with a rebuild.
+    let half_split: &[Code] = if world.is_kubernetes() { &[Code::OverlappingPools] } else { &[] };
+    let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
+    explained(&copy.values(""), world.now(), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
 
-    collected(world, &copy)?;
+    if !world.is_kubernetes() {
+        collected(world, &copy)?;
+    }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    rebuild_all(&copy, folder.path())?;
-    explained(&copy, world.now(), &[OF_REBUILT, locked].concat())
+    rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
+    explained(&copy.values(""), world.now(), &[OF_REBUILT, half_split, locked].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
     let users = world.truth.users();
-    match Objects::of(&copy)?
+    match Objects::of(&copy.values(""))?
         .recorded()?
         .into_iter()
         .find(|(address, handle)| users.get(address) != Some(handle))
@@ -157,6 +154,9 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 
 /// What a scenario begins with, and is left where its commands are killed.
 const DAMAGED: &[Code] = &[Code::MissingHandle];
+
+/// What is left where objects are written one by one.
+const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted, Code::OverlappingPools];
 
 /// The kubelet repeats DEL of what is gone, and the collector releases what nobody uses.
 fn collected(world: &World, copy: &MemoryStore) -> Result<(), String> {

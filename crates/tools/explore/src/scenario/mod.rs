@@ -2,7 +2,8 @@
 
 mod repairs;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_assign::plugin::Wanted;
 use calipam_assign::{Allocator, AutoAssign, Record, Store};
@@ -16,7 +17,7 @@ use serde_json::json;
 use crate::actor::{Actor, Call, add, collect, del, gc, give, give_up_empty};
 use crate::invariants;
 use crate::invariants::repairs::CLUSTER;
-use crate::world::{World, at_once};
+use crate::world::{World, at_once, kubernetes};
 
 /// What may go wrong in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +57,13 @@ struct Cluster {
     strict_affinity: bool,
     /// Seconds.
     cooldown: i64,
+    /// The datastore is Kubernetes, and its pods say who uses addresses.
+    is_kubernetes: bool,
 }
 
 /// Two blocks of four addresses.
-const TWO_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/29", strict_affinity: false, cooldown: 0 };
+const TWO_BLOCKS: Cluster =
+    Cluster { pool: "10.0.0.0/29", strict_affinity: false, cooldown: 0, is_kubernetes: false };
 const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
 const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
 /// Lost answers, late writes and kills.
@@ -152,10 +156,42 @@ impl Scenario {
         (self.before)(&Before(&world));
         // Whoever looks at the clock of the machine finds what is given from now on too young to judge, and all else old.
         world.advance(SignedDuration::from_hours(24 * 36_500));
+        if self.cluster.is_kubernetes {
+            world.to_kubernetes(&self.objects(&world));
+        }
         let changes = world.data().take_changes();
         world.audit.note(None, false, changes);
         (world, (self.actors)())
     }
+}
+
+impl Scenario {
+    /// What is there before on Kubernetes, which is made once.
+    fn objects(&self, world: &World) -> Objects {
+        static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let make =
+            || kubernetes::objects_of(&world.values(), &pods(world)).expect("objects of a healthy cluster");
+        made.entry(self.name).or_insert_with(make).clone()
+    }
+}
+
+/// Objects of Kubernetes by their paths.
+type Objects = Vec<(String, Vec<u8>)>;
+
+/// The pods that have addresses.
+fn pods(world: &World) -> Vec<serde_json::Value> {
+    let pods = world.truth.pods().into_iter().filter(|(_, pod)| pod.exists);
+    let object = |(handle, pod): (String, crate::truth::Pod)| {
+        let name = handle.rsplit('.').next().unwrap_or_default().to_owned();
+        let addresses: Vec<String> = pod.addresses.iter().map(ToString::to_string).collect();
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default",
+            "annotations": {"cni.projectcalico.org/podIP": format!("{}/32", addresses.join(""))}},
+            "spec": {"nodeName": pod.node},
+            "status": {"phase": "Running", "podIP": addresses.first(),
+                "podIPs": addresses.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()}})
+    };
+    pods.map(object).collect()
 }
 
 /// All scenarios, the small ones first.

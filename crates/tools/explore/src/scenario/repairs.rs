@@ -10,6 +10,7 @@ use crate::invariants::repairs::{CONFIG, at_the_end};
 const LEAK: [u8; 4] = [10, 0, 0, 0];
 /// Two pools can be made of it.
 const SPLITTABLE: Cluster = TWO_BLOCKS;
+const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
 
 impl Before<'_> {
     /// A pod is gone and its address stays recorded.
@@ -236,6 +237,59 @@ pub(super) fn all() -> Vec<Scenario> {
             || {
                 let assign = Assign(LEAK.into(), "a", "by-hand");
                 vec![calipam("assign and undo", false, &[assign, Undo], &[Undo]), add(any("a", "p"))]
+            },
+        )
+        .large(),
+        plain(
+            "kubernetes-release-and-undo",
+            "a leaked address is released on Kubernetes, object by object, and that is undone",
+            KUBERNETES,
+            |before| {
+                before.pod("a", "p");
+                before.leak("a", "gone");
+            },
+            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
+        )
+        .large(),
+        plain(
+            "kubernetes-two-releases",
+            "two people release the same on Kubernetes, one of them with the datastore locked",
+            KUBERNETES,
+            |before| before.leak("a", "gone"),
+            || {
+                let release = |name, locks| calipam(name, locks, &[Release], &[Release]);
+                vec![release("release", false), release("another release", true)]
+            },
+        )
+        .large(),
+        plain(
+            "kubernetes-split-and-undo",
+            "a pool is split on Kubernetes, pool by pool, and that is undone",
+            KUBERNETES,
+            |before| before.pod("a", "p"),
+            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
+        )
+        .large(),
+        plain(
+            "kubernetes-rebuild",
+            "a handle is gone, and an address is leaked",
+            KUBERNETES,
+            |before| {
+                before.pod("a", "p");
+                before.leak("a", "gone");
+                before.damage("p", &handle_path("p"));
+            },
+            || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild])],
+        )
+        .large(),
+        plain(
+            "kubernetes-assign-and-undo",
+            "an address is assigned and taken back on Kubernetes",
+            KUBERNETES,
+            |before| before.by_hand(),
+            || {
+                let assign = Assign(LEAK.into(), "a", "by-hand");
+                vec![calipam("assign and undo", false, &[assign, Undo], &[Undo])]
             },
         )
         .large(),

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use calipam_assign::Change;
-use calipam_model::block::{Block, BlockContent};
-use calipam_model::key::Key;
-use calipam_model::writable::Object;
+use calipam_model::block::Block;
+use calipam_model::snapshot::Snapshot;
 use serde_json::Value;
 
-use super::RequestId;
+use super::{RequestId, kubernetes};
 
 /// What a run of calipam is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +37,7 @@ struct State {
     journals: BTreeMap<usize, PathBuf>,
     /// Keys that are being written by nobody of whom anything is asked.
     of_others: BTreeSet<String>,
-    /// Who has written a key last, and whether that was a write that came late.
+    /// Who has written a key last, and whether it had been killed before.
     last: BTreeMap<String, (Option<usize>, bool)>,
 }
 
@@ -88,7 +87,7 @@ impl Audit {
     }
 
     /// Notes writes; gives them with what was there before.
-    pub(crate) fn note(&self, by: Option<RequestId>, is_late: bool, changes: Vec<Change>) -> Vec<Written> {
+    pub(crate) fn note(&self, by: Option<RequestId>, is_orphan: bool, changes: Vec<Change>) -> Vec<Written> {
         let phase_of_request = by.and_then(|id| self.phase(id));
         let mut state = self.state();
         let others = std::mem::take(&mut state.of_others);
@@ -102,7 +101,7 @@ impl Audit {
             if let (Some(id), Some(Phase::Repairs)) = (by, phase) {
                 state.replaced.entry((id.actor, path.clone())).or_insert_with(|| before.clone());
             }
-            state.last.insert(path.clone(), (by.map(|id| id.actor), is_late));
+            state.last.insert(path.clone(), (by.map(|id| id.actor), is_orphan));
             written.push(Written { path, before, after: value, phase });
         }
         written
@@ -137,15 +136,23 @@ impl Hash for Audit {
 /// True if two values of a key say the same: blocks may differ in their sequence numbers, which only rise.
 pub(crate) fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
-    let json = |raw: &[u8]| serde_json::from_slice::<Value>(raw).ok();
+    // What an API server gives an object is its own matter.
+    let json = |raw: &[u8]| {
+        let mut value = serde_json::from_slice::<Value>(raw).ok()?;
+        if path.starts_with(kubernetes::ALL) {
+            value["metadata"] = Value::Null;
+        }
+        Some(value)
+    };
     if one == other || json(one).is_some_and(|value| json(other) == Some(value)) {
         return true;
     }
-    let block = |raw: &[u8]| -> Option<Box<Block>> {
-        match Object::parse(&Key::parse(path).ok()??, raw).ok()?? {
-            Object::Block(BlockContent::Sound(block)) => Some(block),
-            _ => None,
+    let block = |raw: &[u8]| -> Option<Block> {
+        let mut snapshot = Snapshot::default();
+        if !kubernetes::decode(&mut snapshot, path, raw, 1) {
+            snapshot.add_entry(path.as_bytes(), raw, 1);
         }
+        snapshot.blocks.pop()?.value.content.sound().cloned()
     };
     block(one).zip(block(other)).is_some_and(|(one, other)| one.differs_only_in_sequences(&other))
 }

@@ -5,12 +5,14 @@ mod client;
 mod disk;
 pub(crate) mod etcd;
 mod footprint;
+pub(crate) mod kubernetes;
 mod lock;
 mod turn;
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use calipam_assign::MemoryStore;
@@ -62,6 +64,8 @@ pub struct World {
     pub(crate) audit: audit::Audit,
     /// The files of all runs of calipam.
     pub(crate) files: Files,
+    /// The values are objects of Kubernetes, by their paths on an API server.
+    is_kubernetes: AtomicBool,
 }
 
 #[derive(Default)]
@@ -87,6 +91,8 @@ pub(crate) struct OnTheWay {
     pub what: String,
     pub footprint: Footprint,
     write: Write,
+    /// Its sender was killed.
+    is_orphan: bool,
 }
 
 impl World {
@@ -101,6 +107,7 @@ impl World {
             truth: Truth::default(),
             audit: audit::Audit::default(),
             files: Files::default(),
+            is_kubernetes: AtomicBool::new(false),
         }
     }
 
@@ -116,10 +123,28 @@ impl World {
     /// The same values in a datastore that answers at once.
     pub fn copy_of_data(&self) -> MemoryStore {
         let copy = MemoryStore::new(self.now());
-        for (path, value, _) in self.memory.values(ALL) {
+        for (path, value, _) in self.values() {
             copy.put(&path, value);
         }
         copy
+    }
+
+    /// Everything that is stored.
+    pub(crate) fn values(&self) -> Vec<(String, Vec<u8>, i64)> {
+        self.memory.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
+    }
+
+    pub(crate) fn is_kubernetes(&self) -> bool {
+        self.is_kubernetes.load(Ordering::Relaxed)
+    }
+
+    /// The values so far become objects of an API server.
+    pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)]) {
+        for (path, ..) in self.memory.values(ALL) {
+            self.memory.remove(&path);
+        }
+        objects.iter().for_each(|(path, value)| self.memory.put(path, value.clone()));
+        self.is_kubernetes.store(true, Ordering::Relaxed);
     }
 
     /// The time. It stands still unless the explorer moves it.
@@ -175,14 +200,19 @@ impl World {
                 state.set_on_the_way(id, &pending);
             }
         }
+        state
+            .on_the_way
+            .iter_mut()
+            .filter(|(id, _)| id.actor == actor)
+            .for_each(|(_, write)| write.is_orphan = true);
     }
 
-    /// Lets a write take effect whose sender does not wait for it any more.
-    pub(crate) fn land(&self, id: RequestId) {
+    /// Lets a write take effect whose sender does not wait for it any more; true where that was killed.
+    pub(crate) fn land(&self, id: RequestId) -> bool {
         let write = self.state().on_the_way.remove(&id);
-        if let Some(OnTheWay { write, .. }) = write {
-            write(&self.memory);
-        }
+        let Some(OnTheWay { write, is_orphan, .. }) = write else { return false };
+        write(&self.memory);
+        is_orphan
     }
 
     /// A run of calipam begins with something.
@@ -213,7 +243,7 @@ impl World {
 
     /// All that decides what can happen from here on: two worlds with the same state have the same future.
     pub(crate) fn hash(&self, mut hasher: impl Hasher) -> u64 {
-        for (path, value, revision) in self.memory.values(ALL) {
+        for (path, value, revision) in self.values() {
             (path, timeless(&value), revision).hash(&mut hasher);
         }
         self.truth.hash(&mut hasher);
@@ -222,7 +252,7 @@ impl World {
         let state = self.state();
         (state.now, &state.told, &state.locks).hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
-        state.on_the_way.iter().for_each(|(id, write)| (id, &write.what).hash(&mut hasher));
+        state.on_the_way.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
         hasher.finish()
     }
 }
@@ -253,7 +283,8 @@ impl State {
     fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
         if let Some(write) = &pending.write {
             let Asked { what, footprint, .. } = pending.asked.clone();
-            self.on_the_way.insert(id, OnTheWay { what, footprint, write: Arc::clone(write) });
+            self.on_the_way
+                .insert(id, OnTheWay { what, footprint, write: Arc::clone(write), is_orphan: false });
         }
     }
 }

@@ -1,0 +1,280 @@
+//! An API server as one process sees it: what lies under a client of calipam in the place of a connection. Objects lie under
+//! their paths, and have the version of the last write.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use calipam_assign::MemoryStore;
+use calipam_datastore::settings::Timeouts;
+use calipam_datastore::write::{Batch, Change, Consent, Question};
+use calipam_datastore::{Datastore, KubeClient};
+use calipam_files::objects::Encoding;
+use calipam_files::objects::kinds::by_plural;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::{Footprint, Verdict, World, Write};
+
+/// Where all objects lie.
+pub(crate) const ALL: &str = "/api";
+const CALICO: &str = "/apis/crd.projectcalico.org/v1";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// Nobody gives up waiting: what waits is what the explorer lets wait.
+const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
+
+/// Where the objects are.
+#[derive(Clone)]
+enum Place {
+    /// Each request waits until the explorer says what becomes of it.
+    World(Arc<World>, usize),
+    Memory(Arc<MemoryStore>),
+}
+
+/// The datastore as an actor's process sees it.
+pub(crate) fn open(world: &Arc<World>, actor: usize) -> Datastore {
+    open_place(Place::World(Arc::clone(world), actor))
+}
+
+/// A datastore that answers at once.
+pub(crate) fn open_memory(memory: &Arc<MemoryStore>) -> Datastore {
+    open_place(Place::Memory(Arc::clone(memory)))
+}
+
+fn open_place(place: Place) -> Datastore {
+    let answer = tower::service_fn(move |request: Request<Body>| {
+        let place = place.clone();
+        async move { place.answer(request).await }
+    });
+    let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
+    Datastore::Kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
+}
+
+/// Status and body of an answer.
+type Answer = (StatusCode, Value);
+
+impl Place {
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
+        let path = head.uri.path().to_owned();
+        let (status, value) = match head.method {
+            _ if path == REVIEWS => (StatusCode::CREATED, json!({"status": {"allowed": true}})),
+            Method::GET => self.read(&path, head.uri.query().unwrap_or_default()).await?,
+            method => self.write(method, path, body).await?,
+        };
+        let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
+        *response.status_mut() = status;
+        Ok(response)
+    }
+
+    async fn read(&self, path: &str, query: &str) -> Result<Answer, BoxError> {
+        let is_list = is_list(path);
+        if let Self::World(world, actor) = self {
+            let footprint = match is_list {
+                true => Footprint::default().read_range(folder(path)),
+                false => Footprint::default().read(path),
+            };
+            let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
+            if world.turn(*actor, what, footprint, None, None).await == Verdict::Fail {
+                world.tell(*actor, Verdict::Fail);
+                return Err(no_answer());
+            }
+        }
+        let answer = if is_list { list(self.memory(), path, query) } else { get(self.memory(), path) };
+        self.tell(&answer);
+        Ok(answer)
+    }
+
+    async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, BoxError> {
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let target = if method == Method::POST { format!("{path}/{name}") } else { path };
+        if let Self::World(world, actor) = self {
+            let (later_method, later_target, later_body) = (method.clone(), target.clone(), body.clone());
+            let write: Write =
+                Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
+            let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
+            let footprint = Footprint::default().write(target.clone());
+            if world.turn(*actor, what, footprint, Some(write), None).await == Verdict::Fail {
+                world.tell(*actor, Verdict::Fail);
+                return Err(no_answer());
+            }
+        }
+        let answer = change(self.memory(), &method, &target, body);
+        self.tell(&answer);
+        Ok(answer)
+    }
+
+    fn tell(&self, (status, value): &Answer) {
+        if let Self::World(world, actor) = self {
+            let mut hasher = DefaultHasher::new();
+            (status.as_u16(), super::timeless(value.to_string().as_bytes())).hash(&mut hasher);
+            world.tell(*actor, hasher.finish());
+        }
+    }
+
+    fn memory(&self) -> &MemoryStore {
+        match self {
+            Self::World(world, _) => &world.memory,
+            Self::Memory(memory) => memory,
+        }
+    }
+}
+
+fn no_answer() -> BoxError {
+    io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
+}
+
+/// True for the path of all objects of a kind.
+fn is_list(path: &str) -> bool {
+    let rest = path.strip_prefix(CALICO).or_else(|| path.strip_prefix("/api/v1")).unwrap_or_default();
+    !rest.trim_start_matches('/').contains('/')
+}
+
+/// Where the objects of a list lie.
+fn folder(path: &str) -> String {
+    match path {
+        "/api/v1/pods" | "/api/v1/services" => path.replacen("/v1/", "/v1/namespaces/default/", 1) + "/",
+        other => format!("{other}/"),
+    }
+}
+
+/// A path without what all paths have in common.
+fn short(path: &str) -> &str {
+    path.trim_start_matches(CALICO).trim_start_matches("/api/v1").trim_start_matches('/')
+}
+
+fn failure(status: StatusCode) -> Answer {
+    (status, json!({"kind": "Status", "message": status.to_string(), "code": status.as_u16()}))
+}
+
+/// An object as the server gives it.
+fn object((value, revision): (Vec<u8>, i64)) -> Value {
+    let mut object: Value = serde_json::from_slice(&value).unwrap_or_default();
+    object["metadata"]["resourceVersion"] = revision.to_string().into();
+    object
+}
+
+fn get(store: &MemoryStore, path: &str) -> Answer {
+    match store.value_at(path) {
+        Some(stored) => (StatusCode::OK, object(stored)),
+        None => failure(StatusCode::NOT_FOUND),
+    }
+}
+
+fn list(store: &MemoryStore, path: &str, query: &str) -> Answer {
+    let label = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
+    let has_label = |object: &Value| label.is_none_or(|label| !object["metadata"]["labels"][label].is_null());
+    let found = store.values(&folder(path)).into_iter();
+    let items: Vec<Value> =
+        found.map(|(_, value, revision)| object((value, revision))).filter(has_label).collect();
+    (
+        StatusCode::OK,
+        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}),
+    )
+}
+
+/// Creates, replaces or deletes an object, under the version and the UID that are named.
+fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> Answer {
+    let found = store.value_at(path);
+    let named = if *method == Method::DELETE { &body["preconditions"] } else { &body["metadata"] };
+    if let Some((value, revision)) = &found {
+        let stored: Value = serde_json::from_slice(value).unwrap_or_default();
+        let is_other = |name: &str, now: &str| named[name].as_str().is_some_and(|named| named != now);
+        let uid = stored["metadata"]["uid"].as_str().unwrap_or_default();
+        if *method == Method::POST
+            || is_other("resourceVersion", &revision.to_string())
+            || is_other("uid", uid)
+        {
+            return failure(StatusCode::CONFLICT);
+        }
+    } else if *method != Method::POST {
+        return failure(StatusCode::NOT_FOUND);
+    }
+    if *method == Method::DELETE {
+        store.remove(path);
+        return (StatusCode::OK, json!({"kind": "Status", "status": "Success"}));
+    }
+
+    let Some(metadata) = body["metadata"].as_object_mut() else { return failure(StatusCode::BAD_REQUEST) };
+    metadata.remove("resourceVersion");
+    let status = match *method {
+        Method::POST => {
+            // Nothing that was or will be there has it.
+            let created = store.change_together(&[(path.to_owned(), None)]);
+            metadata.insert("uid".into(), format!("{path}-{created}").into());
+            StatusCode::CREATED
+        }
+        _ => StatusCode::OK,
+    };
+    store.put(path, body.to_string());
+    (status, get(store, path).1)
+}
+
+/// Adds an object to a snapshot; false where none of its kind is read.
+pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision: i64) -> bool {
+    let plural = path.rsplit('/').nth(1).unwrap_or_default();
+    let Some(kind) = by_plural(plural) else { return false };
+    let object = object((value.to_vec(), revision)).to_string();
+    (kind.add)(snapshot, object.as_bytes(), Encoding::Json);
+    true
+}
+
+/// What a cluster whose data is in etcd holds where Kubernetes is its datastore: calipam's own writer makes the objects.
+pub(crate) fn objects_of(
+    values: &[(String, Vec<u8>, i64)],
+    pods: &[Value],
+) -> Option<Vec<(String, Vec<u8>)>> {
+    let memory = Arc::new(MemoryStore::default());
+    for (path, value, _) in values {
+        let Ok(Some(key)) = Key::parse(path) else { continue };
+        let plain = match &key {
+            Key::ClusterInformation(name) => {
+                Some((format!("{CALICO}/clusterinformations/{name}"), "ClusterInformation"))
+            }
+            Key::Node(name) => Some((format!("/api/v1/nodes/{name}"), "Node")),
+            _ => None,
+        };
+        if let Some((path, kind)) = plain {
+            let mut object: Value = serde_json::from_slice(value).ok()?;
+            object["kind"] = kind.into();
+            change(&memory, &Method::POST, &path, object);
+        }
+    }
+    for pod in pods {
+        let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str()?);
+        change(&memory, &Method::POST, &path, pod.clone());
+    }
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(async {
+        let many = usize::MAX / 8;
+        let question = Question {
+            cluster: String::new(),
+            location: String::new(),
+            addresses: many,
+            blocks: many,
+            handles: many,
+            others: many,
+        };
+        let writer = open_memory(&memory).writer(Consent::from_option(question, true)?).ok()?;
+        for (path, value, _) in values {
+            let Ok(Some(key)) = Key::parse(path) else { continue };
+            if let Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig = key {
+                let batch = Batch { changes: vec![Change::create(key, value.clone())], evidence: Vec::new() };
+                writer.commit(&batch).await.ok()?;
+            }
+        }
+        Some(())
+    })?;
+    Some(memory.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
+}
