@@ -85,6 +85,9 @@ pub struct Recorded {
     pub lock: Option<LockMark>,
     /// The run came to its end by itself.
     pub ended: bool,
+    /// Intents of a run that did not which were not written when their objects were looked at: what was sent may still
+    /// arrive. Empty before that.
+    pub awaited: BTreeSet<u64>,
 }
 
 impl Recorded {
@@ -117,6 +120,7 @@ impl Recorded {
             outcomes: BTreeMap::new(),
             lock: None,
             ended: false,
+            awaited: BTreeSet::new(),
         };
 
         // By the number of an intent: how many objects it changes.
@@ -175,6 +179,26 @@ impl Recorded {
     /// The intents whose outcome was not recorded: the run ended between a write and the line about it.
     pub fn open_intents(&self) -> impl Iterator<Item = &Intent> {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
+    }
+
+    /// The intents of which it has to be looked what became of them: those without outcome and, where the run did not end by
+    /// itself, those that were found not written and were the last of their objects.
+    pub(crate) fn unsettled(&self) -> Vec<&Intent> {
+        let mut later: BTreeSet<&str> = BTreeSet::new();
+        let mut unsettled = Vec::new();
+        for intent in self.intents.iter().rev() {
+            let is_last = intent.changes.iter().all(|change| !later.contains(&*change.key));
+            if self
+                .outcomes
+                .get(&intent.id)
+                .is_none_or(|outcome| outcome.written.is_none() && !self.ended && is_last)
+            {
+                unsettled.push(intent);
+            }
+            later.extend(intent.changes.iter().map(|change| &*change.key));
+        }
+        unsettled.reverse();
+        unsettled
     }
 
     /// True where the run was to lock the datastore, and ended without restoring the lock.

@@ -1,6 +1,6 @@
 //! What became of intents whose outcome was not recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
@@ -23,14 +23,15 @@ pub enum IntentOutcome {
     Changed(Vec<String>),
 }
 
-/// Finds out what became of the intents of a journal that have no outcome, by reading their objects. Gives
-/// the journal with those outcomes added that are certain, and what became of each open intent by its number.
+/// Finds out what became of the intents of a journal that have no outcome, by reading their objects, and whether what a killed
+/// run had sent has arrived since it was found not written. Gives the journal with those outcomes added that are certain, and
+/// what became of each such intent by its number.
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
 ) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>), RepairError> {
     let mut found = BTreeMap::new();
-    for intent in recorded.open_intents() {
+    for intent in recorded.unsettled() {
         let keys: Vec<Key> = intent.changes.iter().map(|c| key_of(&c.key)).collect::<Result<_, _>>()?;
         let stored = datastore.stored(&keys).await?;
         found.insert(intent.id, intent_outcome(intent, &stored));
@@ -39,7 +40,10 @@ pub async fn resolve(
     for (id, outcome) in &found {
         let outcome = match outcome {
             IntentOutcome::Written(outcome) => outcome.clone(),
-            IntentOutcome::NotWritten => Outcome { id: *id, written: None },
+            IntentOutcome::NotWritten => {
+                recorded.awaited.insert(*id);
+                Outcome { id: *id, written: None }
+            }
             IntentOutcome::Changed(_) => continue,
         };
         recorded.outcomes.insert(*id, outcome);
@@ -83,8 +87,10 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
         return Ok(false);
     }
-    let (recorded, found) = resolve(recorded, datastore).await?;
-    let outcomes = found.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
+    // An outcome is noted once.
+    let open: BTreeSet<u64> = recorded.open_intents().map(|intent| intent.id).collect();
+    let (recorded, _) = resolve(recorded, datastore).await?;
+    let outcomes = open.iter().filter_map(|id| recorded.outcomes.get(id).cloned());
     let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
     append(path, &outcomes)?;
     Ok(true)

@@ -37,6 +37,9 @@ pub struct UndoStep {
     /// What had been repaired, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
+    /// Objects that the run was killed before it had written, or so it seems: what it has sent may still arrive. They have to
+    /// be as they were, since one half of a step is undone with the other.
+    pub awaited: Vec<UndoObject>,
     /// Blocks that had to be absent for it.
     pub absent: BTreeSet<Key>,
 }
@@ -122,11 +125,17 @@ impl UndoPlan {
 
         for intent in &recorded.intents {
             let outcome = recorded.outcomes.get(&intent.id);
-            if let Some(outcome) = outcome {
-                let Some(revisions) = &outcome.written else { continue };
-                wrote(intent, revisions, is_marked)?.into_iter().for_each(|wrote| note(&mut nets, wrote));
+            let mut awaited = Vec::new();
+            match outcome.map(|outcome| &outcome.written) {
+                Some(Some(revisions)) => {
+                    wrote(intent, revisions, is_marked)?.into_iter().for_each(|wrote| note(&mut nets, wrote));
+                }
+                Some(None) if recorded.awaited.contains(&intent.id) => awaited = as_before(intent)?,
+                Some(None) => continue,
+                None => {}
             }
             together.push(Together {
+                awaited,
                 steps: BTreeSet::from([intent.step]),
                 keys: keys(intent)?.into_iter().collect(),
                 absent: absent(intent),
@@ -135,8 +144,12 @@ impl UndoPlan {
             });
         }
 
-        for Together { keys, absent, is_known, reason, .. } in join(together) {
+        for Together { keys, mut awaited, absent, is_known, reason, .. } in join(together) {
+            awaited.retain(|object| !nets.contains_key(&object.key));
             let nets: Vec<&Net> = keys.iter().filter_map(|key| nets.get(key)).collect();
+            if nets.is_empty() && is_known {
+                continue;
+            }
             let why_not = match nets.iter().any(|net| net.broken) {
                 _ if !is_known => Some(UNRESOLVED),
                 true => Some("others changed it between two writes of the run"),
@@ -147,7 +160,7 @@ impl UndoPlan {
                 continue;
             }
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
-            plan.steps.push(UndoStep { reason, objects, absent });
+            plan.steps.push(UndoStep { reason, objects, awaited, absent });
         }
 
         Ok(plan)
@@ -198,6 +211,18 @@ fn is_marked(recorded: &Recorded) -> bool {
 
 fn keys(intent: &Intent) -> Result<Vec<Key>, RepairError> {
     intent.changes.iter().map(|change| key_of(&change.key)).collect()
+}
+
+/// The objects of an intent as they were before it.
+fn as_before(intent: &Intent) -> Result<Vec<UndoObject>, RepairError> {
+    let object = |change: &ChangeRecord| {
+        let before = change.before.as_ref();
+        let value = before.and_then(|version| version.value.bytes());
+        let left =
+            before.map(|version| LeftVersion { revision: version.revision.clone(), value: value.clone() });
+        Ok(UndoObject { key: key_of(&change.key)?, left, before: value })
+    };
+    intent.changes.iter().map(object).collect()
 }
 
 /// The blocks that had to be absent for it.
@@ -264,6 +289,7 @@ struct Together {
     /// Steps of the run that is undone.
     steps: BTreeSet<usize>,
     keys: BTreeSet<Key>,
+    awaited: Vec<UndoObject>,
     absent: BTreeSet<Key>,
     /// It is known what became of all that was to be written.
     is_known: bool,
@@ -302,6 +328,7 @@ impl Together {
     fn take_in(&mut self, other: &mut Self) {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
+        self.awaited.append(&mut other.awaited);
         self.absent.append(&mut other.absent);
         self.is_known &= other.is_known;
         if !self.reason.contains(&other.reason) {
@@ -336,16 +363,17 @@ pub async fn undo(
 }
 
 fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) -> Vec<Group> {
-    let most = writer.limits().changes;
+    let limits = writer.limits();
     let group = |(index, (step, refusal)): (usize, (UndoStep, Option<String>))| {
-        let mut objects = step.objects;
+        let mut objects = step.objects.clone();
         objects.sort_by_key(UndoObject::phase);
-        let objects: Arc<[UndoObject]> = objects.into();
-        let tasks = (0..objects.len())
-            .step_by(most.max(1))
-            .map(|from| -> Arc<dyn Task> { Arc::new(UndoTask::new(&objects, from, most, refusal.clone())) })
+        let whole: Arc<UndoStep> = Arc::new(UndoStep { objects, ..step });
+        let most = limits.changes.min(limits.conditions.saturating_sub(whole.awaited.len())).max(1);
+        let tasks = (0..whole.objects.len())
+            .step_by(most)
+            .map(|from| -> Arc<dyn Task> { Arc::new(UndoTask::new(&whole, from, most, refusal.clone())) })
             .collect();
-        Group { step: index, reason: format!("undo: {}", step.reason), tasks }
+        Group { step: index, reason: format!("undo: {}", whole.reason), tasks }
     };
     steps.into_iter().zip(refusals).enumerate().map(group).collect()
 }

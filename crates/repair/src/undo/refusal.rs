@@ -61,6 +61,14 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
+/// What is said where a write of the run arrived after its end.
+pub(super) fn late(object: &UndoObject) -> String {
+    format!(
+        "{} has changed since it was seen that the run had not written it: undo the run again",
+        object.key
+    )
+}
+
 /// True where the object is as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
@@ -77,6 +85,13 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     }
 }
 
+impl UndoStep {
+    /// The objects of the step and those that belong to it.
+    fn looked_at(&self) -> impl Iterator<Item = &UndoObject> {
+        self.objects.iter().chain(&self.awaited)
+    }
+}
+
 impl UndoPlan {
     /// The same for the objects as they are now: steps of which something has changed since are skipped, those that would
     /// create what overlaps something else, and those that find everything as it was before the run are left out.
@@ -84,17 +99,18 @@ impl UndoPlan {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         names_cluster(information.as_ref(), "journal", &self.cluster)?;
         let keys: Vec<Key> =
-            self.steps.iter().flat_map(|step| &step.objects).map(|object| object.key.clone()).collect();
+            self.steps.iter().flat_map(UndoStep::looked_at).map(|object| object.key.clone()).collect();
         let mut stored = datastore.stored(&keys).await?.into_iter();
 
         for step in std::mem::take(&mut self.steps) {
-            let states: Vec<State> = step
-                .objects
-                .iter()
-                .map(|object| State::of(object, stored.next().flatten().as_ref()))
-                .collect();
+            let mut state = |object: &UndoObject| State::of(object, stored.next().flatten().as_ref());
+            let states: Vec<State> = step.objects.iter().map(&mut state).collect();
+            let awaited: Vec<State> = step.awaited.iter().map(&mut state).collect();
+            let arrived = awaited.iter().position(|state| *state != State::Undone);
             let found: Vec<_> = step.objects.iter().zip(states.iter().copied()).collect();
-            if let Some(reason) = why_refused(&found) {
+            if let Some(reason) =
+                why_refused(&found).or_else(|| arrived.map(|index| late(&step.awaited[index])))
+            {
                 self.skip(step, reason);
             } else if states.iter().all(|state| *state == State::Undone) {
                 self.already += step.objects.len();

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use calipam_datastore::write::{Batch, Change, Stored};
+use calipam_datastore::write::{Batch, Change, Precondition, Stored};
 use calipam_model::key::Key;
 
-use super::UndoObject;
-use super::refusal::{State, why_refused};
+use super::refusal::{State, late, why_refused};
 use super::restored::restored;
+use super::{UndoObject, UndoStep};
 use crate::engine::{Decision, Objects, Omitted, Task};
 
 /// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
 pub(super) struct UndoTask {
-    objects: Arc<[UndoObject]>,
+    step: Arc<UndoStep>,
     from: usize,
     to: usize,
     /// Why the step is not undone.
@@ -20,28 +20,23 @@ pub(super) struct UndoTask {
 }
 
 impl UndoTask {
-    pub(super) fn new(
-        objects: &Arc<[UndoObject]>,
-        from: usize,
-        most: usize,
-        refusal: Option<String>,
-    ) -> Self {
-        Self { objects: Arc::clone(objects), from, to: (from + most).min(objects.len()), refusal }
+    pub(super) fn new(step: &Arc<UndoStep>, from: usize, most: usize, refusal: Option<String>) -> Self {
+        Self { step: Arc::clone(step), from, to: (from + most).min(step.objects.len()), refusal }
     }
 
     /// The first write of a step looks at the whole step: it is undone as a whole or not at all.
     fn looked_at(&self) -> &[UndoObject] {
-        if self.from == 0 { &self.objects } else { &self.objects[self.from..self.to] }
+        if self.from == 0 { &self.step.objects } else { &self.step.objects[self.from..self.to] }
     }
 }
 
 impl Task for UndoTask {
     fn reads(&self) -> Vec<Key> {
-        self.looked_at().iter().map(|object| object.key.clone()).collect()
+        self.looked_at().iter().chain(&self.step.awaited).map(|object| object.key.clone()).collect()
     }
 
     fn writes(&self) -> Vec<Key> {
-        self.objects[self.from..self.to].iter().map(|object| object.key.clone()).collect()
+        self.step.objects[self.from..self.to].iter().map(|object| object.key.clone()).collect()
     }
 
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
@@ -49,19 +44,24 @@ impl Task for UndoTask {
         let undone = |object: &UndoObject| State::of(object, now(object)) == State::Undone;
         let found: Vec<_> =
             self.looked_at().iter().map(|object| (object, State::of(object, now(object)))).collect();
-        if let Some(reason) = self.refusal.clone().or_else(|| why_refused(&found)) {
+        let arrived = || self.step.awaited.iter().find(|object| !undone(object)).map(late);
+        if let Some(reason) = self.refusal.clone().or_else(|| why_refused(&found)).or_else(arrived) {
             return Decision::Conflict(reason);
         }
-        if self.objects[self.from..self.to].iter().all(undone) {
+        if self.step.objects[self.from..self.to].iter().all(undone) {
             return Decision::Already;
         }
 
-        let changes = self.objects[self.from..self.to]
+        let changes = self.step.objects[self.from..self.to]
             .iter()
             .filter(|object| !undone(object))
             .filter_map(|object| change(object, now(object)))
             .collect();
-        Decision::Write(Batch { changes, evidence: Vec::new() })
+        let as_it_is = |object: &UndoObject| {
+            let version = now(object).map(|stored| stored.revision.clone());
+            (object.key.clone(), version.map_or(Precondition::Absent, Precondition::At))
+        };
+        Decision::Write(Batch { changes, evidence: self.step.awaited.iter().map(as_it_is).collect() })
     }
 }
 

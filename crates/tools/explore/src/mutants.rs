@@ -29,6 +29,14 @@ struct Mutant {
     file: PathBuf,
     old: String,
     new: String,
+    /// Another text of the file.
+    also: Option<Replacement>,
+}
+
+#[derive(Deserialize)]
+struct Replacement {
+    old: String,
+    new: String,
 }
 
 /// What became of a mutant.
@@ -85,10 +93,15 @@ fn try_one(copy: &Path, mutant: &Mutant) -> Result<Outcome, String> {
     let told = |error: std::io::Error| format!("{}: {error}", mutant.file.display());
     let path = copy.join(&mutant.file);
     let sound = fs::read_to_string(&path).map_err(told)?;
-    if sound.matches(&mutant.old).count() != 1 {
-        return Err(format!("{} has its text not just once", mutant.file.display()));
+    let also = mutant.also.iter().map(|also| (&also.old, &also.new));
+    let mut damaged = sound.clone();
+    for (old, new) in also.chain([(&mutant.old, &mutant.new)]) {
+        if sound.matches(old).count() != 1 {
+            return Err(format!("{} has its text not just once", mutant.file.display()));
+        }
+        damaged = damaged.replace(old, new);
     }
-    fs::write(&path, sound.replace(&mutant.old, &mutant.new)).map_err(told)?;
+    fs::write(&path, damaged).map_err(told)?;
     let outcome = explore(copy, mutant.scenario.as_deref());
     fs::write(&path, sound).map_err(told)?;
     outcome

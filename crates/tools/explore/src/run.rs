@@ -1,5 +1,6 @@
 //! One execution of a scenario, step by step.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +11,7 @@ use jiff::SignedDuration;
 use crate::actor::{Actor, Task};
 use crate::invariants;
 use crate::scenario::Scenario;
-use crate::world::{Footprint, RequestId, Verdict, World};
+use crate::world::{Asked, Footprint, RequestId, Verdict, World};
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,7 +95,7 @@ impl<'s> Run<'s> {
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
         let of = |actor: usize| Footprint::default().write(format!("actor/{actor}"));
-        let asked = self.world.waiting();
+        let asked = self.in_order(self.world.waiting());
         for request in &asked {
             let name = &self.actors[request.id.actor].actor.name;
             let footprint = of(request.id.actor).and(&request.footprint);
@@ -136,6 +137,16 @@ impl<'s> Run<'s> {
         options
     }
 
+    /// On Kubernetes a process lists a dozen kinds at once, whose answers would have millions of orders: the readings of a process
+    /// are answered in their order.
+    fn in_order(&self, asked: Vec<Asked>) -> Vec<Asked> {
+        if !self.world.is_kubernetes() {
+            return asked;
+        }
+        let mut waits = BTreeSet::new();
+        asked.into_iter().filter(|request| !request.is_read || waits.insert(request.id.actor)).collect()
+    }
+
     /// What a kill may touch: whatever the actor holds and has under way.
     fn killed(&self, actor: usize) -> Footprint {
         let late = self.world.waiting().into_iter().filter(|request| request.id.actor == actor);
@@ -170,6 +181,7 @@ impl<'s> Run<'s> {
 
     fn kill(&mut self, number: usize, tears: bool) -> Result<(), String> {
         self.world.leave_behind(number);
+        self.world.audit.kill();
         let acting = &mut self.actors[number];
         acting.kills += 1;
         acting.task = None;

@@ -35,8 +35,11 @@ pub enum Command {
     Assign(IpAddr, &'static str, &'static str),
     Split(&'static str),
     Configure(IpamSetting),
-    /// Someone else deletes a key and creates another, before the next command.
-    Replace(&'static str, &'static str, &'static str),
+    /// Before the next command someone else creates a key, and deletes another one.
+    Others {
+        create: (&'static str, &'static str),
+        delete: Option<&'static str>,
+    },
     /// `undo` of the command before it.
     Undo,
 }
@@ -70,7 +73,7 @@ impl Session {
         for command in &commands {
             match command {
                 Command::Undo => self.undo(&datastore).await,
-                Command::Replace(key, other, value) => self.replace(key, other, value).await,
+                Command::Others { create, delete } => self.others(*create, *delete).await,
                 command => self.write(&datastore, command).await,
             }
         }
@@ -104,13 +107,13 @@ impl Session {
         }
     }
 
-    async fn replace(&self, key: &'static str, other: &'static str, value: &'static str) {
+    async fn others(&self, (key, value): (&'static str, &'static str), delete: Option<&'static str>) {
         let Self { world, actor, .. } = self;
-        let footprint = Footprint::default().write(key).write(other);
-        let verdict = world.turn(*actor, format!("others replace {key}"), footprint, None, None).await;
-        if verdict == Verdict::Go && world.data().remove(key) {
-            world.data().put(other, value);
-            world.audit.others(&[key, other]);
+        let footprint = delete.into_iter().fold(Footprint::default().write(key), Footprint::write);
+        let verdict = world.turn(*actor, format!("others create {key}"), footprint, None, None).await;
+        if verdict == Verdict::Go && delete.is_none_or(|other| world.data().remove(other)) {
+            world.data().put(key, value);
+            world.audit.others(delete.into_iter().chain([key]));
         }
     }
 
@@ -182,7 +185,7 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
             let request = ConfigureRequest { settings: vec![*setting], foresees: false, intent };
             configure(datastore, &request, &AtTerminal).await
         }
-        Command::Undo | Command::Replace(..) => Err(Error::NoJournalDirectory),
+        Command::Undo | Command::Others { .. } => Err(Error::NoJournalDirectory),
     }
 }
 

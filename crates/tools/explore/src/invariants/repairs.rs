@@ -123,14 +123,17 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         .cluster
         .is_some_and(|information| information.datastore_ready == Some(false));
     let folders = world.files.folders();
+    if is_locked && !world.audit.has_killed() {
+        return Err("the datastore stays locked, and nobody was killed".to_owned());
+    }
     if is_locked
         && !folders.iter().any(|folder| stale_locks(folder, CLUSTER).is_ok_and(|found| !found.is_empty()))
     {
         return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
     }
     let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
-    // What is left of a split goes with its undo, not with a rebuild.
-    let half_split: &[Code] = if world.is_kubernetes() { &[Code::OverlappingPools] } else { &[] };
+    // What is left of a split goes with its undo, not with a rebuild; what others have made stays.
+    let half_split = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
     explained(&copy.values(""), world.now(), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
 
@@ -139,7 +142,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
-    explained(&copy.values(""), world.now(), &[OF_REBUILT, half_split, locked].concat())
+    explained(&copy.values(""), world.now(), &[OF_REBUILT, half_split.as_slice(), locked].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
     let users = world.truth.users();
     match Objects::of(&copy.values(""))?
@@ -152,11 +155,11 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     }
 }
 
-/// What a scenario begins with, and is left where its commands are killed.
-const DAMAGED: &[Code] = &[Code::MissingHandle];
+/// What a scenario begins with or others make of it, and is left where its commands are killed.
+const DAMAGED: &[Code] = &[Code::MissingHandle, Code::OverlappingPools];
 
 /// What is left where objects are written one by one.
-const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted, Code::OverlappingPools];
+const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];
 
 /// The kubelet repeats DEL of what is gone, and the collector releases what nobody uses.
 fn collected(world: &World, copy: &MemoryStore) -> Result<(), String> {

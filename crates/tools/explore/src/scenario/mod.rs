@@ -122,6 +122,12 @@ impl Scenario {
         Self { is_small: false, ..self }
     }
 
+    /// Longer schedules are cut off: two actors that undo each other's work again and again go on until one has tried a hundred
+    /// times. On Kubernetes, where objects are read and written one by one, what ends takes longer.
+    pub(crate) fn longest(&self) -> usize {
+        if self.cluster.is_kubernetes { 160 } else { 64 }
+    }
+
     /// A DEL after a fault would take what the other call uses.
     fn without_faults(self) -> Self {
         Self { kinds: Faults { answers: false, kills: false, jump: None }, ..self }

@@ -50,7 +50,7 @@ fn handle_path(pod: &str) -> String {
 }
 
 pub(super) fn all() -> Vec<Scenario> {
-    use Command::{Assign, Configure, Rebuild, Release, ReleaseAddress, Replace, Split, Undo};
+    use Command::{Assign, Configure, Others, Rebuild, Release, ReleaseAddress, Split, Undo};
     let plain = |name, about, cluster, before, actors: fn() -> Vec<Actor>| Scenario {
         name,
         about,
@@ -157,12 +157,18 @@ pub(super) fn all() -> Vec<Scenario> {
             SPLITTABLE,
             |_| {},
             || {
-                let replace = Replace(
-                    PART,
-                    OTHER_POOL,
-                    r#"{"metadata": {"name": "other"}, "spec": {"cidr": "10.0.0.0/30", "blockSize": 30}}"#,
-                );
-                vec![calipam("split and undo", false, &[Split("pool"), replace, Undo], &[Undo])]
+                let others = Others { create: (OTHER_POOL, OTHER), delete: Some(PART) };
+                vec![calipam("split and undo", false, &[Split("pool"), others, Undo], &[Undo])]
+            },
+        ),
+        plain(
+            "split-overlapped-and-undo",
+            "a pool is split, someone lays another one over the parts, and the split is undone",
+            SPLITTABLE,
+            |_| {},
+            || {
+                let others = Others { create: (OTHER_POOL, OTHER), delete: None };
+                vec![calipam("split and undo", false, &[Split("pool"), others, Undo], &[Undo])]
             },
         ),
         plain(
@@ -298,3 +304,4 @@ pub(super) fn all() -> Vec<Scenario> {
 
 const PART: &str = "/calico/resources/v3/projectcalico.org/ippools/split-pool-0";
 const OTHER_POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/other";
+const OTHER: &str = r#"{"metadata": {"name": "other"}, "spec": {"cidr": "10.0.0.0/30", "blockSize": 30}}"#;

@@ -13,9 +13,6 @@ use crate::run::{Choice, Possible, Run};
 use crate::scenario::Scenario;
 use crate::world::Footprint;
 
-/// Longer schedules are cut off: two actors that undo each other's work again and again go on until one has tried a hundred times.
-const LONGEST: usize = 64;
-
 /// How much was explored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
@@ -132,7 +129,7 @@ impl<'s> Search<'s> {
             return Ok(None);
         }
         let is_new = self.is_new(&run, &asleep)?;
-        let is_cut = is_new && self.path.len() >= LONGEST;
+        let is_cut = is_new && self.path.len() >= self.scenario.longest();
         self.explored.cut += usize::from(is_cut);
         let options = if is_new && !is_cut { run.options() } else { Vec::new() };
         self.explored.schedules += usize::from(options.is_empty());

@@ -35,6 +35,8 @@ struct State {
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
+    /// Someone was killed.
+    has_killed: bool,
     /// Keys that are being written by nobody of whom anything is asked.
     of_others: BTreeSet<String>,
     /// Who has written a key last, and whether it had been killed before.
@@ -64,9 +66,18 @@ impl Audit {
         state.phases.entry(actor).or_default().push((requests + 1, phase));
     }
 
+    pub(crate) fn kill(&self) {
+        self.state().has_killed = true;
+    }
+
+    /// True once someone was killed.
+    pub(crate) fn has_killed(&self) -> bool {
+        self.state().has_killed
+    }
+
     /// The step under way writes these in the place of someone else.
-    pub(crate) fn others(&self, keys: &[&str]) {
-        self.state().of_others.extend(keys.iter().map(|key| (*key).to_owned()));
+    pub(crate) fn others<'k>(&self, keys: impl Iterator<Item = &'k str>) {
+        self.state().of_others.extend(keys.map(str::to_owned));
     }
 
     /// The command that an actor begins, and may undo, has this journal.

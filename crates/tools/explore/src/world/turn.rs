@@ -14,6 +14,7 @@ pub(crate) struct Asked {
     pub footprint: Footprint,
     /// The lock that it wants.
     pub lock: Option<String>,
+    pub is_read: bool,
     /// False for a lock, which is a file of the node: asking for it does not fail.
     pub can_fail: bool,
 }
@@ -49,7 +50,8 @@ impl World {
             *number
         };
         let id = RequestId { actor, number };
-        let asked = Asked { id, what, footprint, can_fail: lock.is_none(), lock };
+        let is_read = write.is_none() && lock.is_none();
+        let asked = Asked { id, what, footprint, is_read, can_fail: lock.is_none(), lock };
         Turn { world: self, id, begun: Some((asked, write)) }
     }
 }
