@@ -43,8 +43,9 @@ pub(super) fn written(
                 let replaced = world.audit.replaced(actor, &path);
                 let is_as_before =
                     replaced.is_some_and(|replaced| is_same(&path, replaced.as_deref(), after.as_deref()));
-                // What did not exist before is marked deleted before it is deleted.
-                let is_marked = is_marked(after.as_deref());
+                // An object is marked deleted before it is deleted, and one that was marked is deleted before it comes back.
+                let is_marked =
+                    is_marked(after.as_deref()) || (after.is_none() && is_marked(before.as_deref()));
                 let is_lock = path.contains("/clusterinformations/");
                 if !is_as_before && !is_marked && !is_lock {
                     return Err(format!("an undo writes {path}, which was not so before the run"));
