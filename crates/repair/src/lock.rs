@@ -120,12 +120,14 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
     for _ in 0..RETRIES {
         let now = Information::read(writer, LockAction::Take).await?;
         let now = now.ok_or_else(|| failed(LockFailure::NoInformation))?;
-        if let Some((original, locked)) = unsure.take()
-            && original.stored.revision != now.stored.revision
-            && spec(&now.stored.raw) == spec(&locked)
-        {
-            let replaced = Some((original.stored, now.stored.revision));
-            return Ok(Held { before: original.ready, replaced });
+        if let Some((original, locked)) = unsure.take() {
+            if original.stored.revision == now.stored.revision {
+                // It may still arrive, be it after the next attempt is sent.
+                unsure = Some((original, locked));
+            } else if spec(&now.stored.raw) == spec(&locked) {
+                let replaced = Some((original.stored, now.stored.revision));
+                return Ok(Held { before: original.ready, replaced });
+            }
         }
         // Whoever holds it may restore it while this run goes on.
         if now.ready == Some(false) {

@@ -137,6 +137,7 @@ fn judging() -> Judging {
 async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> Result<Repaired, Error> {
     let released = |targets| ReleaseRequest {
         targets,
+        selector: None,
         pools: Vec::new(),
         reports: Vec::new(),
         judging: judging(),
@@ -154,8 +155,14 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
         }
         Command::Rebuild => {
             let scope = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
-            let request =
-                RebuildRequest { scope, pools: Vec::new(), output_dir: None, judging: judging(), intent };
+            let request = RebuildRequest {
+                scope,
+                selector: None,
+                pools: Vec::new(),
+                output_dir: None,
+                judging: judging(),
+                intent,
+            };
             rebuild(datastore, &request, &AtTerminal).await
         }
         Command::Assign(address, node, handle) => {
