@@ -1,7 +1,7 @@
 //! The CNI plugin `calico-ipam`: gives addresses to pods and takes them back, as a drop-in for Calico's own.
 //!
 //! [`main`] is the program: it reads what the runtime says ([`protocol`], [`config`]), performs one command ([`command`]) with the
-//! allocator, and prints the result or the error. "Facts of the plugin" in comments means the notes on Calico's
+//! allocator, and prints the result or the error; or it [installs](install) itself. "Facts of the plugin" in comments means the notes on Calico's
 //! own plugin from which `docs/cni.md` is drawn.
 
 mod call;
@@ -10,6 +10,7 @@ pub mod config;
 mod failure;
 mod host;
 mod identity;
+pub mod install;
 mod lock;
 mod log;
 mod machine;

@@ -12,6 +12,7 @@ use tokio::runtime;
 use crate::call::Call;
 use crate::command::{add, check, del, gc, status};
 use crate::config::{Configuration, Document};
+use crate::install;
 use crate::log;
 use crate::netns;
 use crate::protocol::environment::{self, invalid};
@@ -19,9 +20,9 @@ use crate::protocol::{CniError, Code, Command, Environment, Version, to_json};
 use crate::upgrade;
 
 /// What the exit code says.
-const SUCCESS: u8 = 0;
-const FAILURE: u8 = 1;
-const USAGE: u8 = 2;
+pub(crate) const SUCCESS: u8 = 0;
+pub(crate) const FAILURE: u8 = 1;
+pub(crate) const USAGE: u8 = 2;
 
 /// Runs the plugin as its process was called.
 pub fn main() -> ExitCode {
@@ -39,6 +40,12 @@ pub fn run(
     stdin: &mut dyn Read,
     stdout: &mut dyn Write,
 ) -> u8 {
+    // Runtimes give no arguments; people and the DaemonSet do.
+    if let Some((order @ ("install" | "uninstall"), words)) =
+        arguments.split_first().map(|(order, words)| (order.as_str(), words))
+    {
+        return install::obey(order, words, variables);
+    }
     match arguments.first().map(|argument| argument.trim_start_matches('-')) {
         None => {}
         Some("v") => {
@@ -75,9 +82,11 @@ pub fn run(
     }
 }
 
-const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version";
+const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
+    install, uninstall\n    \tTake the place of Calico's plugin, or bring it back; `install -h` has the options";
 
-fn version() -> String {
+/// The program and its version, as the annotation of a node names them, too.
+pub(crate) fn version() -> String {
     format!("calipam {}", env!("CARGO_PKG_VERSION"))
 }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_files::objects::{Accept, KUBEVIRT_GROUP};
+use calipam_model::plugin::INSTALLED;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +24,6 @@ const KUBEVIRT_VERSION: &str = "v1";
 const MIGRATION: &str = "kubevirt.io/migrationJobUID";
 /// Where Calico keeps the IPIP tunnel address of a node.
 const TUNNEL: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
-
 /// A connection to an API server for single questions.
 #[derive(Clone, Debug)]
 pub struct Lookup {
@@ -206,6 +206,15 @@ impl Lookup {
             Err(Failure::Conflict(_)) => Ok(false),
             Err(failure) => Err(self.client.write_error("nodes", failure)),
         }
+    }
+
+    /// Says at a node which plugin assigns its addresses, or with `None` that nothing is known of it. Only this annotation is
+    /// written, whatever else the node has become meanwhile.
+    pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
+        let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
+        let path = format!("/api/v1/nodes/{}", segment(node));
+        let written = self.client.patch(&path, change.to_string().into_bytes()).await;
+        written.map(drop).map_err(|failure| self.client.write_error("nodes", failure))
     }
 
     /// The addresses of a node's pods, those of both families.

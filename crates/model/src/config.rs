@@ -240,6 +240,13 @@ impl ClusterInformation {
 
 /// The version of Calico, major and minor, from which on it finds the affinities of a node by labels (facts 2.5).
 const LABELS_SINCE: (u32, u32) = (3, 31);
+/// The newest version of Calico whose data and allocator are known: its branch was read before its release (facts 9).
+const NEWEST_KNOWN: (u32, u32) = (3, 33);
+
+/// The newest version of Calico whose data is known, such as `v3.33`.
+pub fn newest_known() -> String {
+    format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
+}
 
 impl ClusterInformation {
     /// True if the newest component is of this version (major, minor) or later; `None` if the version is not known.
@@ -247,6 +254,11 @@ impl ClusterInformation {
         let text = self.calico_version.trim_start_matches('v');
         let mut numbers = text.split('.').map_while(|part| part.parse::<u32>().ok());
         Some((numbers.next()?, numbers.next()?) >= version)
+    }
+
+    /// True for a version of Calico that came after this program.
+    pub fn is_newer_than_known(&self) -> bool {
+        self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
     }
 
     /// True for Calico 3.31 and later.

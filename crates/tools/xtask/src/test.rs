@@ -29,8 +29,8 @@ pub(crate) const TASK: Task = Task {
 Brings what the tests need and the machine has not, before the first of them is
 built:
 
-- zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg-deb, Chromium, by
-  apt-get as root or with a `sudo` that asks for no password;
+- zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg, rpm, strace and
+  Chromium, by apt-get as root or with a `sudo` that asks for no password;
 - an older etcd and promtool, from the distribution's packages, which are
   unpacked below target/servers and not installed;
 - etcd, kube-apiserver, kubectl, jv and the CNI client of tests/cni-client,

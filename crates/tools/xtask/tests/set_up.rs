@@ -19,7 +19,8 @@ const SERVERS: [&str; 7] = [
     "CALIPAM_TEST_CNI_CLIENT",
 ];
 
-const PACKAGES: [&str; 7] = ["dpkg", "groff-base", "jq", "systemd", "zsh", "fish", "chromium-headless-shell"];
+const PACKAGES: [&str; 9] =
+    ["dpkg", "groff-base", "jq", "rpm", "strace", "systemd", "zsh", "fish", "chromium-headless-shell"];
 
 /// Cargo's tests: one of them needs zsh.
 const CARGO: &str = r#"

@@ -33,18 +33,23 @@ pub enum Tool {
     /// etcd 3.4 or 3.5.
     OldEtcd,
     Promtool,
+    /// rpm, which installs packages of Fedora and others.
+    Rpm,
+    Strace,
     SystemdAnalyze,
     Zsh,
 }
 
 impl Tool {
     /// In the order in which they are brought.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::OldEtcd,
         Self::Promtool,
         Self::Dpkg,
         Self::Groff,
         Self::Jq,
+        Self::Rpm,
+        Self::Strace,
         Self::SystemdAnalyze,
         Self::BashCompletion,
         Self::Zsh,
@@ -63,6 +68,8 @@ impl Tool {
             Self::Jq => "jq",
             Self::OldEtcd => "etcd-server",
             Self::Promtool => "prometheus",
+            Self::Rpm => "rpm",
+            Self::Strace => "strace",
             Self::SystemdAnalyze => "systemd",
             Self::Zsh => "zsh",
         }
@@ -82,6 +89,8 @@ impl Tool {
             Self::Jq => on_path(&["jq"]),
             Self::OldEtcd => locate::find(Program::OldEtcd, workspace).ok(),
             Self::Promtool => locate::find(Program::Promtool, workspace).ok(),
+            Self::Rpm => on_path(&["rpm"]),
+            Self::Strace => on_path(&["strace"]),
             Self::SystemdAnalyze => on_path(&["systemd-analyze"]),
             Self::Zsh => on_path(&["zsh"]),
         }
@@ -104,6 +113,8 @@ impl fmt::Display for Tool {
             Self::Jq => "jq",
             Self::OldEtcd => "etcd 3.4 or 3.5",
             Self::Promtool => "promtool",
+            Self::Rpm => "rpm",
+            Self::Strace => "strace",
             Self::SystemdAnalyze => "systemd-analyze",
             Self::Zsh => "zsh",
         })

@@ -1,0 +1,223 @@
+//! `calico-ipam install` and `uninstall`: this program in the place of Calico's plugin, and back.
+
+mod folders;
+mod options;
+pub mod place;
+mod problem;
+mod ready;
+mod serve;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use calipam_datastore::lookup::Lookup;
+use calipam_datastore::settings::KubernetesSettings;
+use tokio::net::TcpListener;
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch as state;
+use tokio::time::sleep;
+
+use self::options::{Options, Order};
+use self::place::{Installed, Place, Program, Restored};
+use self::problem::{Problem, Result, cannot};
+use self::serve::Facts;
+use self::watch::Changes;
+use crate::config::Log;
+use crate::log;
+use crate::run::{self, FAILURE, SUCCESS, USAGE};
+
+pub use self::folders::{Folders, KNOWN as KNOWN_FOLDERS};
+
+/// How long after a failure it is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+/// How often the folder is looked at although nothing has been told of it.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// Carries out what the words of the command line ask for, and gives the exit code.
+pub(crate) fn obey(order: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
+    let options = match Options::read(order, words) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{}", options::HELP);
+            return SUCCESS;
+        }
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return USAGE;
+        }
+    };
+    match carry_out(&options, variables) {
+        Ok(()) => SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            FAILURE
+        }
+    }
+}
+
+fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<()> {
+    let (plugins, configuration) = options.folders()?;
+    let program = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
+    let place = Place::new(&plugins, &program);
+    let _lock = place.lock()?;
+    if options.order == Order::Uninstall {
+        return restore(&place);
+    }
+    let installer = Installer { place, configuration, options, variables };
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::new(format!("cannot start: {error}")))?;
+    if !options.watch {
+        return runtime.block_on(installer.once());
+    }
+    log::start(&Log::default());
+    runtime.block_on(installer.stay())
+}
+
+fn restore(place: &Place) -> Result<()> {
+    let folder = place.folder().display();
+    match place.restore()? {
+        Restored::Restored => eprintln!("Calico's calico-ipam is back in {folder}"),
+        Restored::Already => eprintln!("the calico-ipam in {folder} is not this program; nothing to do"),
+    }
+    Ok(())
+}
+
+struct Installer<'a> {
+    place: Place,
+    /// The folder of the CNI configuration.
+    configuration: PathBuf,
+    options: &'a Options,
+    variables: &'a BTreeMap<String, String>,
+}
+
+impl Installer<'_> {
+    /// Installs, and is done.
+    async fn once(&self) -> Result<()> {
+        self.check().await?;
+        let folder = self.place.folder().display();
+        let said = match self.place.install()? {
+            Installed::Already => "was in place already",
+            Installed::Updated => "took the place of another version of itself",
+            Installed::Replaced => "took the place of Calico's, which is kept as calico-ipam.calico",
+            other => return Err(Problem::new(reason(other).to_owned())),
+        };
+        eprintln!("calipam {} in {folder}: {said}", env!("CARGO_PKG_VERSION"));
+        if self.options.node.is_some() {
+            self.annotate(true).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks the datastore, unless this program is in place: it may well be that the datastore is away for a moment.
+    async fn check(&self) -> Result<()> {
+        if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
+            return Ok(());
+        }
+        ready::check(&self.configuration, self.variables).await
+    }
+
+    /// Keeps this program in place until a signal ends it.
+    async fn stay(&self) -> Result<()> {
+        let folder = self.place.folder();
+        let mut changes = Changes::of(folder).map_err(cannot("watch", folder))?;
+        let (tell, told) = state::channel(Facts::default());
+        if let Some(address) = &self.options.listen {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.map_err(|e| Problem::new(format!("cannot listen at {address}: {e}")))?;
+            let address = listener.local_addr().unwrap_or(*address);
+            tracing::info!("serves /metrics and /healthz at {address}");
+            tokio::spawn(serve::serve(listener, told));
+        }
+        let ended = end()?;
+        tokio::pin!(ended);
+
+        let mut facts = Facts::default();
+        let (mut checked, mut annotated) = (false, None);
+        loop {
+            let pause = match self.round(&mut facts, &mut checked, &mut annotated).await {
+                Ok(()) => LOOK,
+                Err(problem) => {
+                    facts.failed += 1;
+                    tracing::error!("{problem}");
+                    if !facts.in_place {
+                        facts.reason = problem.to_string();
+                    }
+                    AGAIN
+                }
+            };
+            tell.send_replace(facts.clone());
+            tokio::select! {
+                () = &mut ended => break,
+                changed = changes.settled() => changed.map_err(cannot("watch", folder))?,
+                () = sleep(pause) => {}
+            }
+        }
+        if self.options.keep {
+            return Ok(());
+        }
+        restore(&self.place)?;
+        if self.options.node.is_some() { self.annotate(false).await } else { Ok(()) }
+    }
+
+    /// Looks at the folder, and puts this program in place where it is not.
+    async fn round(&self, facts: &mut Facts, checked: &mut bool, annotated: &mut Option<bool>) -> Result<()> {
+        facts.in_place = self.place.plugin()? == Program::This;
+        if !*checked {
+            self.check().await?;
+            *checked = true;
+        }
+        let installed = self.place.install()?;
+        match installed {
+            Installed::Already => {}
+            Installed::Updated => tracing::info!("took the place of another version of itself"),
+            Installed::Replaced => {
+                facts.replaced += 1;
+                tracing::info!("took the place of Calico's plugin, which is kept");
+            }
+            Installed::NoCalico | Installed::Unfinished => tracing::info!("waits: {}", reason(installed)),
+        }
+        facts.in_place = matches!(installed, Installed::Already | Installed::Updated | Installed::Replaced);
+        facts.reason = reason(installed).to_owned();
+        if self.options.node.is_some() && *annotated != Some(facts.in_place) {
+            self.annotate(facts.in_place).await?;
+            *annotated = Some(facts.in_place);
+        }
+        Ok(())
+    }
+
+    /// Says at the node which plugin it uses.
+    async fn annotate(&self, in_place: bool) -> Result<()> {
+        let Some(node) = &self.options.node else { return Ok(()) };
+        let text = in_place.then(run::version);
+        let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
+        let settings = KubernetesSettings { kubeconfig, ..KubernetesSettings::default() };
+        let noted = async { Lookup::connect(&settings).await?.note_plugin(node, text.as_deref()).await };
+        noted.await.map_err(|error| Problem::new(format!("cannot annotate node {node}: {error}")))
+    }
+}
+
+/// Why this program is not in place.
+fn reason(installed: Installed) -> &'static str {
+    match installed {
+        Installed::NoCalico => {
+            "there is no calico-ipam to take the place of: Calico is not installed here yet"
+        }
+        Installed::Unfinished => "calico-ipam is being written",
+        Installed::Already | Installed::Updated | Installed::Replaced => "",
+    }
+}
+
+/// Ends with the first signal that asks the process to end.
+fn end() -> Result<impl Future<Output = ()>> {
+    let of = |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));
+    let (mut terminate, mut interrupt) = (of(SignalKind::terminate())?, of(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,154 @@
+//! The words after `calico-ipam install` and `calico-ipam uninstall`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::folders;
+use super::problem::{Problem, Result};
+
+pub(super) const HELP: &str = "\
+Usage: calico-ipam install [--watch] [options]
+       calico-ipam uninstall [options]
+
+install puts this program in the place of Calico's calico-ipam, which it keeps as
+calico-ipam.calico; uninstall brings Calico's back. At every moment there is a
+whole calico-ipam in the folder.
+
+  --bin-dir DIR      the folder of the CNI plugins. Without it, the one of this
+                     machine in which Calico has installed its own
+  --conf-dir DIR     the folder of the CNI configuration, /etc/cni/net.d, for what
+                     is asked before: the datastore answers, knows the node and
+                     has a pool for it, and Calico's version is known
+  --no-check         do not ask
+
+Of install alone:
+
+  --watch            stay, and take the place again when Calico's installer has
+                     put its own back. SIGTERM ends it, and brings Calico's back
+  --keep             at the end leave this program in place
+  --listen ADDRESS   serve /metrics and /healthz there, such as 127.0.0.1:9796
+  --node NAME        say in the annotation calipam.io/cni-plugin of this node of
+                     Kubernetes which plugin it uses, by the service account of
+                     the pod or the kubeconfig of the user
+";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Install,
+    Uninstall,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    pub order: Order,
+    bin_dir: Option<PathBuf>,
+    conf_dir: Option<PathBuf>,
+    pub check: bool,
+    pub watch: bool,
+    pub keep: bool,
+    pub listen: Option<SocketAddr>,
+    pub node: Option<String>,
+}
+
+impl Options {
+    /// Reads the words; `None` where help is asked for.
+    pub(super) fn read(order: &str, words: &[String]) -> Result<Option<Self>> {
+        let is_install = order == "install";
+        let order = if is_install { Order::Install } else { Order::Uninstall };
+        let mut options = Self {
+            order,
+            bin_dir: None,
+            conf_dir: None,
+            check: true,
+            watch: false,
+            keep: false,
+            listen: None,
+            node: None,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            let mut value = || {
+                let value = value.clone().or_else(|| words.next().cloned()).filter(|value| !value.is_empty());
+                value.ok_or_else(|| usage(format!("{name} needs a value")))
+            };
+            match name {
+                "-h" | "--help" => return Ok(None),
+                "--bin-dir" => options.bin_dir = Some(value()?.into()),
+                "--conf-dir" => options.conf_dir = Some(value()?.into()),
+                "--no-check" => options.check = false,
+                "--watch" if is_install => options.watch = true,
+                "--keep" if is_install => options.keep = true,
+                "--listen" if is_install => options.listen = Some(address(&value()?)?),
+                "--node" if is_install => options.node = Some(value()?),
+                _ => return Err(usage(format!("unknown option {word}"))),
+            }
+        }
+        Ok(Some(options))
+    }
+
+    /// The folders of the plugins and of the configuration.
+    pub(super) fn folders(&self) -> Result<(PathBuf, PathBuf)> {
+        let (plugins, configuration) = match &self.bin_dir {
+            Some(folder) => (folder.clone(), PathBuf::from(folders::KNOWN[0].configuration)),
+            None => folders::detect(Path::new("/"))?,
+        };
+        Ok((plugins, self.conf_dir.clone().unwrap_or(configuration)))
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    text.parse().map_err(|_| {
+        usage(format!("--listen takes an address with a port, such as 127.0.0.1:9796, not {text}"))
+    })
+}
+
+fn usage(what: String) -> Problem {
+    Problem::new(what).hint("`calico-ipam install -h` says what it takes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(order: &str, text: &str) -> Result<Option<Options>> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        Options::read(order, &words)
+    }
+
+    #[test]
+    fn options_are_read_in_both_forms() {
+        let text = "--watch --keep --listen=[::1]:1 --node a --bin-dir /b --conf-dir=/c --no-check";
+        let options = read("install", text).unwrap().unwrap();
+        let expected = Options {
+            order: Order::Install,
+            bin_dir: Some("/b".into()),
+            conf_dir: Some("/c".into()),
+            check: false,
+            watch: true,
+            keep: true,
+            listen: Some("[::1]:1".parse().unwrap()),
+            node: Some("a".into()),
+        };
+        assert_eq!(options, expected);
+        assert_eq!(options.folders().unwrap(), ("/b".into(), "/c".into()));
+        assert_eq!(read("uninstall", "--help").unwrap(), None);
+    }
+
+    #[test]
+    fn what_it_does_not_take_is_named() {
+        for (order, text, named) in [
+            ("install", "--bin-dir", "--bin-dir needs a value"),
+            ("install", "--node=", "--node needs a value"),
+            ("install", "--listen 9796", "not 9796"),
+            ("install", "-x", "unknown option -x"),
+            ("uninstall", "--watch", "unknown option --watch"),
+        ] {
+            let problem = read(order, text).unwrap_err().to_string();
+            assert!(problem.contains(named) && problem.contains("hint: "), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The files in the folder of the CNI plugins, and the steps by which this program takes the place of Calico's and gives it back.
+//!
+//! `calico-ipam` changes by one rename at a time, so that at every moment it is a whole program, Calico's or this one. What a run
+//! that was killed has left under a name with a dot, the next one finishes.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::problem::{Problem, Result, cannot};
+
+/// What runtimes run.
+const PLUGIN: &str = "calico-ipam";
+/// Where Calico's own is kept.
+const ORIGINAL: &str = "calico-ipam.calico";
+/// This program, while it is being copied.
+const PART: &str = ".calico-ipam.part";
+/// This program, whole; after it has changed places with the plugin, what was that.
+const NEXT: &str = ".calico-ipam.next";
+
+/// Stands in every version of this program, and in no other.
+#[used]
+static MARK: [u8; 64] = *b"calipam: this program takes the place of calico-ipam, of Calico ";
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Missing,
+    This,
+    /// Another version of this program.
+    Ours,
+    /// Calico's, or what else is not ours.
+    Calicos,
+    /// Not ours, and still being written: it cannot be executed, or its end is missing.
+    Unfinished,
+}
+
+/// What [`Place::install`] has found and done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// It was in place.
+    Already,
+    /// It took the place of another version of itself.
+    Updated,
+    /// It took the place of Calico's, which is kept.
+    Replaced,
+    /// The plugin is missing, and so is the original: Calico has not been installed.
+    NoCalico,
+    /// Somebody is writing the plugin.
+    Unfinished,
+}
+
+/// What [`Place::restore`] has found and done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// Calico's is in place again.
+    Restored,
+    /// The plugin was not this program.
+    Already,
+}
+
+/// A folder of CNI plugins.
+#[derive(Clone, Debug)]
+pub struct Place {
+    folder: PathBuf,
+    /// The file of this program.
+    program: PathBuf,
+}
+
+impl Place {
+    pub fn new(folder: &Path, program: &Path) -> Self {
+        Self { folder: folder.to_owned(), program: program.to_owned() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the plugin is.
+    pub fn plugin(&self) -> Result<Program> {
+        self.look(PLUGIN)
+    }
+
+    /// The lock of whoever changes the folder. It ends with the file, or with the process.
+    pub fn lock(&self) -> Result<File> {
+        let folder = File::open(&self.folder).map_err(cannot("open", &self.folder))?;
+        match folder.try_lock() {
+            Ok(()) => Ok(folder),
+            Err(fs::TryLockError::WouldBlock) => {
+                let what = format!("another `calico-ipam install` is at work in {}", self.folder.display());
+                Err(Problem::new(what).hint("end it first: it brings Calico's plugin back by itself"))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &self.folder)(error)),
+        }
+    }
+
+    /// Puts this program in the place of the plugin, and keeps Calico's. What Calico has put there since the last time becomes
+    /// the original.
+    pub fn install(&self) -> Result<Installed> {
+        self.finish()?;
+        let found = self.plugin()?;
+        match found {
+            Program::This => return Ok(Installed::Already),
+            Program::Unfinished => return Ok(Installed::Unfinished),
+            Program::Missing if self.look(ORIGINAL)? != Program::Calicos => return Ok(Installed::NoCalico),
+            Program::Missing | Program::Ours | Program::Calicos => {}
+        }
+        self.copy()?;
+        // A plugin that has come since it was looked for is not overwritten, and one that has changed is what is exchanged.
+        match found {
+            Program::Missing => self.rename(NEXT, PLUGIN, RenameFlags::NOREPLACE)?,
+            _ => self.rename(NEXT, PLUGIN, RenameFlags::EXCHANGE)?,
+        }
+        self.finish()?;
+        Ok(if found == Program::Ours { Installed::Updated } else { Installed::Replaced })
+    }
+
+    /// Brings Calico's plugin back: the original, or what Calico has put in its place meanwhile.
+    pub fn restore(&self) -> Result<Restored> {
+        self.finish()?;
+        let kept = self.look(ORIGINAL)? == Program::Calicos;
+        match self.plugin()? {
+            Program::Calicos => {
+                self.remove(ORIGINAL)?;
+                Ok(Restored::Already)
+            }
+            Program::Unfinished => {
+                Err(Problem::new(format!("{} is being written", self.path(PLUGIN).display()))
+                    .hint("Calico's installer is at work: try again in a moment"))
+            }
+            Program::Missing if kept => {
+                self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
+                Ok(Restored::Restored)
+            }
+            Program::Missing => Ok(Restored::Already),
+            Program::This | Program::Ours if kept => {
+                self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
+                match self.look(ORIGINAL)? {
+                    Program::This | Program::Ours => self.remove(ORIGINAL)?,
+                    // Calico's installer was between the look and the exchange: its plugin is the newer one.
+                    _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
+                }
+                Ok(Restored::Restored)
+            }
+            Program::This | Program::Ours => {
+                let what = format!("{} is missing; {PLUGIN} stays as it is", self.path(ORIGINAL).display());
+                Err(Problem::new(what).hint(
+                    "restart the node's pod of calico-node, which installs Calico's: \
+                     `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \
+                     spec.nodeName=NODE`",
+                ))
+            }
+        }
+    }
+
+    /// Finishes what a run before, or this one, has begun.
+    fn finish(&self) -> Result<()> {
+        self.remove(PART)?;
+        match self.look(NEXT)? {
+            Program::Missing => return Ok(()),
+            Program::This | Program::Ours => self.remove(NEXT)?,
+            // It has changed places with this program.
+            Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
+        }
+        self.sync()
+    }
+
+    /// Copies this program into the folder, on disk before it gets its name.
+    fn copy(&self) -> Result<()> {
+        let (part, mut options) = (self.path(PART), OpenOptions::new());
+        let mut source = File::open(&self.program).map_err(cannot("read", &self.program))?;
+        let file = options.write(true).create_new(true).mode(0o755).open(&part);
+        let mut file = file.map_err(cannot("create", &part))?;
+        io::copy(&mut source, &mut file).map_err(cannot("write", &part))?;
+        // Whatever the umask says.
+        file.set_permissions(Permissions::from_mode(0o755)).map_err(cannot("write", &part))?;
+        file.sync_all().map_err(cannot("write", &part))?;
+        drop(file);
+        self.rename(PART, NEXT, RenameFlags::empty())
+    }
+
+    /// Finds out what a file is.
+    fn look(&self, name: &str) -> Result<Program> {
+        let path = self.path(name);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Program::Missing),
+            Err(error) => return Err(cannot("read", &path)(error)),
+        };
+        let looked = || -> io::Result<Program> {
+            if is_same(&file, &File::open(&self.program)?)? {
+                return Ok(Program::This);
+            }
+            if has_mark(&File::open(&path)?)? {
+                return Ok(Program::Ours);
+            }
+            Ok(if is_whole(&File::open(&path)?)? { Program::Calicos } else { Program::Unfinished })
+        };
+        looked().map_err(cannot("read", &path))
+    }
+
+    fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
+        let (from, to) = (self.path(from), self.path(to));
+        renameat_with(CWD, &from, CWD, &to, flags).map_err(|error| {
+            let problem =
+                Problem::new(format!("cannot rename {} to {}: {error}", from.display(), to.display()));
+            let unknown = flags == RenameFlags::EXCHANGE && matches!(error, Errno::INVAL | Errno::NOSYS);
+            let hint =
+                "this file system cannot exchange two names; put the program there by hand (docs/cni.md)";
+            if unknown { problem.hint(hint) } else { problem }
+        })
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the names are on disk, too.
+    fn sync(&self) -> Result<()> {
+        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        synced.map_err(cannot("write", &self.folder))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+fn is_same(one: &File, other: &File) -> io::Result<bool> {
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    let (mut left, mut right) = (vec![0; 64 << 10], Vec::new());
+    loop {
+        let read = one.read(&mut left)?;
+        right.resize(read, 0);
+        // One that became shorter meanwhile is not the same.
+        if other.read_exact(&mut right).is_err() || left[..read] != right {
+            return Ok(false);
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+/// True for all versions of this program.
+fn has_mark(mut file: &File) -> io::Result<bool> {
+    let mark = memchr::memmem::Finder::new(&MARK);
+    let (mut window, mut piece) = (Vec::new(), vec![0; 1 << 20]);
+    loop {
+        let read = file.read(&mut piece)?;
+        if read == 0 {
+            return Ok(false);
+        }
+        window.extend_from_slice(&piece[..read]);
+        if mark.find(&window).is_some() {
+            return Ok(true);
+        }
+        // The mark may lie across the border of two pieces.
+        window.drain(..window.len().saturating_sub(MARK.len()));
+    }
+}
+
+/// False for what cannot be executed, and for an ELF file without its end: there its section headers are.
+fn is_whole(mut file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if metadata.permissions().mode() & 0o111 == 0 || metadata.len() == 0 {
+        return Ok(false);
+    }
+    let mut head = [0; 64];
+    // A script may be shorter.
+    if file.read_exact(&mut head).is_err() || !head.starts_with(b"\x7fELF\x02") {
+        return Ok(!head.starts_with(b"\x7fELF"));
+    }
+    let is_little = head[5] == 1;
+    let number = |at: usize, bytes: usize| {
+        let digits = &head[at..at + bytes];
+        let add = |number: u64, digit: &u8| (number << 8) | u64::from(*digit);
+        if is_little { digits.iter().rev().fold(0, add) } else { digits.iter().fold(0, add) }
+    };
+    let (sections, size, count) = (number(0x28, 8), number(0x3a, 2), number(0x3c, 2));
+    Ok(sections.saturating_add(size * count) <= metadata.len())
+}

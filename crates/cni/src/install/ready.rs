@@ -1,0 +1,83 @@
+//! What is asked before this program takes the place of Calico's for the first time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::Settings;
+use calipam_model::key::Key;
+use serde_json::Value;
+
+use super::problem::{Problem, Result, cannot};
+use crate::call::Call;
+use crate::command::status;
+use crate::config::Document;
+use crate::protocol::{Command, Environment, Version};
+
+/// Looks whether an ADD on this node could succeed, and whether the cluster's Calico is a version that is known.
+///
+/// # Errors
+/// Where there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is newer than
+/// what is known.
+pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
+    let text = network(configuration)?;
+    let failed = |error: &dyn std::fmt::Display| {
+        Problem::new(format!("this program cannot assign addresses on this node: {error}"))
+            .hint("Calico's plugin stays; `calico-ipam install --no-check` installs anyway")
+    };
+    let document = Document::read(&text, Some(Command::Status)).map_err(|error| failed(&error))?;
+    let configuration = document.configuration().map_err(|error| failed(&error))?;
+    let settings = configuration.datastore.settings(variables).map_err(|error| failed(&error))?;
+    let call = Call::new(configuration, Environment::default(), variables, Command::Status);
+    let call = call.map_err(|error| failed(&error))?;
+    status::status(&call).await.map_err(|error| failed(&error))?;
+    version(&settings).await
+}
+
+/// The configuration of the network whose addresses come from `calico-ipam`, in the form that the plugin gets.
+fn network(folder: &Path) -> Result<Vec<u8>> {
+    let entries = fs::read_dir(folder).map_err(cannot("read", folder))?;
+    let is_configuration = |path: &Path| {
+        path.extension()
+            .and_then(|end| end.to_str())
+            .is_some_and(|end| ["conf", "conflist", "json"].contains(&end))
+    };
+    // Runtimes take the first one by name.
+    let files: BTreeSet<_> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_configuration(path)).collect();
+    let networks =
+        files.iter().filter_map(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
+    let found = networks.filter_map(of_calico).next().ok_or_else(|| {
+        let what = format!("no network in {} takes its addresses from calico-ipam", folder.display());
+        Problem::new(what).hint("name by --conf-dir the folder of the CNI configuration")
+    })?;
+    Ok(found.to_string().into_bytes())
+}
+
+/// The part of a network's configuration that is about the plugin.
+fn of_calico(network: Value) -> Option<Value> {
+    let plugins = network["plugins"].as_array().cloned().unwrap_or_else(|| vec![network.clone()]);
+    let mut plugin = plugins.into_iter().find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;
+    plugin["name"] = network["name"].clone();
+    plugin["cniVersion"] = Version::NEWEST.text().into();
+    Some(plugin)
+}
+
+/// Refuses a version of Calico that nobody has looked at.
+async fn version(settings: &Settings) -> Result<()> {
+    let key = Key::ClusterInformation("default".to_owned());
+    let read = async { Datastore::open(settings).await?.reread(&[key].into()).await };
+    let snapshot = read.await.map_err(|error| Problem::new(error.to_string()))?;
+    match snapshot.and_then(|snapshot| snapshot.cluster) {
+        Some(cluster) if cluster.is_newer_than_known() => {
+            let what = format!(
+                "the cluster's Calico {} is newer than what this program knows, up to {}",
+                cluster.calico_version,
+                calipam_model::config::newest_known()
+            );
+            Err(Problem::new(what).hint("take a newer calipam, or install by `--no-check` on one node first"))
+        }
+        _ => Ok(()),
+    }
+}

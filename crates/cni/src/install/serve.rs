@@ -1,0 +1,124 @@
+//! What the installer tells over HTTP: `/metrics` for Prometheus, `/healthz` for probes.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+/// Connections at a time; others wait.
+const CONNECTIONS: usize = 16;
+/// How long a connection may last.
+const LIFETIME: Duration = Duration::from_secs(10);
+
+/// What is known of the plugin on this node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// This program is the plugin.
+    pub in_place: bool,
+    /// How often it took the place of Calico's.
+    pub replaced: u64,
+    /// How often something could not be done.
+    pub failed: u64,
+    /// Why it is not the plugin.
+    pub reason: String,
+}
+
+impl Facts {
+    fn metrics(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let values = [
+            (
+                "in_place",
+                "gauge",
+                "1 where calipam is the plugin calico-ipam of the node.",
+                u64::from(self.in_place),
+            ),
+            (
+                "replacements_total",
+                "counter",
+                "How often calipam took the place of Calico's plugin.",
+                self.replaced,
+            ),
+            ("failures_total", "counter", "How often looking or replacing failed.", self.failed),
+        ];
+        let mut text = String::new();
+        let mut add = |name: &str, kind: &str, help: &str, labels: &str, value: u64| {
+            let name = format!("calipam_cni_{name}");
+            let lines = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
+            let _ = text.write_str(&lines);
+        };
+        add("info", "gauge", "The version of the installer.", &format!("{{version=\"{version}\"}}"), 1);
+        for (name, kind, help, value) in values {
+            add(name, kind, help, "", value);
+        }
+        text
+    }
+
+    fn answer(&self, path: &str) -> (StatusCode, String) {
+        match path {
+            "/metrics" => (StatusCode::OK, self.metrics()),
+            "/healthz" if self.in_place => (StatusCode::OK, "ok\n".to_owned()),
+            "/healthz" => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", self.reason)),
+            _ => (StatusCode::NOT_FOUND, "there is /metrics and /healthz\n".to_owned()),
+        }
+    }
+}
+
+/// Serves until the process ends.
+pub(super) async fn serve(listener: TcpListener, facts: watch::Receiver<Facts>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // No file descriptors are left, or the client is gone already.
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let facts = facts.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<hyper::body::Incoming>| {
+                let (status, text) = facts.borrow().answer(request.uri().path());
+                let mut response = Response::new(Full::new(Bytes::from(text)));
+                *response.status_mut() = status;
+                let kind = "text/plain; version=0.0.4; charset=utf-8";
+                response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+                async { Ok::<_, Infallible>(response) }
+            });
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(LIFETIME).keep_alive(false);
+            // What goes wrong on a connection concerns its client alone.
+            let _ = timeout(LIFETIME, server.serve_connection(TokioIo::new(stream), service)).await;
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_says_why_the_plugin_is_not_in_place() {
+        let facts = Facts { reason: "Calico is not installed".into(), ..Facts::default() };
+        assert_eq!(
+            facts.answer("/healthz"),
+            (StatusCode::SERVICE_UNAVAILABLE, "Calico is not installed\n".into())
+        );
+        let facts = Facts { in_place: true, replaced: 3, ..facts };
+        assert_eq!(facts.answer("/healthz").0, StatusCode::OK);
+        let (_, metrics) = facts.answer("/metrics");
+        assert!(metrics.contains("\ncalipam_cni_in_place 1\n"), "{metrics}");
+        assert!(metrics.contains("\ncalipam_cni_replacements_total 3\n"), "{metrics}");
+    }
+}

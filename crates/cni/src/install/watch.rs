@@ -1,0 +1,67 @@
+//! Changes of a folder, as the kernel tells them (inotify).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// After so long without a change, whoever changes the folder has finished with a file.
+const QUIET: Duration = Duration::from_secs(1);
+/// So long at most changes are waited for that follow each other.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The changes of a folder since they were asked for the last time.
+pub(super) struct Changes {
+    told: Receiver<()>,
+}
+
+impl Changes {
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let events = inotify::init(CreateFlags::CLOEXEC)?;
+        let wanted = WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE
+            | WatchFlags::MOVE_SELF;
+        inotify::add_watch(&events, folder, wanted)?;
+        let (tell, told) = mpsc::channel(1);
+        // It waits in the kernel until the process ends.
+        thread::Builder::new().name("inotify".into()).spawn(move || pass_on(&events, &tell))?;
+        Ok(Self { told })
+    }
+
+    /// Waits until the folder has changed, and for a second not again.
+    pub(super) async fn settled(&mut self) -> io::Result<()> {
+        self.next().await?;
+        let end = Instant::now() + LONGEST;
+        let quiet = async {
+            while let Ok(changed) = timeout(QUIET, self.next()).await {
+                changed?;
+            }
+            Ok(())
+        };
+        timeout_at(end, quiet).await.unwrap_or(Ok(()))
+    }
+
+    async fn next(&mut self) -> io::Result<()> {
+        self.told.recv().await.ok_or_else(|| io::Error::other("the kernel tells no changes any more"))
+    }
+}
+
+/// Tells that something has changed. What exactly does not matter: the folder is looked at.
+fn pass_on(events: &OwnedFd, tell: &Sender<()>) {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut reader = Reader::new(events, &mut buffer);
+    // Where something is told already, it need not be told twice.
+    while reader.next().is_ok() && !tell.is_closed() {
+        tell.try_send(()).ok();
+    }
+}

@@ -1,0 +1,406 @@
+//! The plugin puts itself in the place of Calico's, stays there beside Calico's installer, and goes again, whenever it is killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use calipam_cni::install::place::{Place, Program, Restored};
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::runtime::PLUGIN;
+use crate::world::World;
+
+/// Every call that changes a folder or what is in it. Whether a file was created shows at the next one.
+const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
+/// No run makes one of them so often.
+const MOST: usize = 50;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node's folder of plugins.
+struct Node {
+    folder: TempDir,
+}
+
+impl Node {
+    /// One on which Calico has installed its plugin of a version.
+    fn with_calico(version: u32) -> Self {
+        let node = Self { folder: tempfile::tempdir().unwrap() };
+        node.calico_installs(version);
+        node
+    }
+
+    /// What `install-cni` does: a copy beside it, a rename, the permissions at the end.
+    fn calico_installs(&self, version: u32) {
+        let part = self.path("calico-ipam.tmp");
+        fs::write(&part, calicos(version)).unwrap();
+        fs::rename(&part, self.path("calico-ipam")).unwrap();
+        fs::set_permissions(self.path("calico-ipam"), fs::Permissions::from_mode(0o4755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn order(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PLUGIN);
+        command.args(words).arg("--bin-dir").arg(self.folder.path()).arg("--no-check").env_clear();
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.order(words).output().unwrap()
+    }
+
+    fn place(&self) -> Place {
+        Place::new(self.folder.path(), Path::new(PLUGIN))
+    }
+
+    #[track_caller]
+    fn assert_files(&self, expected: &[&str]) {
+        let mut names: Vec<String> = fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, expected);
+    }
+
+    /// Ours is in place, and Calico's of a version is kept.
+    #[track_caller]
+    fn assert_installed(&self, version: u32) {
+        self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
+        assert_eq!(self.place().plugin().unwrap(), Program::This);
+        assert_eq!(fs::metadata(self.path("calico-ipam")).unwrap().permissions().mode() & 0o7777, 0o755);
+        assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
+    }
+
+    /// Calico's of a version is in place, and nothing else is left.
+    #[track_caller]
+    fn assert_calicos(&self, version: u32) {
+        self.assert_files(&["calico-ipam"]);
+        assert_eq!(fs::read(self.path("calico-ipam")).unwrap(), calicos(version));
+    }
+}
+
+/// Calico's plugin of a version: something that runs.
+fn calicos(version: u32) -> Vec<u8> {
+    format!("#!/bin/sh\necho v3.{version}.0\n").into_bytes()
+}
+
+#[test]
+fn it_takes_the_place_of_calicos_and_gives_it_back() {
+    let node = Node::with_calico(30);
+    let installed = node.run(&["install"]);
+    assert!(installed.status.success(), "{installed:?}");
+    assert!(String::from_utf8_lossy(&installed.stderr).contains("Calico's, which is kept"), "{installed:?}");
+    node.assert_installed(30);
+    let said = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap().stdout;
+    assert!(said.starts_with(b"calipam "), "{said:?}");
+
+    assert!(node.run(&["install"]).status.success());
+    node.assert_installed(30);
+
+    // An update of Calico in between is what is brought back.
+    node.calico_installs(31);
+    assert!(node.run(&["install"]).status.success());
+    node.assert_installed(31);
+    assert!(node.run(&["uninstall"]).status.success());
+    node.assert_calicos(31);
+    assert!(node.run(&["uninstall"]).status.success());
+    node.assert_calicos(31);
+}
+
+#[test]
+fn an_update_of_calico_that_was_not_taken_over_yet_stays_when_it_goes() {
+    let node = Node::with_calico(30);
+    assert!(node.run(&["install"]).status.success());
+    node.calico_installs(31);
+    assert_eq!(node.place().restore().unwrap(), Restored::Already);
+    node.assert_calicos(31);
+}
+
+#[test]
+fn another_version_of_itself_is_not_kept_as_calicos() {
+    let node = Node::with_calico(30);
+    let mut other = fs::read(PLUGIN).unwrap();
+    other.extend_from_slice(b"another version");
+    fs::write(node.path("other"), other).unwrap();
+    fs::set_permissions(node.path("other"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(Place::new(node.folder.path(), &node.path("other")).install().is_ok());
+    fs::remove_file(node.path("other")).unwrap();
+    let updated = node.run(&["install"]);
+    assert!(String::from_utf8_lossy(&updated.stderr).contains("another version of itself"), "{updated:?}");
+    node.assert_installed(30);
+}
+
+#[test]
+fn it_waits_for_calico_and_takes_no_file_that_is_being_written() {
+    let node = Node::with_calico(30);
+    fs::remove_file(node.path("calico-ipam")).unwrap();
+    let refused = node.run(&["install"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Calico is not installed"), "{refused:?}");
+    node.assert_files(&[]);
+
+    // No permissions yet; then a program whose end is missing.
+    fs::write(node.path("calico-ipam"), calicos(30)).unwrap();
+    fs::set_permissions(node.path("calico-ipam"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(node.place().plugin().unwrap(), Program::Unfinished);
+    let whole = fs::read("/bin/sh").unwrap();
+    fs::write(node.path("calico-ipam"), &whole[..whole.len() - 100]).unwrap();
+    fs::set_permissions(node.path("calico-ipam"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(node.place().plugin().unwrap(), Program::Unfinished);
+    fs::write(node.path("calico-ipam"), &whole).unwrap();
+    assert_eq!(node.place().plugin().unwrap(), Program::Calicos);
+}
+
+#[test]
+fn without_the_original_it_stays_and_says_how_to_get_it() {
+    let node = Node::with_calico(30);
+    assert!(node.run(&["install"]).status.success());
+    fs::remove_file(node.path("calico-ipam.calico")).unwrap();
+    let refused = node.run(&["uninstall"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("hint: restart"), "{refused:?}");
+    assert_eq!(node.place().plugin().unwrap(), Program::This);
+}
+
+/// Kills a run before each of its changes in turn: what a runtime would execute is always a whole program, and the next run
+/// ends as if nothing had happened.
+#[test]
+fn killed_at_any_step_a_working_plugin_is_in_place() {
+    if left_out(&[Tool::Strace]) {
+        return;
+    }
+    let begin = |installed: bool, overwritten: bool| {
+        let node = Node::with_calico(30);
+        if installed {
+            assert!(node.run(&["install"]).status.success());
+        }
+        if overwritten {
+            node.calico_installs(31);
+        }
+        node
+    };
+    for (order, installed, overwritten) in [
+        ("install", false, false),
+        ("install", true, true),
+        ("uninstall", true, false),
+        ("uninstall", true, true),
+    ] {
+        let newest = if overwritten { 31 } else { 30 };
+        let least = if order == "install" { 8 } else { 2 };
+        let mut killed = 0;
+        // strace counts each call by itself.
+        let steps = CHANGES.iter().flat_map(|change| (1..MOST).map(move |step| (change, step)));
+        let mut over = None;
+        for (change, step) in steps {
+            if over == Some(change) {
+                continue;
+            }
+            let node = begin(installed, overwritten);
+            let mut strace = Command::new("strace");
+            strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={change}")]);
+            strace.args(["-e", &format!("inject={change}:signal=SIGKILL:when={step}")]).arg(PLUGIN);
+            strace.arg(order).arg("--bin-dir").arg(node.folder.path());
+            let status = strace.args((order == "install").then_some("--no-check")).output().unwrap().status;
+            if status.success() {
+                over = Some(change);
+                continue;
+            }
+            let step = format!("{change} {step}");
+            assert_eq!(status.signal(), Some(9), "{order}, step {step}");
+            killed += 1;
+
+            let content = fs::read(node.path("calico-ipam")).unwrap();
+            let is_whole =
+                [calicos(30), calicos(31)].contains(&content) || content == fs::read(PLUGIN).unwrap();
+            assert!(is_whole, "{order}, step {step}: {} bytes", content.len());
+            let version = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap();
+            assert!(version.status.success(), "{order}, step {step}: {version:?}");
+
+            assert!(node.run(&[order]).status.success(), "{order}, step {step}");
+            if order == "install" {
+                node.assert_installed(newest);
+                assert!(node.run(&["uninstall"]).status.success());
+            }
+            node.assert_calicos(newest);
+        }
+        assert!(killed >= least, "{order}: killed {killed} times");
+    }
+}
+
+/// An installer that stays.
+struct Staying {
+    child: Child,
+    /// Where it serves its metrics.
+    address: String,
+}
+
+impl Staying {
+    fn start(mut command: Command) -> Self {
+        command.args(["--watch", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.contains("serves /metrics")).expect("it serves");
+        let address = line.rsplit(' ').next().unwrap().to_owned();
+        // Its log is read on, so that it can write.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn has(&self, metric: &str) -> bool {
+        self.get("/metrics").lines().any(|line| line == metric)
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn it_stays_in_place_beside_an_installer_that_overwrites_it_again_and_again() {
+    let node = Node::with_calico(20);
+    let mut staying = Staying::start(node.order(&["install"]));
+    wait_until("it is in place", || staying.has("calipam_cni_in_place 1"));
+    assert!(staying.get("/healthz").starts_with("HTTP/1.1 200 "));
+    node.assert_installed(20);
+
+    // As often as a broken calico-node restarts, and faster than the watcher waits for quiet.
+    for version in 21..=28 {
+        node.calico_installs(version);
+        let whole = fs::read(node.path("calico-ipam")).unwrap();
+        assert!(whole == calicos(version) || whole == fs::read(PLUGIN).unwrap());
+        sleep(Duration::from_millis(if version % 2 == 0 { 1500 } else { 200 }));
+    }
+    let is_over = || staying.has("calipam_cni_in_place 1") && node.place().plugin().unwrap() == Program::This;
+    wait_until("it is in place again", is_over);
+    node.assert_installed(28);
+    let metrics = staying.get("/metrics");
+    let replaced = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
+    assert!(replaced.unwrap().parse::<u32>().unwrap() >= 4, "{metrics}");
+
+    // An installer that removes it first, as older ones did, and one of another kind are not in its way either.
+    fs::remove_file(node.path("calico-ipam")).unwrap();
+    wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
+    let second = node.run(&["install"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("is at work"), "{second:?}");
+
+    assert_eq!(staying.end(), Some(0));
+    node.assert_calicos(28);
+}
+
+#[test]
+fn with_keep_it_stays_when_the_installer_ends() {
+    let node = Node::with_calico(30);
+    let mut staying = Staying::start(node.order(&["install", "--keep"]));
+    wait_until("it is in place", || staying.has("calipam_cni_in_place 1"));
+    assert_eq!(staying.end(), Some(0));
+    node.assert_installed(30);
+}
+
+/// The configuration of a cluster's network, as Calico's installer writes it.
+fn configuration(world: &World) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let network = json!({"name": "net", "cniVersion": "0.3.1", "plugins": [world.runtime().configuration, {"type": "portmap"}]});
+    fs::write(folder.path().join("10-calico.conflist"), network.to_string()).unwrap();
+    fs::write(folder.path().join("00-other.conf"), json!({"name": "x", "type": "bridge"}).to_string())
+        .unwrap();
+    folder
+}
+
+#[test]
+fn it_is_not_installed_where_it_could_not_assign() {
+    let world = World::etcd(EtcdVersion::default());
+    let folder = configuration(&world);
+    let install = |node: &Node| {
+        let mut command = Command::new(PLUGIN);
+        command.arg("install").arg("--bin-dir").arg(node.folder.path());
+        command.arg("--conf-dir").arg(folder.path()).env_clear().output().unwrap()
+    };
+    let node = Node::with_calico(30);
+    let information = |version: &str| {
+        let spec = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": version});
+        world.put("clusterinformations", "ClusterInformation", "default", &spec, &json!({}));
+    };
+    information("v3.99.0");
+    let refused = install(&node);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("Calico v3.99.0 is newer") && said.contains("hint: "),
+        "{said}"
+    );
+    node.assert_calicos(30);
+
+    information("v3.32.1");
+    let installed = install(&node);
+    assert!(installed.status.success(), "{installed:?}");
+    node.assert_installed(30);
+
+    // One that is in place is not questioned again: the datastore may be away for a moment.
+    drop(world);
+    assert!(install(&node).status.success());
+    node.run(&["uninstall"]);
+    let refused = install(&node);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("cannot assign addresses on this node"), "{said}");
+    node.assert_calicos(30);
+}
+
+#[test]
+fn the_node_says_which_plugin_it_uses() {
+    let world = World::kubernetes(Flavour::Classic);
+    let folder = configuration(&world);
+    let annotation = || {
+        let node = world.server().request("GET", "/api/v1/nodes/a", "").unwrap();
+        let node: serde_json::Value = serde_json::from_str(&node.body).unwrap();
+        node["metadata"]["annotations"]["calipam.io/cni-plugin"].as_str().map(str::to_owned)
+    };
+    let node = Node::with_calico(30);
+    let mut command = Command::new(PLUGIN);
+    command.args(["install", "--node", "a"]).arg("--bin-dir").arg(node.folder.path());
+    command.arg("--conf-dir").arg(folder.path()).env_clear().env("KUBECONFIG", world.server().kubeconfig());
+    let mut staying = Staying::start(command);
+    wait_until("the node is annotated", || annotation().is_some());
+    assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
+    node.assert_installed(30);
+    assert_eq!(staying.end(), Some(0));
+    assert_eq!(annotation(), None);
+    node.assert_calicos(30);
+}
