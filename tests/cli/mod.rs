@@ -10,6 +10,7 @@ mod check;
 mod color;
 mod compare;
 mod completion;
+mod daemon_set;
 mod diff;
 mod documents;
 mod errors;

@@ -22,7 +22,7 @@ fn text(path: &str) -> String {
 }
 
 /// The documents of a file of `docs/kubernetes/`.
-fn documents(name: &str) -> Vec<Value> {
+pub(super) fn documents(name: &str) -> Vec<Value> {
     let text = text(&format!("kubernetes/{name}"));
     serde_yaml::Deserializer::from_str(&text)
         .map(|document| Value::deserialize(document).unwrap_or_else(|e| panic!("{name}: {e}")))
@@ -38,6 +38,8 @@ fn of_kind(kind: &str) -> Value {
     objects().into_iter().find(|object| object["kind"] == kind).expect(kind)
 }
 
+/// The installer of the plugin.
+pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
 /// `calipam serve` in place of the job and the deployment that serves its metrics.
 const SERVE: &str = "serve.yaml";
 /// Who may reach the metrics and the page of either.
@@ -45,7 +47,8 @@ const POLICY: &str = "networkpolicy.yaml";
 
 /// Where an object is created.
 fn collection(object: &Value) -> String {
-    let of_core = "/api/v1/namespaces/calipam";
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or("calipam");
+    let of_core = format!("/api/v1/namespaces/{namespace}");
     match object["kind"].as_str().unwrap() {
         "Namespace" => "/api/v1/namespaces".into(),
         "ServiceAccount" => format!("{of_core}/serviceaccounts"),
@@ -54,6 +57,7 @@ fn collection(object: &Value) -> String {
         "Service" => format!("{of_core}/services"),
         "Pod" => format!("{of_core}/pods"),
         "CronJob" => "/apis/batch/v1/namespaces/calipam/cronjobs".into(),
+        "DaemonSet" => format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
         "Deployment" => "/apis/apps/v1/namespaces/calipam/deployments".into(),
         "NetworkPolicy" => "/apis/networking.k8s.io/v1/namespaces/calipam/networkpolicies".into(),
         "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".into(),
@@ -101,6 +105,24 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{body}");
     }
 
+    // The plugin's installer writes to its node, in a namespace of its own, which lets it.
+    let installer = PLUGIN.map(documents).concat();
+    let kinds: Vec<&str> = installer.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]);
+    create(&server, &collection(&installer[0]), &installer[..1]).unwrap();
+    for object in &installer[1..] {
+        let (status, body) = dry_run(&server, object);
+        assert_eq!(status, 201, "{object}: {body}");
+    }
+    let mut pod = installer[4]["spec"]["template"].clone();
+    (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
+    (pod["metadata"]["name"], pod["metadata"]["namespace"]) = ("one".into(), "calipam-cni".into());
+    create(&server, &collection(&installer[1]), &installer[1..2]).unwrap();
+    let (status, body) = dry_run(&server, &pod);
+    assert_eq!(status, 201, "{body}");
+    pod["metadata"]["namespace"] = "calipam".into();
+    assert_eq!(dry_run(&server, &pod).0, 403, "the other namespace does not");
+
     // Both can fail: an unknown field, and a pod with more rights.
     let mut unknown = of_kind("CronJob");
     unknown["spec"]["scedule"] = "* * * * *".into();
@@ -138,6 +160,8 @@ fn the_manifests_fit_together() {
     assert_eq!(served["metadata"]["labels"], service["spec"]["selector"]);
     assert_eq!(service["metadata"]["labels"], monitor["spec"]["selector"]["matchLabels"]);
     assert_eq!(service["spec"]["ports"][0]["name"], monitor["spec"]["endpoints"][0]["port"]);
+    assert_eq!(pod["securityContext"]["runAsUser"], 65532, "the user of the image");
+    assert!(pod["containers"][0].get("command").is_none(), "the entry point is the program");
     let image = &documents("kustomization.yaml")[0]["images"][0]["name"];
     assert_eq!(pod["containers"][0]["image"], format!("{}:latest", image.as_str().unwrap()));
     assert_eq!(documents("kustomization.yaml")[0]["resources"], json!(MANIFESTS));
@@ -175,59 +199,6 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     words.extend(["--ignore=/no/such/file".to_owned()]);
     let run = calipam(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(run.code == 3 && run.stderr.contains("cannot read /no/such/file"), "{run:?}");
-}
-
-/// The words of the instructions of the Containerfile, lines continued by `\` put together.
-fn instructions() -> Vec<Vec<String>> {
-    let text = text("kubernetes/Containerfile").replace("\\\n", " ");
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
-}
-
-/// There is no engine to build it here: each thing that it names must exist.
-#[test]
-fn the_containerfile_names_what_there_is() {
-    let all = instructions();
-    let of = |name: &str| {
-        all.iter().filter(|words| words[0] == name).map(|w| w[1..].join(" ")).collect::<Vec<_>>()
-    };
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let rust = manifest.split("\nrust-version = \"").nth(1).unwrap().split('"').next().unwrap();
-    // Built and run on one release of Debian: with its glibc, and as the user that the CronJob runs as.
-    assert_eq!(
-        of("FROM"),
-        [
-            format!("docker.io/library/rust:{rust}-bookworm AS build"),
-            "gcr.io/distroless/cc-debian12:nonroot".into()
-        ]
-    );
-    let pod = &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"];
-    assert_eq!(pod["securityContext"]["runAsUser"], 65532, "the user nonroot of distroless");
-
-    let (folder, built) = ("/src", "target/release/calipam");
-    assert_eq!(of("WORKDIR"), [folder]);
-    let build = of("RUN").into_iter().find(|run| run.starts_with("cargo ")).unwrap();
-    assert_eq!(build, "cargo build --release --locked -p calipam --bin calipam");
-    let package = fs::read_to_string(root().join("crates/cli/Cargo.toml")).unwrap();
-    for name in ["[package]\nname = \"calipam\"\n", "[[bin]]\nname = \"calipam\"\n"] {
-        assert!(package.contains(name), "{name}");
-    }
-    assert!(root().join("Cargo.lock").is_file(), "for --locked");
-    assert_eq!(of("COPY"), [". .".to_owned(), format!("--from=build {folder}/{built} /usr/bin/calipam")]);
-    assert_eq!(of("ENTRYPOINT"), [r#"["/usr/bin/calipam"]"#]);
-    assert!(pod["containers"][0].get("command").is_none(), "the entry point is the program");
-
-    // What is not copied is not what is built from.
-    let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
-    let ignored: Vec<&str> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(ignored, [".git", "target"]);
-
-    // The command of its comment and of the documentation builds it under the name that the manifests have.
-    let name = documents("kustomization.yaml")[0]["images"][0]["name"].as_str().unwrap().to_owned();
-    let command = format!("podman build -f docs/kubernetes/Containerfile -t {name}:latest .");
-    for file in ["kubernetes/Containerfile", "scheduled-checks.md"] {
-        assert!(text(file).contains(&command), "{file}");
-    }
 }
 
 /// Runs the words of a command line on other data, with its files in a folder.

@@ -21,7 +21,7 @@ pub(super) const NOT_RUN: [(&str, &str); 19] = [
     ("G=crd.projectcalico.org", "a variable for the line below it"),
     ("kubectl apply ", "no tool of ours; an API server accepts the manifests in `scheduled.rs`"),
     ("kubectl -n calipam ", "needs a kubelet that runs the job"),
-    ("podman ", "needs a registry"),
+    ("skopeo ", "needs a registry"),
     ("install -D ", "installs into the system; `scheduled.rs` reads the files"),
     ("install -m ", "the same"),
     ("systemctl ", "needs systemd; `scheduled.rs` reads the units"),

@@ -6,9 +6,11 @@ use tar::Builder;
 
 use crate::archive::{add_file, add_folder, add_link};
 use crate::files::{Content, Entry, Machine, gzip, installed};
-use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, maintainer};
+use crate::package::Package;
+use crate::{REPOSITORY, Result, VERSION, maintainer};
 
-pub(crate) fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
+pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
+    let entries = &package.entries;
     let mut data = Builder::new(Vec::new());
     let mut bytes = 0;
     for folder in folders(entries) {
@@ -27,19 +29,19 @@ pub(crate) fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
     }
 
     let mut control = Builder::new(Vec::new());
-    add_file(&mut control, "./control", fields(machine, bytes).as_bytes(), 0o644)?;
+    add_file(&mut control, "./control", fields(package, machine, bytes).as_bytes(), 0o644)?;
     let parts = [
         ("debian-binary", b"2.0\n".to_vec()),
         ("control.tar.gz", gzip(&control.into_inner()?)?),
         ("data.tar.gz", gzip(&data.into_inner()?)?),
     ];
-    let mut package = ar::Builder::new(Vec::new());
+    let mut archive = ar::Builder::new(Vec::new());
     for (name, content) in parts {
         let mut header = ar::Header::new(name.as_bytes().to_vec(), content.len() as u64);
         header.set_mode(0o100644);
-        package.append(&header, content.as_slice())?;
+        archive.append(&header, content.as_slice())?;
     }
-    Ok(package.into_inner()?)
+    Ok(archive.into_inner()?)
 }
 
 /// Every folder above a file, those above others first.
@@ -55,15 +57,17 @@ fn folders(entries: &[Entry]) -> BTreeSet<String> {
     folders
 }
 
-fn fields(machine: &Machine, bytes: usize) -> String {
+fn fields(package: &Package, machine: &Machine, bytes: usize) -> String {
     let depends = if machine.needs_libc { "Depends: libc6\n" } else { "" };
     let home = if REPOSITORY.is_empty() { String::new() } else { format!("Homepage: {REPOSITORY}\n") };
-    let description: String = DESCRIPTION.lines().map(|line| format!(" {line}\n")).collect();
+    let description: String = package.description.lines().map(|line| format!(" {line}\n")).collect();
     format!(
-        "Package: calipam\nVersion: {VERSION}\nSection: admin\nPriority: optional\nArchitecture: {}\n{depends}\
-         Installed-Size: {}\nMaintainer: {}\n{home}Description: {SUMMARY}\n{description}",
+        "Package: {}\nVersion: {VERSION}\nSection: admin\nPriority: optional\nArchitecture: {}\n{depends}\
+         Installed-Size: {}\nMaintainer: {}\n{home}Description: {}\n{description}",
+        package.name,
         machine.deb,
         bytes.div_ceil(1024),
         maintainer(),
+        package.summary,
     )
 }

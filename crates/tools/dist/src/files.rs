@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::{Request, Result, named};
+use crate::{Result, named};
 
 /// A file of a package.
 #[derive(Clone, Debug)]
@@ -27,9 +27,6 @@ pub(crate) enum Content {
     Link(&'static str),
 }
 
-/// Names that the program has besides its own.
-const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
-
 /// What distributions call the machines of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -38,7 +35,7 @@ pub(crate) struct Machine {
     pub arch: &'static str,
     pub deb: &'static str,
     pub rpm: &'static str,
-    /// The binary needs the C library of the system.
+    /// The programs need the C library of the system.
     pub needs_libc: bool,
 }
 
@@ -53,48 +50,19 @@ impl Machine {
         let os = match target {
             _ if target.contains("-linux-") => "linux",
             _ if target.ends_with("-apple-darwin") => "darwin",
+            _ if target.contains("-windows-") => "windows",
             _ => return None,
         };
         Some(Self { os, arch, deb, rpm, needs_libc: target.ends_with("-gnu") })
     }
 }
 
-/// Everything that is packaged.
-pub(crate) fn of(request: &Request) -> Result<Vec<Entry>> {
-    let Request { root, binary, .. } = request;
-    let program = fs::read(binary).map_err(named("read", binary))?;
-    let mut entries = vec![file("calipam", "usr/bin/calipam", program, 0o755)];
-    for link in LINKS {
-        let place = format!("usr/bin/{link}");
-        entries.push(Entry { name: link.to_owned(), place, content: Content::Link("calipam") });
-    }
-    for (name, content) in folder(&root.join("completions"))? {
-        if let Some((place, mode)) = completion_place(&name) {
-            entries.push(file(&format!("completions/{name}"), &place, content, mode));
-        }
-    }
-    for (name, content) in folder(&root.join("docs/man"))? {
-        let place = format!("usr/share/man/man1/{name}.gz");
-        // Packages have it compressed, archives as it is.
-        entries.push(file(&format!("man/{name}"), &place, content, 0o644));
-    }
-    for (name, place) in [
-        ("LICENSE", "usr/share/doc/calipam/copyright"),
-        ("README.md", "usr/share/doc/calipam/README.md"),
-        ("CHANGELOG.md", "usr/share/doc/calipam/CHANGELOG.md"),
-    ] {
-        let path = root.join(name);
-        entries.push(file(name, place, fs::read(&path).map_err(named("read", &path))?, 0o644));
-    }
-    Ok(entries)
-}
-
-fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entry {
+pub(crate) fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entry {
     Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
 }
 
 /// The files of a folder, by name.
-fn folder(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+pub(crate) fn folder(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(named("read", path))? {
         let path = entry?.path();
@@ -107,7 +75,7 @@ fn folder(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Where shells look for a script, and its permissions; `None` for shells that look nowhere.
-fn completion_place(name: &str) -> Option<(String, u32)> {
+pub(crate) fn completion_place(name: &str) -> Option<(String, u32)> {
     if name.starts_with("kubectl_complete-") {
         return Some((format!("usr/bin/{name}"), 0o755));
     }

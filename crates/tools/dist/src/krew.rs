@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::files::Machine;
-use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, sums};
+use crate::package::{DESCRIPTION, SUMMARY, program};
+use crate::{REPOSITORY, Result, VERSION, sums};
 
 /// The manifest over the archives of this version in a folder.
 pub(crate) fn manifest(folder: &Path, base_url: &str) -> Result<String> {
@@ -13,6 +14,7 @@ pub(crate) fn manifest(folder: &Path, base_url: &str) -> Result<String> {
             name.strip_prefix(&format!("calipam-{VERSION}-")).and_then(|n| n.strip_suffix(".tar.gz"));
         let Some(machine) = target.and_then(Machine::of) else { continue };
         let sum = sums::of(&content);
+        let program = program(machine.os);
         platforms.push_str(&format!(
             "    - selector:
         matchLabels:
@@ -20,9 +22,9 @@ pub(crate) fn manifest(folder: &Path, base_url: &str) -> Result<String> {
           arch: {}
       uri: {base_url}/{name}
       sha256: {sum}
-      bin: calipam
+      bin: {program}
       files:
-        - from: calipam-*/calipam
+        - from: calipam-*/{program}
           to: .
         - from: calipam-*/LICENSE
           to: .

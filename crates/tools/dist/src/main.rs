@@ -1,13 +1,16 @@
-//! Packages of calipam, for `cargo xtask dist`: an archive with binary, completions, man pages and licence, a .deb, an .rpm,
-//! their sums, and the manifest by which krew installs the kubectl plugin.
+//! Packages of calipam and of its CNI plugin, for `cargo xtask dist`: archive, .deb, .rpm, what they are built of, their sums, and
+//! the manifest by which krew installs the kubectl plugin. And images of both, for `cargo xtask image`.
 //!
-//! `calipam-dist ROOT BINARY TARGET OUTPUT BASE_URL MANIFEST`. It packages the binary that it is given, and builds none.
+//! It packages the programs that it is given, and builds none.
 
 mod archive;
 mod deb;
 mod files;
+mod image;
 mod krew;
+mod package;
 mod rpm;
+mod sbom;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -15,16 +18,24 @@ mod tests;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+use crate::files::Machine;
+use crate::package::Package;
 
 /// What is packaged, and where it goes.
 struct Request {
     /// The root of the project.
     root: PathBuf,
-    binary: PathBuf,
-    /// For which machines the binary is, such as `x86_64-unknown-linux-gnu`.
+    /// The folder with `calipam` and `calico-ipam`.
+    programs: PathBuf,
+    /// For which machines the programs are, such as `x86_64-unknown-linux-musl`.
     target: String,
     output: PathBuf,
+}
+
+/// What krew needs to know.
+struct Krew {
     /// Where the archives can be downloaded.
     base_url: String,
     manifest: PathBuf,
@@ -35,32 +46,35 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const AUTHORS: &str = env!("CARGO_PKG_AUTHORS");
 /// From the same place; empty where it names none.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
-const SUMMARY: &str = "Inspects, checks and repairs the IP address management (IPAM) data of Calico";
-const DESCRIPTION: &str = "\
-calipam reads blocks, affinities, handles and pools from etcd, Kubernetes or a file, compares them
-with what really uses addresses, and says what is wrong, how it is known, and what to do.
-Repairs show a plan, ask, and keep a journal from which they can be undone.
-";
-
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "\
+error: calipam-dist packages ROOT PROGRAMS TARGET OUTPUT BASE_URL MANIFEST
+       calipam-dist image ROOT PROGRAMS TARGET OUTPUT
+`cargo xtask dist` and `cargo xtask image` call it";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [root, binary, target, output, base_url, manifest] = arguments.as_slice() else {
-        eprintln!(
-            "error: calipam-dist ROOT BINARY TARGET OUTPUT BASE_URL MANIFEST; `cargo xtask dist` calls it"
-        );
-        return ExitCode::from(2);
-    };
-    let request = Request {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let request = |root: &str, programs: &str, target: &str, output: &str| Request {
         root: root.into(),
-        binary: binary.into(),
-        target: target.clone(),
+        programs: programs.into(),
+        target: target.to_owned(),
         output: output.into(),
-        base_url: base_url.trim_end_matches('/').to_owned(),
-        manifest: manifest.into(),
     };
-    match run(&request) {
+    let written = match words.as_slice() {
+        ["packages", root, programs, target, output, base_url, manifest] => {
+            let krew =
+                Krew { base_url: base_url.trim_end_matches('/').to_owned(), manifest: manifest.into() };
+            packages(&request(root, programs, target, output), &krew)
+        }
+        ["image", root, programs, target, output] => images(&request(root, programs, target, output)),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match written {
         Ok(written) => {
             written.iter().for_each(|path| println!("{}", path.display()));
             ExitCode::SUCCESS
@@ -73,29 +87,58 @@ fn main() -> ExitCode {
 }
 
 /// Writes the packages for one target, and the sums and the manifest over all that lie in the output folder.
-fn run(request: &Request) -> Result<Vec<PathBuf>> {
-    let Request { output, target, .. } = request;
+fn packages(request: &Request, krew: &Krew) -> Result<Vec<PathBuf>> {
+    let Request { root, target, output, .. } = request;
+    let machine = machine(target)?;
     fs::create_dir_all(output).map_err(named("create", output))?;
-    let files = files::of(request)?;
-    let stem = format!("calipam-{VERSION}-{target}");
-    let mut written = vec![(format!("{stem}.tar.gz"), archive::build(&stem, &files)?)];
-    // Packages of Linux distributions.
-    if let Some(machine) = files::Machine::of(target).filter(|machine| machine.os == "linux") {
-        written.push((format!("calipam_{VERSION}_{}.deb", machine.deb), deb::build(&files, &machine)?));
-        written.push((format!("calipam-{VERSION}-1.{}.rpm", machine.rpm), rpm::build(&files, &machine)?));
-    }
+    let metadata = sbom::metadata(root, target)?;
+    let lock = root.join("Cargo.lock");
+    let lock = fs::read_to_string(&lock).map_err(named("read", &lock))?;
 
     let mut paths = Vec::new();
-    for (name, content) in written {
-        let path = output.join(name);
-        fs::write(&path, content).map_err(named("write", &path))?;
-        paths.push(path);
+    for package in Package::all(request, &machine)? {
+        let stem = package.stem(target);
+        let parts = sbom::document(package.name, &metadata, &lock)?;
+        let mut written = vec![
+            (format!("{stem}.tar.gz"), archive::build(&stem, &package.entries)?),
+            (format!("{stem}.cdx.json"), serde_json::to_vec_pretty(&parts)?),
+        ];
+        if machine.os == "linux" {
+            let (name, Machine { deb, rpm, .. }) = (package.name, machine);
+            written.push((format!("{name}_{VERSION}_{deb}.deb"), deb::build(&package, &machine)?));
+            written.push((format!("{name}-{VERSION}-1.{rpm}.rpm"), rpm::build(&package, &machine)?));
+        }
+        for (name, content) in written {
+            let path = output.join(name);
+            fs::write(&path, content).map_err(named("write", &path))?;
+            paths.push(path);
+        }
     }
     paths.push(sums::write(output)?);
-    let manifest = krew::manifest(output, &request.base_url)?;
-    fs::write(&request.manifest, manifest).map_err(named("write", &request.manifest))?;
-    paths.push(request.manifest.clone());
+    let manifest = krew::manifest(output, &krew.base_url)?;
+    fs::write(&krew.manifest, manifest).map_err(named("write", &krew.manifest))?;
+    paths.push(krew.manifest.clone());
     Ok(paths)
+}
+
+/// Writes the images for one target.
+fn images(request: &Request) -> Result<Vec<PathBuf>> {
+    let machine = machine(&request.target)?;
+    if machine.os != "linux" || machine.needs_libc {
+        return Err(format!(
+            "{}: an image needs static programs for Linux, those of a target with musl",
+            request.target
+        )
+        .into());
+    }
+    // Without git, and outside of a checkout, an image does not say of which commit it is.
+    let git = Command::new("git").arg("-C").arg(&request.root).args(["rev-parse", "HEAD"]).output();
+    let commit = git.ok().filter(|git| git.status.success()).map(|git| git.stdout).unwrap_or_default();
+    image::write_all(request, &machine, String::from_utf8_lossy(&commit).trim())
+}
+
+fn machine(target: &str) -> Result<Machine> {
+    Ok(Machine::of(target).ok_or_else(|| format!("nothing is packaged for {target}"))?)
 }
 
 /// Who packages name as their maintainer: the first author.

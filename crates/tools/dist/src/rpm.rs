@@ -2,14 +2,16 @@
 
 use rpm::{BuildConfig, CompressionType, FileMode, FileOptions, PackageBuilder};
 
-use crate::files::{Content, Entry, Machine, installed};
-use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, maintainer};
+use crate::files::{Content, Machine, installed};
+use crate::package::Package;
+use crate::{REPOSITORY, Result, VERSION, maintainer};
 
-pub(crate) fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
-    let mut package = PackageBuilder::new("calipam", VERSION, "Apache-2.0", machine.rpm, SUMMARY);
+pub(crate) fn build(packaged: &Package, machine: &Machine) -> Result<Vec<u8>> {
+    let Package { name, summary, description, entries } = packaged;
+    let mut package = PackageBuilder::new(name, VERSION, "Apache-2.0", machine.rpm, summary);
     // Without the time of the build: the same input gives the same package.
     package.using_config(BuildConfig::v4().compression(CompressionType::Gzip).source_date(0));
-    package.release("1").description(DESCRIPTION).packager(maintainer());
+    package.release("1").description(*description).packager(maintainer());
     if !REPOSITORY.is_empty() {
         package.url(REPOSITORY);
     }

@@ -9,7 +9,7 @@ use crate::{Result, named};
 
 const NAME: &str = "SHA256SUMS";
 /// How the names of packages end.
-const PACKAGES: [&str; 3] = [".tar.gz", ".deb", ".rpm"];
+const PACKAGES: [&str; 4] = [".tar.gz", ".deb", ".rpm", ".cdx.json"];
 
 /// The sum of some bytes.
 pub(crate) fn of(bytes: &[u8]) -> String {

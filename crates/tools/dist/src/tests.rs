@@ -7,33 +7,46 @@ use std::process::Command;
 use calipam_testkit::servers::{Tool, left_out};
 use serde_json::Value;
 
-use crate::{Request, VERSION, run};
+use crate::files::Machine;
+use crate::{Krew, Request, VERSION, image, packages};
 
 const PROGRAM: &[u8] = b"#!/bin/sh\necho a program\n";
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().to_owned()
+}
 
 /// The first of `authors` in the Cargo.toml of the workspace.
 fn first_author() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap();
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let line = manifest.lines().find(|line| line.starts_with("authors = ")).unwrap();
     line.split('"').nth(1).unwrap().to_owned()
 }
 
-/// Packages a program for a target.
-fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
-    let binary = folder.join("program");
-    fs::write(&binary, PROGRAM).unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().to_owned();
-    let request = Request {
-        root,
-        binary,
+/// What is asked of packages and images in a folder.
+fn request(folder: &Path, target: &str) -> Request {
+    for program in ["calipam", "calico-ipam"] {
+        fs::write(folder.join(program), PROGRAM).unwrap();
+    }
+    Request {
+        root: root(),
+        programs: folder.to_owned(),
         target: target.to_owned(),
         output: folder.join("dist"),
-        base_url: "https://example.org/v0".to_owned(),
-        manifest: folder.join("krew.yaml"),
-    };
-    run(&request).unwrap()
+    }
+}
+
+/// Packages programs for a target.
+fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
+    let krew = Krew { base_url: "https://example.org/v0".to_owned(), manifest: folder.join("krew.yaml") };
+    packages(&request(folder, target), &krew).unwrap()
+}
+
+/// The one of these files whose name ends so.
+fn ending<'a>(written: &'a [PathBuf], end: &str) -> &'a str {
+    let found = written.iter().filter_map(|path| path.to_str()).find(|path| path.ends_with(end));
+    found.unwrap_or_else(|| panic!("{end}: {written:?}"))
 }
 
 /// What a program says on stdout.
@@ -46,8 +59,9 @@ fn said(program: &str, arguments: &[&str]) -> String {
 #[test]
 fn the_archive_holds_program_completions_man_pages_and_licence() {
     let folder = tempfile::tempdir().unwrap();
-    let archive = &packaged(folder.path(), TARGET)[0];
-    let list = said("tar", &["-tzvf", archive.to_str().unwrap()]);
+    let written = packaged(folder.path(), TARGET);
+    let archive = ending(&written, &format!("/calipam-{VERSION}-{TARGET}.tar.gz"));
+    let list = said("tar", &["-tzvf", archive]);
     let stem = format!("calipam-{VERSION}-{TARGET}");
     let lines: Vec<&str> = list.lines().collect();
     for (mode, name) in [
@@ -57,6 +71,7 @@ fn the_archive_holds_program_completions_man_pages_and_licence() {
         ("-rw-r--r-- ", "completions/calipam.fish"),
         ("-rw-r--r-- ", "man/calipam.1"),
         ("-rw-r--r-- ", "man/calipam-check.1"),
+        ("-rw-r--r-- ", "systemd/calipam-check.service"),
         ("-rw-r--r-- ", "LICENSE"),
     ] {
         let end = format!(" {stem}/{name}");
@@ -69,18 +84,17 @@ fn the_archive_holds_program_completions_man_pages_and_licence() {
 
     let target = folder.path().join("out");
     fs::create_dir(&target).unwrap();
-    said("tar", &["-xzf", archive.to_str().unwrap(), "-C", target.to_str().unwrap()]);
+    said("tar", &["-xzf", archive, "-C", target.to_str().unwrap()]);
     assert_eq!(fs::read(target.join(&stem).join("calipam")).unwrap(), PROGRAM);
 }
 
 #[test]
-fn dpkg_reads_the_package() {
+fn dpkg_installs_and_removes_both_packages() {
     let folder = tempfile::tempdir().unwrap();
-    let package = &packaged(folder.path(), TARGET)[1];
-    let path = package.to_str().unwrap();
-    assert!(path.ends_with(&format!("calipam_{VERSION}_amd64.deb")));
+    let written = packaged(folder.path(), TARGET);
+    let calipam = ending(&written, &format!("/calipam_{VERSION}_amd64.deb"));
     let names: Vec<String> = {
-        let mut archive = ar::Archive::new(fs::File::open(package).unwrap());
+        let mut archive = ar::Archive::new(fs::File::open(calipam).unwrap());
         let mut names = Vec::new();
         while let Some(entry) = archive.next_entry() {
             names.push(String::from_utf8(entry.unwrap().header().identifier().to_vec()).unwrap());
@@ -92,36 +106,225 @@ fn dpkg_reads_the_package() {
     if left_out(&[Tool::Dpkg]) {
         return;
     }
-    let fields = said("dpkg-deb", &["--field", path]);
+    let fields = said("dpkg-deb", &["--field", calipam]);
     let maintainer = format!("Maintainer: {}", first_author());
     let version = format!("Version: {VERSION}");
-    for line in ["Package: calipam", "Architecture: amd64", "Depends: libc6", &version, &maintainer] {
+    for line in ["Package: calipam", "Architecture: amd64", &version, &maintainer] {
         assert!(fields.lines().any(|found| found == line), "{line}: {fields}");
     }
-    let list = said("dpkg-deb", &["--contents", path]);
-    for place in [
-        "usr/bin/calipam",
-        "usr/bin/kubectl-ipam -> calipam",
-        "usr/share/bash-completion/completions/calipam",
-        "usr/share/zsh/site-functions/_calipam",
-        "usr/share/fish/vendor_completions.d/calipam.fish",
-        "usr/share/man/man1/calipam-check.1.gz",
-        "usr/share/doc/calipam/copyright",
-    ] {
-        assert!(list.lines().any(|line| line.ends_with(place)), "{place}: {list}");
+    assert!(!fields.contains("Depends:"), "the programs are static: {fields}");
+
+    let system = folder.path().join("system");
+    fs::create_dir_all(system.join("var/lib/dpkg/info")).unwrap();
+    for list in ["status", "available"] {
+        fs::write(system.join("var/lib/dpkg").join(list), "").unwrap();
     }
-    let target = folder.path().join("root");
-    said("dpkg-deb", &["--extract", path, target.to_str().unwrap()]);
-    assert_eq!(fs::read(target.join("usr/bin/kubectl-ipam")).unwrap(), PROGRAM);
-    let page = said("gzip", &["-dc", target.join("usr/share/man/man1/calipam.1.gz").to_str().unwrap()]);
+    let dpkg = |order: &str, arguments: &[&str]| {
+        let system = format!("--root={}", system.display());
+        // Without root and without the folders of a whole system.
+        said(
+            "dpkg",
+            &[&[&*system, "--force-not-root", "--force-bad-path", "--log=/dev/null", order], arguments]
+                .concat(),
+        )
+    };
+    for name in ["calipam", "calipam-cni"] {
+        dpkg("--install", &[ending(&written, &format!("/{name}_{VERSION}_amd64.deb"))]);
+    }
+    assert_installed(&system);
+    let page = said("gzip", &["-dc", system.join("usr/share/man/man1/calipam.1.gz").to_str().unwrap()]);
     assert!(page.contains(".TH calipam 1"));
+    dpkg("--remove", &["calipam", "calipam-cni"]);
+    assert_removed(&system);
+}
+
+/// What both packages put into a system.
+const INSTALLED: [&str; 12] = [
+    "usr/bin/calipam",
+    "usr/bin/kubectl-ipam",
+    "usr/bin/calipam-cni",
+    "usr/lib/systemd/system/calipam-check.timer",
+    "usr/lib/systemd/system/calipam-cni.service",
+    "usr/lib/sysusers.d/calipam.conf",
+    "usr/share/bash-completion/completions/calipam",
+    "usr/share/zsh/site-functions/_calipam",
+    "usr/share/fish/vendor_completions.d/calipam.fish",
+    "usr/share/man/man1/calipam-check.1.gz",
+    "usr/share/doc/calipam/copyright",
+    "usr/share/doc/calipam-cni/cni.md",
+];
+
+#[track_caller]
+fn assert_installed(system: &Path) {
+    for place in INSTALLED {
+        assert!(system.join(place).is_file(), "{place}");
+    }
+    for program in ["calipam", "kubectl-ipam", "calipam-cni"] {
+        assert_eq!(fs::read(system.join("usr/bin").join(program)).unwrap(), PROGRAM);
+    }
+}
+
+#[track_caller]
+fn assert_removed(system: &Path) {
+    for place in INSTALLED {
+        assert!(!system.join(place).exists(), "{place}");
+    }
+}
+
+#[test]
+fn rpm_installs_and_removes_both_packages() {
+    if left_out(&[Tool::Rpm]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let written = packaged(folder.path(), TARGET);
+    let system = folder.path().join("system");
+    fs::create_dir(&system).unwrap();
+    let rpm = |arguments: &[&str]| {
+        let system = system.to_str().unwrap();
+        said("rpm", &[&["--root", system, "--dbpath", "/var/lib/rpm", "--nosignature"], arguments].concat())
+    };
+    rpm(&["--initdb"]);
+    for name in ["calipam", "calipam-cni"] {
+        // Debian's rpm knows no package of its own system, on which these would depend.
+        rpm(&["--install", "--nodeps", ending(&written, &format!("/{name}-{VERSION}-1.x86_64.rpm"))]);
+    }
+    assert_installed(&system);
+    let verified = rpm(&["--verify", "--nodeps", "calipam", "calipam-cni"]);
+    assert_eq!(verified, "", "every file is as the package says");
+    rpm(&["--erase", "--nodeps", "calipam", "calipam-cni"]);
+    assert_removed(&system);
+}
+
+#[test]
+fn what_a_program_is_built_of_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = packaged(folder.path(), TARGET);
+    let read = |name: &str| -> Value {
+        let path = ending(&written, &format!("/{name}-{VERSION}-{TARGET}.cdx.json"));
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    let (calipam, cni) = (read("calipam"), read("calipam-cni"));
+    assert_eq!((&calipam["bomFormat"], &calipam["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
+    assert_eq!(calipam["metadata"]["component"]["name"], "calipam");
+    let names = |document: &Value| -> Vec<String> {
+        let all = document["components"].as_array().unwrap().iter();
+        all.map(|component| component["name"].as_str().unwrap().to_owned()).collect()
+    };
+    for name in ["clap", "kube", "calipam-model", "mimalloc"] {
+        assert!(names(&calipam).iter().any(|found| found == name), "{name}");
+    }
+    // Of tests alone, of other targets, of the other program.
+    for name in ["insta", "calipam-testkit", "windows-sys"] {
+        assert!(!names(&calipam).iter().any(|found| found == name), "{name}");
+    }
+    assert!(!names(&cni).iter().any(|name| name == "clap"));
+
+    let components = calipam["components"].as_array().unwrap();
+    let mut known =
+        std::collections::BTreeSet::from([calipam["metadata"]["component"]["bom-ref"].to_string()]);
+    for component in components {
+        assert!(known.insert(component["bom-ref"].to_string()), "{component} stands twice");
+        assert!(component["licenses"][0]["expression"].is_string(), "{component}");
+        let is_ours = component["name"].as_str().unwrap().starts_with("calipam");
+        let sum = component["hashes"][0]["content"].as_str().map(str::len);
+        assert_eq!(sum, (!is_ours).then_some(64), "{component}");
+    }
+    for dependency in calipam["dependencies"].as_array().unwrap() {
+        assert!(known.contains(&dependency["ref"].to_string()), "{dependency}");
+        let on = dependency["dependsOn"].as_array().unwrap();
+        assert!(on.iter().all(|reference| known.contains(&reference.to_string())), "{dependency}");
+    }
+}
+
+/// Writes both images with a small static program, and gives the layouts.
+fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
+    let request = request(folder, target);
+    let source = "#include <stdio.h>\nint main(void) { puts(\"a static program\"); }\n";
+    fs::write(folder.join("program.c"), source).unwrap();
+    let program = folder.join("calipam").display().to_string();
+    said("cc", &["-static", "-o", &program, folder.join("program.c").to_str().unwrap()]);
+    fs::copy(&program, folder.join("calico-ipam")).unwrap();
+    image::write_all(&request, &Machine::of(target).unwrap(), "0123abc").unwrap()
+}
+
+/// The JSON of a blob, whose sum is its name.
+fn blob(layout: &Path, descriptor: &Value) -> Value {
+    let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let path = layout.join("blobs/sha256").join(digest);
+    assert!(said("sha256sum", &[path.to_str().unwrap()]).starts_with(digest));
+    let content = fs::read(path).unwrap();
+    assert_eq!(descriptor["size"], content.len());
+    serde_json::from_slice(&content).unwrap_or_default()
+}
+
+#[test]
+fn images_are_unpacked_and_run_in_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for (layout, user, program) in images(folder.path(), TARGET)
+        .iter()
+        .zip([("65532:65532", "/usr/bin/calipam"), ("0:0", "/usr/bin/calipam-cni")])
+        .map(|(l, (u, p))| (l, u, p))
+    {
+        let top: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
+        assert_eq!(top["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], VERSION);
+        let index = blob(layout, &top["manifests"][0]);
+        assert_eq!(
+            index["manifests"][0]["platform"],
+            serde_json::json!({"architecture": "amd64", "os": "linux"})
+        );
+        let manifest = blob(layout, &index["manifests"][0]);
+        let config = blob(layout, &manifest["config"]);
+        assert_eq!(
+            (&config["config"]["User"], &config["config"]["Entrypoint"][0]),
+            (&user.into(), &program.into())
+        );
+        assert_eq!(config["config"]["Labels"]["org.opencontainers.image.revision"], "0123abc");
+
+        blob(layout, &manifest["layers"][0]);
+        let layer = manifest["layers"][0]["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let layer = layout.join("blobs/sha256").join(layer);
+        let unpacked = Command::new("sh")
+            .arg("-c")
+            .arg(format!("gzip -dc '{}' | sha256sum", layer.display()))
+            .output()
+            .unwrap();
+        let sum = String::from_utf8(unpacked.stdout).unwrap();
+        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sum.split(' ').next().unwrap()));
+
+        let system = folder.path().join(format!("system of {user}"));
+        fs::create_dir(&system).unwrap();
+        said("tar", &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()]);
+        // As root of a namespace of one's own, where the user is none.
+        let words = ["--map-root-user", "--root", system.to_str().unwrap(), program];
+        assert_eq!(said("unshare", &words), "a static program\n");
+    }
+}
+
+#[test]
+fn a_layout_holds_images_for_several_machines_and_nothing_old() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path(), "aarch64-unknown-linux-musl");
+    images(folder.path(), TARGET);
+    let layout = &images(folder.path(), TARGET)[0];
+    let top: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
+    let index = blob(layout, &top["manifests"][0]);
+    let machines: Vec<&str> = index["manifests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|manifest| manifest["platform"]["architecture"].as_str().unwrap())
+        .collect();
+    assert_eq!(machines, ["amd64", "arm64"]);
+    // The index; two manifests with their configurations; the layer, which is the same for both here.
+    assert_eq!(fs::read_dir(layout.join("blobs/sha256")).unwrap().count(), 6);
 }
 
 #[test]
 fn the_rpm_can_be_read_and_holds_the_same_files() {
     let folder = tempfile::tempdir().unwrap();
-    let path = &packaged(folder.path(), "aarch64-unknown-linux-musl")[2];
-    assert!(path.ends_with(format!("calipam-{VERSION}-1.aarch64.rpm")));
+    let written = packaged(folder.path(), "aarch64-unknown-linux-musl");
+    let path = ending(&written, &format!("/calipam-{VERSION}-1.aarch64.rpm"));
     let package = rpm::Package::open(path).unwrap();
     let metadata = &package.metadata;
     assert_eq!(metadata.get_name().unwrap(), "calipam");
@@ -140,12 +343,12 @@ fn sums_and_manifest_are_about_all_archives() {
     let folder = tempfile::tempdir().unwrap();
     packaged(folder.path(), TARGET);
     let written = packaged(folder.path(), "aarch64-apple-darwin");
-    assert_eq!(written.len(), 3, "no packages of Linux: {written:?}");
+    assert_eq!(written.len(), 4, "no packages of Linux: {written:?}");
     let dist = folder.path().join("dist");
     let check =
         Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&dist).output().unwrap();
     assert!(check.status.success(), "{check:?}");
-    assert_eq!(String::from_utf8(check.stdout).unwrap().lines().count(), 4);
+    assert_eq!(String::from_utf8(check.stdout).unwrap().lines().count(), 10);
 
     let text = fs::read_to_string(folder.path().join("krew.yaml")).unwrap();
     let manifest: Value = serde_yaml::from_str(&text).unwrap();
@@ -163,9 +366,16 @@ fn sums_and_manifest_are_about_all_archives() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_packages() {
+fn the_same_programs_give_the_same_packages_and_images() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (one, two) in packaged(one.path(), TARGET).iter().zip(packaged(two.path(), TARGET)) {
         assert_eq!(fs::read(one).unwrap(), fs::read(&two).unwrap(), "{}", two.display());
+    }
+    let layouts = [&one, &two].map(|folder| {
+        request(folder.path(), TARGET);
+        image::write_all(&request(folder.path(), TARGET), &Machine::of(TARGET).unwrap(), "").unwrap()
+    });
+    for (one, two) in layouts[0].iter().zip(&layouts[1]) {
+        said("diff", &["--recursive", one.to_str().unwrap(), two.to_str().unwrap()]);
     }
 }

@@ -2,15 +2,16 @@
 
 use crate::failure::Failure;
 use crate::task::{self, Task};
-use crate::{protoc, step, tools, workspace};
+use crate::{charts, protoc, step, tools, workspace};
 
 pub(crate) const TASK: Task = Task {
     name: "generate",
     arguments: "",
-    summary: "Write completions, man pages and the pictures of the README",
+    summary: "Write completions, man pages, charts, and pictures of the README",
     details: "\
 Rewrites completions/ and docs/man/ from the definition of calipam's command
-line. Commit what changed; a test fails where these files are not current.
+line, and the templates of docs/kubernetes/charts/ from the manifests. Commit
+what changed; a test fails where these files are not current.
 
 Draws docs/images/ from the page of the example cluster where that has changed.
 Needs Chromium for it; without one the pictures stay as they are.
@@ -23,6 +24,7 @@ Needs Rust and a C compiler.
 fn run(arguments: &[String]) -> Result<(), Failure> {
     task::no_arguments(TASK.name, arguments)?;
     tools::need_c_compiler()?;
+    charts::write()?;
     let mut generate = workspace::cargo();
     generate
         .args(["run", "--package", "calipam", "--example", "generated_files", "--"])

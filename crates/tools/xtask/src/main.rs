@@ -3,6 +3,7 @@
 //! A task is one file with one [`Task`] in it, listed in [`TASKS`].
 
 mod bench;
+mod charts;
 mod demo;
 mod dist;
 mod env;
@@ -44,6 +45,7 @@ const TASKS: &[Task] = &[
     env::TASK,
     generate::TASK,
     dist::TASK,
+    dist::IMAGE,
 ];
 
 /// The exit code of a task that failed.

@@ -30,6 +30,27 @@ pub(crate) fn need_c_compiler() -> Result<(), Failure> {
         .hint("install it with `apt-get install -y build-essential`, or set CC"))
 }
 
+/// Fails where the standard library for a target is missing, or for musl on this kind of machine its C compiler.
+pub(crate) fn need_target(target: &str) -> Result<(), Failure> {
+    let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
+    let folder = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    if !folder.is_ok_and(|folder| Path::new(&folder).is_dir()) {
+        return Err(Failure::new(format!("the Rust toolchain has no standard library for {target}"))
+            .hint(format!("install it with `rustup target add {target}`")));
+    }
+    let own_musl = format!("{}-unknown-linux-musl", env::consts::ARCH);
+    if target == own_musl
+        && on_path("musl-gcc").is_none()
+        && env::var_os(format!("CC_{}", own_musl.replace('-', "_"))).is_none()
+    {
+        return Err(Failure::new(
+            "no C compiler for musl on this machine; the crates ring and zstd need one",
+        )
+        .hint("install it with `apt-get install -y musl-tools`"));
+    }
+    Ok(())
+}
+
 /// Fails where a component of the Rust toolchain is missing; `name` is that of cargo's subcommand.
 pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure> {
     let output = workspace::cargo().args([name, "--version"]).output();

@@ -1,0 +1,196 @@
+//! Images as OCI layouts, from nothing but static programs: folders that podman, skopeo and containerd read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tar::Builder;
+
+use crate::archive::{add_file, add_folder};
+use crate::files::{Machine, gzip};
+use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, named, sums};
+
+/// Who calipam runs as, and the manifests of docs/kubernetes with it.
+const NOBODY: &str = "65532:65532";
+/// No time of a build: the same programs give the same image.
+const TIME: &str = "1970-01-01T00:00:00Z";
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+struct Image {
+    name: &'static str,
+    title: &'static str,
+    /// The program as it was built, and its place.
+    program: (&'static str, &'static str),
+    arguments: &'static [&'static str],
+    user: &'static str,
+}
+
+const IMAGES: [Image; 2] = [
+    Image {
+        name: "calipam",
+        title: "Inspects, checks and repairs the IP address management (IPAM) data of Calico",
+        program: ("calipam", "usr/bin/calipam"),
+        arguments: &[],
+        user: NOBODY,
+    },
+    Image {
+        name: "calipam-cni-installer",
+        title: "Keeps the CNI plugin calico-ipam of calipam in the place of Calico's",
+        program: ("calico-ipam", "usr/bin/calipam-cni"),
+        arguments: &["install", "--watch"],
+        // It writes into a folder of root's.
+        user: "0:0",
+    },
+];
+
+/// Writes both images for the machines of a target, next to those for other machines that the layouts hold already.
+pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> Result<Vec<PathBuf>> {
+    let licence = request.root.join("LICENSE");
+    let licence = fs::read(&licence).map_err(named("read", &licence))?;
+    let mut written = Vec::new();
+    for image in &IMAGES {
+        let layout = Layout { folder: request.output.join(image.name) };
+        let layer = layer(image, &request.program(image.program.0)?, &licence)?;
+        layout.write(image, machine, &layer, commit)?;
+        written.push(layout.folder);
+    }
+    Ok(written)
+}
+
+/// The only layer: the program, its licence, and names for its user.
+fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
+    let mut tar = Builder::new(Vec::new());
+    for folder in ["etc", "usr", "usr/bin", "usr/share", "usr/share/licenses"] {
+        add_folder(&mut tar, &format!("{folder}/"))?;
+    }
+    let users = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
+    add_file(&mut tar, "etc/passwd", users.as_bytes(), 0o644)?;
+    add_file(&mut tar, image.program.1, program, 0o755)?;
+    add_file(&mut tar, "usr/share/licenses/calipam", licence, 0o644)?;
+    Ok(tar.into_inner()?)
+}
+
+struct Layout {
+    folder: PathBuf,
+}
+
+impl Layout {
+    fn write(&self, image: &Image, machine: &Machine, layer: &[u8], commit: &str) -> Result<()> {
+        let blobs = self.blobs();
+        fs::create_dir_all(&blobs).map_err(named("create", &blobs))?;
+        self.put("oci-layout", json!({"imageLayoutVersion": "1.0.0"}).to_string().as_bytes())?;
+
+        let packed = self.blob(LAYER, &gzip(layer)?)?;
+        let entry: Vec<String> = [&format!("/{}", image.program.1)]
+            .into_iter()
+            .cloned()
+            .chain(image.arguments.iter().map(|word| (*word).to_owned()))
+            .collect();
+        let mut labels = json!({
+            "org.opencontainers.image.title": image.name,
+            "org.opencontainers.image.description": image.title,
+            "org.opencontainers.image.version": VERSION,
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.authors": AUTHORS,
+        });
+        for (name, value) in [("source", REPOSITORY), ("revision", commit)] {
+            if !value.is_empty() {
+                labels[format!("org.opencontainers.image.{name}")] = value.into();
+            }
+        }
+        let config = json!({
+            "architecture": machine.arch, "os": machine.os, "created": TIME,
+            "config": {
+                "User": image.user, "Entrypoint": entry, "Env": ["PATH=/usr/bin"], "WorkingDir": "/", "Labels": labels,
+            },
+            "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
+            "history": [{"created": TIME, "created_by": "cargo xtask image"}],
+        });
+        let config = self.blob(CONFIG, config.to_string().as_bytes())?;
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [packed],
+        });
+        let mut manifest = self.blob(MANIFEST, manifest.to_string().as_bytes())?;
+        manifest["platform"] = json!({"architecture": machine.arch, "os": machine.os});
+
+        let mut manifests = self.of_other_machines(machine);
+        manifests.push(manifest);
+        manifests.sort_by_key(|manifest| manifest["platform"]["architecture"].to_string());
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+        let mut index = self.blob(INDEX, index.to_string().as_bytes())?;
+        index["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
+        let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [index]});
+        self.put("index.json", top.to_string().as_bytes())?;
+        self.sweep()
+    }
+
+    /// The manifests that an earlier call has written for machines of another kind.
+    fn of_other_machines(&self, machine: &Machine) -> Vec<Value> {
+        let index = self.read(&self.folder.join("index.json"));
+        let index = self.read(&self.path_of(&index["manifests"][0]));
+        let manifests = index["manifests"].as_array().cloned().unwrap_or_default();
+        manifests.into_iter().filter(|found| found["platform"]["architecture"] != machine.arch).collect()
+    }
+
+    /// Removes the blobs that nothing names any more.
+    fn sweep(&self) -> Result<()> {
+        let mut named = BTreeSet::new();
+        let mut open = vec![self.folder.join("index.json")];
+        while let Some(path) = open.pop() {
+            let content = self.read(&path);
+            let lists = ["manifests", "layers"].into_iter().filter_map(|list| content[list].as_array());
+            for blob in lists.flatten().chain([&content["config"]]).filter(|blob| blob["digest"].is_string())
+            {
+                let path = self.path_of(blob);
+                if blob["mediaType"] != LAYER && named.insert(path.clone()) {
+                    open.push(path);
+                } else {
+                    named.insert(path);
+                }
+            }
+        }
+        for blob in fs::read_dir(self.blobs())? {
+            let path = blob?.path();
+            if !named.contains(&path) {
+                fs::remove_file(&path).map_err(crate::named("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a blob, and gives what names it.
+    fn blob(&self, kind: &str, content: &[u8]) -> Result<Value> {
+        let descriptor = json!({"mediaType": kind, "digest": digest(content), "size": content.len()});
+        let path = self.path_of(&descriptor);
+        fs::write(&path, content).map_err(named("write", &path))?;
+        Ok(descriptor)
+    }
+
+    fn path_of(&self, descriptor: &Value) -> PathBuf {
+        let digest = descriptor["digest"].as_str().unwrap_or_default();
+        self.blobs().join(digest.trim_start_matches("sha256:"))
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.folder.join("blobs/sha256")
+    }
+
+    /// The JSON of a file; `null` where there is none.
+    fn read(&self, path: &Path) -> Value {
+        fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    fn put(&self, name: &str, content: &[u8]) -> Result<()> {
+        let path = self.folder.join(name);
+        fs::write(&path, content).map_err(named("write", &path))
+    }
+}
+
+fn digest(content: &[u8]) -> String {
+    format!("sha256:{}", sums::of(content))
+}

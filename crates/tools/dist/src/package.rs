@@ -1,0 +1,133 @@
+//! What is packaged: the program for people, and the plugin.
+
+use std::fs;
+use std::path::Path;
+
+use crate::files::{Content, Entry, Machine, completion_place, file, folder};
+use crate::{Request, Result, VERSION, named};
+
+/// A package, whatever its format.
+#[derive(Debug)]
+pub(crate) struct Package {
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub description: &'static str,
+    pub entries: Vec<Entry>,
+}
+
+/// Of calipam.
+pub(crate) const SUMMARY: &str =
+    "Inspects, checks and repairs the IP address management (IPAM) data of Calico";
+/// Of calipam.
+pub(crate) const DESCRIPTION: &str = "\
+calipam reads blocks, affinities, handles and pools from etcd, Kubernetes or a file, compares them
+with what really uses addresses, and says what is wrong, how it is known, and what to do.
+Repairs show a plan, ask, and keep a journal from which they can be undone.
+";
+
+/// The file of calipam on an operating system.
+pub(crate) fn program(os: &str) -> &'static str {
+    if os == "windows" { "calipam.exe" } else { "calipam" }
+}
+
+/// Names that calipam has besides its own.
+const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
+
+impl Package {
+    /// The packages for the machines of a target. The plugin is for Linux alone.
+    pub(crate) fn all(request: &Request, machine: &Machine) -> Result<Vec<Self>> {
+        let mut all = vec![Self::calipam(request, machine)?];
+        if machine.os == "linux" {
+            all.push(Self::cni(request)?);
+        }
+        Ok(all)
+    }
+
+    /// The program for people, with completions and man pages; for Linux its units of systemd, too.
+    fn calipam(request: &Request, machine: &Machine) -> Result<Self> {
+        let root = &request.root;
+        let name = program(machine.os);
+        let program = request.program(name)?;
+        let mut entries = vec![file(name, "usr/bin/calipam", program, 0o755)];
+        for link in LINKS {
+            let place = format!("usr/bin/{link}");
+            entries.push(Entry { name: link.to_owned(), place, content: Content::Link("calipam") });
+        }
+        for (name, content) in folder(&root.join("completions"))? {
+            if let Some((place, mode)) = completion_place(&name) {
+                entries.push(file(&format!("completions/{name}"), &place, content, mode));
+            }
+        }
+        for (name, content) in folder(&root.join("docs/man"))? {
+            let place = format!("usr/share/man/man1/{name}.gz");
+            // Packages have it compressed, archives as it is.
+            entries.push(file(&format!("man/{name}"), &place, content, 0o644));
+        }
+        for (name, place) in [
+            ("calipam-check.service", "usr/lib/systemd/system/calipam-check.service"),
+            ("calipam-check.timer", "usr/lib/systemd/system/calipam-check.timer"),
+            ("calipam.sysusers", "usr/lib/sysusers.d/calipam.conf"),
+            ("crontab", "usr/share/doc/calipam/crontab"),
+        ] {
+            entries.push(of_project(
+                root,
+                &format!("docs/systemd/{name}"),
+                &format!("systemd/{name}"),
+                place,
+            )?);
+        }
+        for (name, place) in [
+            ("LICENSE", "usr/share/doc/calipam/copyright"),
+            ("README.md", "usr/share/doc/calipam/README.md"),
+            ("CHANGELOG.md", "usr/share/doc/calipam/CHANGELOG.md"),
+        ] {
+            entries.push(of_project(root, name, name, place)?);
+        }
+        Ok(Self { name: "calipam", summary: SUMMARY, description: DESCRIPTION, entries })
+    }
+
+    /// The plugin, which installs itself. As a package it is one more program in PATH, and touches no node.
+    fn cni(request: &Request) -> Result<Self> {
+        let root = &request.root;
+        let mut entries =
+            vec![file("calipam-cni", "usr/bin/calipam-cni", request.program("calico-ipam")?, 0o755)];
+        for (path, name, place) in [
+            (
+                "docs/systemd/calipam-cni.service",
+                "systemd/calipam-cni.service",
+                "usr/lib/systemd/system/calipam-cni.service",
+            ),
+            ("LICENSE", "LICENSE", "usr/share/doc/calipam-cni/copyright"),
+            ("docs/cni.md", "cni.md", "usr/share/doc/calipam-cni/cni.md"),
+        ] {
+            entries.push(of_project(root, path, name, place)?);
+        }
+        Ok(Self {
+            name: "calipam-cni",
+            summary: "The CNI plugin calico-ipam of calipam, and its installer",
+            description: "\
+A drop-in for Calico's CNI plugin calico-ipam, on the same data.
+`calipam-cni install` puts it in the place of Calico's, `calipam-cni uninstall` brings Calico's back.
+",
+            entries,
+        })
+    }
+
+    /// The name of its archive, without its end.
+    pub(crate) fn stem(&self, target: &str) -> String {
+        format!("{}-{VERSION}-{target}", self.name)
+    }
+}
+
+impl Request {
+    /// A program that was built.
+    pub(crate) fn program(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.programs.join(name);
+        fs::read(&path).map_err(named("read", &path))
+    }
+}
+
+fn of_project(root: &Path, path: &str, name: &str, place: &str) -> Result<Entry> {
+    let path = root.join(path);
+    Ok(file(name, place, fs::read(&path).map_err(named("read", &path))?, 0o644))
+}
