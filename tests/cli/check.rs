@@ -1,10 +1,11 @@
 //! `calipam check` on the example cluster.
 
+use std::fs;
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, expected, on_example};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, expected, on_example, root};
 
 #[test]
 fn every_format() {
@@ -141,6 +142,21 @@ fn quiet_prints_data_only() {
     let run = on_example(&["check", "-q"]);
     assert_eq!(run.stderr, "");
     assert_eq!(run.stdout, on_example(&["check"]).stdout);
+}
+
+#[test]
+fn a_version_of_calico_that_came_later_is_named() {
+    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("later.jsonl");
+    fs::write(&file, example.replace("\"calicoVersion\":\"v3.32.1\"", "\"calicoVersion\":\"v3.99.0\""))
+        .unwrap();
+    let later = calipam(&["check", "--datastore", file.to_str().unwrap()]);
+    assert!(
+        later.stderr.contains("note: Calico v3.99.0 is newer than this program knows, up to v3."),
+        "{later:?}"
+    );
+    assert!(!on_example(&["check"]).stderr.contains("newer than"));
 }
 
 #[test]

@@ -391,4 +391,18 @@ mod tests {
         let resource = br#"{"spec":{"strict_affinity":true,"auto_allocate_blocks":true}}"#;
         assert_eq!(IpamConfig::parse_resource(resource), Ok(none));
     }
+
+    #[test]
+    fn only_versions_after_the_newest_known_one_are_new() {
+        let is_new = |version: &str| {
+            let calico_version = version.to_owned();
+            ClusterInformation { calico_version, ..Default::default() }.is_newer_than_known()
+        };
+        for known in ["", "v2.6.12", "v3.32.1", &format!("{}.9", newest_known()), "master"] {
+            assert!(!is_new(known), "{known}");
+        }
+        for new in ["v3.34.0-0.dev", "v3.100.1", "v4.0.0"] {
+            assert!(is_new(new), "{new}");
+        }
+    }
 }

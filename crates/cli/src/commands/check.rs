@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{Changes, Code, EarlierReport, Filter, Finding, Options, Remedy, Report, parse_document};
 use calipam_files::regular;
+use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
 use calipam_workflow::{Error, Judging, Look, Names, Part, look_and_confirm, note_last_use};
@@ -186,6 +187,10 @@ fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Con
     }
     if let Some(detail) = console.format.detail() {
         hints(checked.report, filter, detail, console);
+        if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
+            let (version, known) = (&cluster.calico_version, newest_known());
+            console.note(&format!("Calico {version} is newer than this program knows, up to {known}: what is new there is not judged"));
+        }
     }
     files
 }

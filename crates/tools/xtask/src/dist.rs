@@ -132,7 +132,7 @@ fn build(target: &str) -> Result<PathBuf, Failure> {
     tools::need_c_compiler()?;
     tools::need_target(target)?;
     let mut build = workspace::cargo();
-    build.args(["build", "--profile", "dist", "--locked", "--target", target]);
+    build.args(["build", "--profile", "dist", "--target", target]);
     build.args(["--package", "calipam", "--bin", "calipam"]);
     // The plugin is for Linux.
     if target.contains("-linux-") {
