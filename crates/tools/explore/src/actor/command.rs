@@ -95,7 +95,9 @@ impl Session {
         let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
         self.world.begin_phase(self.actor, Phase::Undoes);
         let intent = Intent { writing: Some(self.writing(own, folder)), max_changes: None };
-        let Ok(undone) = undo(datastore, &journal, recorded, &intent, &AtTerminal).await else { return };
+        let Ok(undone) = undo(datastore, &journal, recorded, None, &intent, &AtTerminal).await else {
+            return;
+        };
         let is_complete = |run: &Executed| run.execution.is_complete();
         if undone.plan.skipped().is_empty()
             && undone.run.as_ref().is_none_or(is_complete)
