@@ -29,7 +29,12 @@ fn every_failure_is_a_document() {
             "is etcd running there",
         ),
         (&["check", "--datastore", "etcd"], 2, "no etcd endpoint is set", "--etcd-endpoints"),
-        (&["check", "--leaked"], 2, "unexpected argument '--leaked' found", ""),
+        (
+            &["check", "--leaked"],
+            2,
+            "unexpected argument '--leaked' found",
+            "`calipam release --leaked` has this option",
+        ),
         (&["chek"], 2, "unrecognized subcommand 'chek'", "check"),
         (&["check", "--rule", "leaked"], 2, "leaked", "did you mean `leaked-address`?"),
         (&["export"], 2, "required arguments were not provided: <FILE>", ""),

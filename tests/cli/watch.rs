@@ -103,9 +103,29 @@ fn each_change_of_etcd_is_printed_and_a_write_that_changes_nothing_is_not() {
     assert_eq!(watching.end(Signal::INT), (Some(130), "error: interrupted\n".to_owned()));
 }
 
-/// Of Kubernetes nothing tells: it is read again and again. A table has a blank line before the next one.
 #[test]
-fn kubernetes_is_read_at_an_interval() {
+fn each_change_of_a_block_on_kubernetes_is_printed() {
+    let cluster = KubeCluster::start(Flavour::Native);
+    cluster.add_node("node-1", json!({}));
+    cluster.add_block("10.0.3.0/26", "node-1", &[]);
+    let kubeconfig = cluster.server.kubeconfig();
+    let datastore = ["-d", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let mut watching = Watching::start(&datastore, &["show", "--blocks", NEVER, "-o", "json"]);
+    let documents = watching.documents();
+    let blocks = || {
+        let document = documents.recv_timeout(PATIENCE).expect("it prints again");
+        document["blocks"].as_array().unwrap().len()
+    };
+    assert_eq!(blocks(), 1);
+    // Longer than one watch lasts.
+    thread::sleep(Duration::from_secs(6));
+    cluster.add_block("10.0.3.64/26", "node-1", &[]);
+    assert_eq!(blocks(), 2);
+}
+
+/// Of nodes nothing tells: they are read again and again. A table has a blank line before the next one.
+#[test]
+fn nodes_of_kubernetes_are_read_at_an_interval() {
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_node("node-1", json!({}));
     let mut program = cluster.command(&["show", "--nodes", "--watch=1s", "--no-headers"]);

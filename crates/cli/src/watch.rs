@@ -24,7 +24,7 @@ pub(crate) struct Watch(Mutex<Printed>);
 struct Printed {
     /// The document without what every read changes.
     content: Option<Value>,
-    /// The revision of etcd that was read last.
+    /// The revision that was read last.
     revision: Option<i64>,
     reader_is_gone: bool,
 }
@@ -60,8 +60,8 @@ impl Watch {
     }
 }
 
-/// Runs a command until ctrl-c, or until nobody reads what it prints: again after each change of etcd, and otherwise each time
-/// `every` has passed, since a leak comes of age without any change. The first round can fail; a later one is made again.
+/// Runs a command until ctrl-c, or until nobody reads what it prints: again after each change that the datastore tells of, and otherwise each
+/// time `every` has passed, since a leak comes of age without any change. The first round can fail; a later one is made again.
 pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,

@@ -15,8 +15,8 @@ use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 use crate::cache::{self, CacheUse, CachedRead, WhyWhole, Worth};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::client::etcdv2::EtcdV2Client;
-use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
+use crate::client::kubernetes::{KubeClient, watch};
 use crate::error::{Error, Result};
 use crate::export;
 use crate::read::whole::etcd::pull::Collector;
@@ -321,15 +321,19 @@ impl Datastore {
         })
     }
 
-    /// Waits until something of Calico is written after a revision of etcd. Where that is not told, and of what is read from
-    /// Kubernetes beside etcd, it waits for ever.
+    /// Waits until something of Calico is written after the revision of a snapshot: on etcd anything that it reads there, on the Kubernetes
+    /// datastore a block. What is told of nothing else is waited for forever.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {
                 Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                     client.next_change(&Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), after).await
                 }
-                Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => std::future::pending().await,
+                Self::Kubernetes(client) => {
+                    let told = watch::next_change(client, after.cast_unsigned()).await;
+                    told.map_err(|failure| client.error("changes of blocks", failure))
+                }
+                Self::EtcdV2(..) | Self::File(_) => std::future::pending().await,
             }
         })
     }

@@ -108,7 +108,7 @@ fn of_many_names_some_are_given_and_what_they_share_is_true_of_all() {
     put(&etcd, (0..3000).map(|n| handle(format!("k8s-pod-network.{n:04}"))).collect());
     put(&etcd, ["ipip-tunnel-addr-a", "k8s-pod-network.zz", "k8s-x"].map(|id| handle(id.into())).into());
     let endpoint = etcd.endpoint();
-    let handles = |begin: &str| suggested(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
+    let handles = |begin: &str| found(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
     for (begin, all_share) in
         [("", ""), ("k", "k8s-"), ("k8s-p", "k8s-pod-network."), ("k8s-pod-network.1", "k8s-pod-network.1")]
     {

@@ -117,7 +117,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
         (&["--ip", &taken], 1, &["already-assigned", &pod.handle, &pod.name.pod, "uses it"]),
         (&["--ip", &used], 1, &["in-use", &unrecorded.name.pod, "no block records it"]),
         (&["--count", "1", "--pool", "nowhere"], 1, &["there is no pool", "lists the pools"]),
-        (&["--count", "1", "--pool", "10.9.0.0/16"], 1, &["not-available", "--explain"]),
+        (&["--count", "1", "--pool", "10.9.0.0/16"], 1, &["nothing is in 10.9.0.0/16", "lists the pools"]),
         (&["--count", "1", "--handle", "a/b"], 1, &["handle-not-storable"]),
         (&["--count", "1", "--handle", ""], 1, &["handle-not-storable"]),
         (&["--count", "1", "--attribute", "novalue"], 2, &["KEY=VALUE"]),
@@ -185,7 +185,7 @@ fn what_the_allocator_never_gives_to_a_node_is_assigned_by_force_alone() {
     assert!(others.json()["warnings"].to_string().contains("does not select the node"), "{others:?}");
 
     for (pool, says) in
-        [("off", "pool off (10.9.2.0/28): it is disabled"), ("10.9.9.0/28", "there is no pool 10.9.9.0/28")]
+        [("off", "pool off (10.9.2.0/28): it is disabled"), ("10.9.9.0/28", "nothing is in 10.9.9.0/28")]
     {
         let run = assign(&site, &["--count", "1", "--pool", pool, "--node", &node]);
         assert!(run.code == 1 && run.stdout.contains(says), "{run:?}");

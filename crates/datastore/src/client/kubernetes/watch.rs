@@ -1,17 +1,19 @@
 //! What has happened to the objects of a kind since some version of it.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use calipam_files::objects::meta::metadata;
 use calipam_files::objects::{Accept, Encoding, ItemReader, name_in_kind};
+use calipam_model::snapshot::Source;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::classify::status_failure;
+use super::kinds::{self, Kind};
 use super::{Answer, KubeClient};
-use crate::client::kubernetes::kinds::Kind;
 use crate::error::Failure;
 
 /// After how many seconds the API server ends a watch: two seconds before, which is soon, it sends a bookmark. With two there
@@ -112,6 +114,30 @@ impl Watch {
                 None => return Err(Failure::Incomplete("a change breaks off".to_owned())),
             }
         }
+    }
+}
+
+/// Waits until a block is written after a version: whatever assigns or releases an address does so.
+pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), Failure> {
+    let kind = kinds::find(client.api(), Source::Blocks);
+    let kind = kind.map_err(|(_, why)| Failure::Other(format!("blocks are not watched: {why}")))?;
+    let mut after = after;
+    loop {
+        let mut watch = match Watch::open(client, &kind, after).await {
+            // What has happened since is not told, but something has.
+            Err(Failure::Compacted) => return Ok(()),
+            opened => opened?,
+        };
+        loop {
+            match watch.next().await {
+                Ok(Some(Told::Change(_))) | Err(Failure::Compacted) => return Ok(()),
+                Ok(Some(Told::Reached(version))) => after = version,
+                Ok(None) => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        // A proxy in between may end every watch at once.
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
