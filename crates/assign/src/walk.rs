@@ -93,6 +93,16 @@ pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
     around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
 }
 
+/// Those of them, larger than `net`, whose keys are not sorted beside its own: their first address differs, for IPv4 in more
+/// than the last number. Who looks for what overlaps asks for each of them by itself.
+pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
+    let is_beside = move |larger: &IpNet| match (larger.addr(), net.addr()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => a.octets()[..3] == b.octets()[..3],
+        (a, b) => a == b,
+    };
+    holding(net).filter(move |larger| *larger != net && !is_beside(larger))
+}
+
 fn last(net: IpNet) -> IpAddr {
     net.broadcast()
 }

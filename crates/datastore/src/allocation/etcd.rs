@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_assign::{Entry, Family, Query, Record, StoreError, blocks_holding_elsewhere};
 use calipam_model::cidr;
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
-use super::spans::{Span, beyond_spans, spans};
+use super::spans::{Span, spans};
 use super::{Retries, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::{Cause, Failure};
@@ -214,7 +214,8 @@ fn ranges(query: &Query) -> Vec<Range> {
             let inside = spans(*cidr).into_iter().map(|Span { first, last }| {
                 Range::span(format!("{prefix}{first}"), &format!("{prefix}{last}")).with_limit(MOST_IN_SPAN)
             });
-            let outside = beyond_spans(*cidr).map(|larger| Range::key(Key::Block(larger).to_string()));
+            let outside =
+                blocks_holding_elsewhere(*cidr).map(|larger| Range::key(Key::Block(larger).to_string()));
             return inside.chain(outside).map(Range::keys_only).collect();
         }
     };

@@ -1,8 +1,7 @@
 //! Where the keys of blocks lie that have addresses of a CIDR. Keys are sorted as texts, so that some others lie between them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
-use calipam_assign::blocks_holding;
 use calipam_model::IpNet;
 
 /// The part of an IPv4 address that the keys of all spans share: three numbers of four.
@@ -53,17 +52,9 @@ fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     spans
 }
 
-/// The larger blocks around `net` that no span has.
-pub(super) fn beyond_spans(net: IpNet) -> impl Iterator<Item = IpNet> {
-    let has_key = move |larger: &IpNet| {
-        larger.addr() == net.addr()
-            || matches!((larger.addr(), net.addr()), (IpAddr::V4(a), IpAddr::V4(b)) if a.octets()[..3] == b.octets()[..3])
-    };
-    blocks_holding(net).filter(move |larger| *larger != net && !has_key(larger))
-}
-
 #[cfg(test)]
 mod tests {
+    use calipam_assign::blocks_holding_elsewhere;
     use calipam_model::cidr::{dashed, overlap};
 
     use super::*;
@@ -97,7 +88,7 @@ mod tests {
             ("fd00::/128", "fd00::/116"),
         ] {
             let (net, around): (IpNet, IpNet) = (net.parse().unwrap(), around.parse().unwrap());
-            let (spans, beyond) = (spans(net), Vec::from_iter(beyond_spans(net)));
+            let (spans, beyond) = (spans(net), Vec::from_iter(blocks_holding_elsewhere(net)));
             for block in blocks(around).filter(|block| overlap(*block, net)) {
                 let is_found = beyond.contains(&block) || has(&spans, &dashed(block));
                 // Those of Kubernetes are written without other separators.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use calipam_assign::{Entry, Query, Record, Store, StoreError};
+use calipam_assign::{Entry, Query, Record, Store, StoreError, blocks_holding_elsewhere};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
@@ -206,7 +206,14 @@ impl Store for Client {
         if queries.len() >= MANY && queries.iter().all(is_block) {
             return Ok(self.ask_in(queries, PAGE).await);
         }
-        let answers = self.ask_in(queries, 1).await;
+        // What overlaps is asked for in several requests there.
+        let elsewhere = queries.iter().filter_map(|query| match query {
+            Query::Overlapping(cidr) => Some(blocks_holding_elsewhere(*cidr).map(Query::BlockKey)),
+            _ => None,
+        });
+        let asked: Vec<Query> = queries.iter().cloned().chain(elsewhere.flatten()).collect();
+        let mut answers = self.ask_in(&asked, 1).await;
+        answers.truncate(queries.len());
         for (query, found) in queries.iter().zip(&answers) {
             if let (Query::Get(key), Some(found)) = (query, found.first()) {
                 self.remember(key.clone(), &found.revision);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_assign::{Entry, Record};
+use calipam_assign::{Entry, Record, blocks_holding_elsewhere};
 use calipam_files::objects::Accept;
 use calipam_files::objects::names::cidr_of_block;
 use calipam_files::raw::prefix_end;
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::task::JoinError;
 
 use super::read::{Answer, missing};
-use crate::allocation::spans::{Span, beyond_spans, spans};
+use crate::allocation::spans::{Span, spans};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Failure, Result};
@@ -63,7 +63,7 @@ pub(super) async fn block_keys(
 /// The keys of the blocks that have addresses of a CIDR: larger ones by their names, the others by what names lie around.
 pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
-    let larger = beyond_spans(net).map(|larger| {
+    let larger = blocks_holding_elsewhere(net).map(|larger| {
         let client = Arc::clone(client);
         async move { block_key(&client, larger).await }
     });
