@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::program::{Run, calipam, command};
 use super::pty::Terminal;
 
-/// A cluster with every fault, as it is now: a live etcd is judged by the machine's clock.
+/// A cluster with every fault, as it is now: a live etcd is checked by the machine's clock.
 fn faulty() -> Cluster {
     Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1)
 }

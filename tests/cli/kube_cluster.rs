@@ -29,7 +29,7 @@ impl Record {
         Self::new(ordinal, &handle, json!({"namespace": namespace, "node": node, "pod": pod}))
     }
 
-    /// A record that is old enough to be judged.
+    /// A record that is old enough to be checked.
     pub(super) fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
         owner["timestamp"] = "2026-05-01 10:12:00.123456789 +0000 UTC".into();
         let attribute = json!({"handle_id": handle, "secondary": owner});

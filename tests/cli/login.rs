@@ -137,7 +137,7 @@ fn tokens() {
     }
 }
 
-/// A kubeconfig with an identity provider holds the token that it gave; the API server judges that as any other.
+/// A kubeconfig with an identity provider holds the token that it gave; the API server checks that as any other.
 #[test]
 fn identity_providers() {
     let server = server();

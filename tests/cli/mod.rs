@@ -48,6 +48,7 @@ mod serve;
 mod shell;
 mod show;
 mod simulate;
+mod simulation_page;
 mod stories;
 mod terminal;
 mod watch;

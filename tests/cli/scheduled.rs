@@ -88,7 +88,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{object}: {body}");
     }
 
-    // The namespace admits only pods that its level of security allows: workloads are judged by their pods.
+    // The namespace admits only pods that its level of security allows: workloads are checked by their pods.
     let pods = [
         &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
         &of_kind("Deployment")["spec"]["template"],

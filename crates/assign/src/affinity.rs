@@ -15,12 +15,20 @@ use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
+/// What becomes of a block that holds addresses where its node gives it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InUse {
+    /// The node keeps it, which is an error.
+    Refuse,
+    /// It has no owner then.
+    Release,
+}
+
 /// What must hold for a block that is given up.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseAffinity {
-    /// It holds no addresses.
-    pub must_be_empty: bool,
-    /// Its sequence number, for not to take what has changed since it was looked at.
+    pub in_use: InUse,
+    /// Its sequence number, so that what has changed since it was read is not taken.
     pub sequence: Option<u64>,
 }
 
@@ -169,7 +177,7 @@ impl<S: Store> Allocator<S> {
         // One moment for both decisions: what has cooled down a moment later would leave a block that is empty and without owner.
         let now = self.now();
         let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
-        if conditions.must_be_empty && !is_empty {
+        if conditions.in_use == InUse::Refuse && !is_empty {
             return Err(Error::NotEmpty(key.cidr));
         }
 
@@ -220,7 +228,7 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest block of another size than `block` among those that overlap it: what lies beside `block` may lie in it, too.
+/// The largest block of another size than `block` among those that overlap it: what lies next to `block` may lie in it, too.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
+use calipam_model::selector::SelectorError;
 
 use crate::family::Family;
 use crate::store::StoreError;
@@ -57,7 +58,7 @@ pub enum Error {
     PoolNotEnabled(IpNet),
     /// The selector of a pool cannot be read.
     #[error("the selector of pool {pool} cannot be read: {reason}")]
-    Selector { pool: String, reason: String },
+    Selector { pool: String, reason: SelectorError },
     /// The node holds as many blocks as it may.
     #[error("cannot allocate new block due to per host block limit")]
     BlockLimit,
@@ -139,7 +140,7 @@ pub enum Error {
     /// The affinity was of a block of another holder; it is gone now.
     #[error("affinity for block '{0}' is stale")]
     StaleAffinity(IpNet),
-    /// A block has changed since it was looked at.
+    /// A block has changed since it was read.
     #[error("IPAM block updated since we last read it")]
     BlockChanged(IpNet),
     /// Addresses could come neither from new blocks nor from those of others.

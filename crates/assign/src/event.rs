@@ -23,7 +23,7 @@ pub enum Event {
     PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
     /// A block of the holder lies in a pool that selects its node no more. It is empty, and was given up.
     GaveUp(AffinityKey),
-    /// A block of the holder was looked at.
+    /// A block of the holder was read.
     OwnBlock { key: AffinityKey, found: OwnBlock },
     /// No block of the holder has a free address. It holds `held` blocks of those pools, and may hold `limit`.
     NeedsBlock { held: u32, limit: u32 },
@@ -43,7 +43,7 @@ pub enum Event {
     NothingToClaim,
     /// Affinity is strict: addresses come from blocks of the holder alone.
     NothingBorrowed,
-    /// Blocks of others were looked at: `blocks` of them in the pools.
+    /// Blocks of others were read: `blocks` of them in the pools.
     Borrows { pool: String, cidr: IpNet, blocks: usize },
     /// The block of an address that was asked for.
     BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },
@@ -62,7 +62,7 @@ pub enum PoolPassedOver {
     /// Its status says that it is not allocatable.
     NotAllocatable,
     OtherFamily,
-    /// Its blocks have no room beside what Windows reserves.
+    /// Its blocks have no room besides what Windows reserves.
     BlocksTooSmall,
     /// Other pools were asked for by name.
     NotRequested,
@@ -108,7 +108,7 @@ pub struct Passed {
     pub in_use: usize,
     /// Empty blocks of others.
     pub empty: usize,
-    /// Blocks that nobody looked into.
+    /// Blocks that were not read.
     pub unread: usize,
 }
 

@@ -20,7 +20,7 @@ const RECENT: SignedDuration = SignedDuration::from_secs(5);
 pub struct FullBlocks {
     /// What was asked: the node, the pools, the reservations, the configuration. Another question may have another answer.
     pub question: u64,
-    /// When a search began that looked into every block and found nothing.
+    /// When a search began that read every block and found nothing.
     pub nothing_at: Option<Timestamp>,
     /// The blocks by the revision at which they were read: one that has another by now has to be read again.
     pub blocks: HashMap<IpNet, String, FixedState>,

@@ -6,7 +6,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 
-use crate::affinity::ReleaseAffinity;
+use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Partly, Result};
@@ -62,9 +62,10 @@ impl<S: Store> Allocator<S> {
 
     async fn claim_one(&self, key: &AffinityKey) -> Result<()> {
         self.check_overlap(key.cidr).await?;
+        let windows = false;
         for _ in 0..RETRIES {
             let result = match self.pending_affinity(key).await {
-                Ok(pending) => self.claim_block(pending, false).await.map(drop),
+                Ok(pending) => self.claim_block(pending, windows).await.map(drop),
                 Err(error) => Err(error),
             };
             match result {
@@ -78,9 +79,9 @@ impl<S: Store> Allocator<S> {
     /// Gives up the blocks that a node has in a CIDR. Blocks of others are left alone.
     ///
     /// # Errors
-    /// Where the CIDR is in no enabled pool or smaller than a block, or, with `must_be_empty`, a block is in use. The
+    /// Where the CIDR is in no enabled pool or smaller than a block, or a block is in use that must not be. The
     /// first block that fails ends it.
-    pub async fn release_affinity(&self, cidr: IpNet, node: &str, must_be_empty: bool) -> Result<()> {
+    pub async fn release_affinity(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
         let (kind, holder, family) = (AffinityType::Host, node.to_owned(), Family::of(cidr));
         let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
@@ -91,7 +92,7 @@ impl<S: Store> Allocator<S> {
             .collect();
         own.sort_by_key(|key| key.cidr);
         for key in own {
-            self.give_up_if_own(&key, &config, must_be_empty).await?;
+            self.give_up_if_own(&key, &config, in_use).await?;
         }
         Ok(())
     }
@@ -101,7 +102,7 @@ impl<S: Store> Allocator<S> {
         &self,
         kind: AffinityType,
         holder: &str,
-        must_be_empty: bool,
+        in_use: InUse,
     ) -> Result<()> {
         let of = |family| Query::Affinities { kind: kind.clone(), holder: holder.to_owned(), family };
         let [config, v4, v6] =
@@ -110,7 +111,7 @@ impl<S: Store> Allocator<S> {
         let mut result = Ok(());
         for found in [v4, v6] {
             for affinity in affinities_of(found.into_iter()) {
-                let given_up = self.give_up_if_own(&affinity.value.key, &config, must_be_empty).await;
+                let given_up = self.give_up_if_own(&affinity.value.key, &config, in_use).await;
                 result = given_up.and(result);
             }
         }
@@ -131,7 +132,7 @@ impl<S: Store> Allocator<S> {
                 .filter(|key| pool.contains(&key.cidr.addr()));
             let mut is_stale = false;
             for key in in_pool {
-                match self.give_up_retrying(key, &config, false).await {
+                match self.give_up_retrying(key, &config, InUse::Release).await {
                     // The affinity is gone now; another one may be the right one.
                     Err(Error::ClaimedByOther(_)) => is_stale = true,
                     Err(Error::NoBlock(_) | Error::NoAffinity(_)) | Ok(()) => {}
@@ -148,7 +149,7 @@ impl<S: Store> Allocator<S> {
     /// Gives up all blocks of a host, and removes what else etcd has of it. Its addresses stay allocated.
     pub async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<()> {
         for _ in 0..RETRIES {
-            self.release_host_affinities(kind.clone(), holder, false).await?;
+            self.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
             let [found] = self.read([Query::Get(Key::IpamHost(holder.to_owned()))]).await?;
             let Some(entry) = found.first() else { return Ok(()) };
             match self.store().delete(entry).await {
@@ -165,25 +166,17 @@ impl<S: Store> Allocator<S> {
         &self,
         key: &AffinityKey,
         config: &IpamConfig,
-        must_be_empty: bool,
+        in_use: InUse,
     ) -> Result<()> {
-        match self.give_up_retrying(key, config, must_be_empty).await {
+        match self.give_up_retrying(key, config, in_use).await {
             Err(Error::ClaimedByOther(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => Ok(()),
             other => other,
         }
     }
 
-    async fn give_up_retrying(
-        &self,
-        key: &AffinityKey,
-        config: &IpamConfig,
-        must_be_empty: bool,
-    ) -> Result<()> {
+    async fn give_up_retrying(&self, key: &AffinityKey, config: &IpamConfig, in_use: InUse) -> Result<()> {
         for _ in 0..RETRIES {
-            match self
-                .release_affinity_if(key, config, ReleaseAffinity { must_be_empty, sequence: None })
-                .await
-            {
+            match self.release_affinity_if(key, config, ReleaseAffinity { in_use, sequence: None }).await {
                 Err(error) if error.is_lost_race() => {}
                 other => return other,
             }

@@ -1,5 +1,5 @@
 //! Calico's allocator: it assigns addresses and releases them, claims blocks and gives them up, as Calico's own
-//! does (facts, section 3), with the same states in the same order of writes. Real Calico can allocate beside it, and
+//! does (facts, section 3), with the same states in the same order of writes. Real Calico can allocate at the same time, and
 //! an interruption at any point leaves nothing that Calico does not know (facts 3.15).
 //!
 //! [`Allocator`] has the operations. It knows no datastore, only the trait [`Store`]; [`MemoryStore`] is one in memory,
@@ -30,8 +30,9 @@ mod reserved;
 mod store;
 mod walk;
 
+pub use affinity::InUse;
 pub use allocator::Allocator;
-pub use auto::Look;
+pub use auto::Inputs;
 pub use capacity::{ClaimCapacity, ClaimLimit, Claimable, beyond_own_blocks};
 pub use error::{Error, Partly, Result};
 pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};

@@ -129,7 +129,7 @@ impl<'s> SnapshotStore<'s> {
         revision
     }
 
-    /// The record of a key. A deletion that stopped half-way is finished by the way, as Calico does (facts 2.9).
+    /// The record of a key. A deletion that stopped half-way is finished on the way, as Calico does (facts 2.9).
     fn get(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
         if is_marked_deleted(&found.record) {

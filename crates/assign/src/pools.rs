@@ -142,7 +142,7 @@ impl Asking<'_> {
         Ok(None)
     }
 
-    /// The longest prefix of blocks that leave room beside what Windows reserves.
+    /// The longest prefix of blocks that leave room besides what Windows reserves.
     fn longest_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 3 } else { 0 }
     }

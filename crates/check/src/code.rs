@@ -15,7 +15,7 @@ pub enum Severity {
     Error,
     /// Drift.
     Warning,
-    /// Good to know.
+    /// Informational.
     Info,
 }
 
@@ -111,6 +111,7 @@ codes! {
     ServiceWithoutAddress "service-without-address" Warning "a managed LoadBalancer service has no address",
     ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
     OverlappingPools "overlapping-pools" Error "two pools overlap",
+    InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so that Calico refuses requests",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are taken",
     StrandedAddresses "stranded-addresses" Error "a node cannot get one more address although its pools have free ones",
     AutoAllocationOff "auto-allocation-off" Warning "nodes may not claim blocks",
@@ -120,7 +121,7 @@ codes! {
 }
 
 impl Code {
-    /// The sources besides Calico's own data without which the rule cannot judge anything.
+    /// The sources besides Calico's own data without which the rule cannot check anything.
     pub fn needs(self) -> &'static [Source] {
         match self {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::OwnerEvidence;
 use crate::index::Index;
 
-/// Allocations younger than this are not judged where the cluster configures nothing.
+/// Allocations younger than this are not checked where the cluster configures nothing.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
 /// A pool counts as nearly full above this share of its usable addresses, in percent.
 pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
@@ -19,8 +19,8 @@ const RECLAIMS_SINCE: (u32, u32) = (3, 32);
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Allocations younger than this are not judged; `None` for the cluster's `leakGracePeriod`, else
-    /// [`DEFAULT_GRACE`]. Zero judges everything.
+    /// Allocations younger than this are not checked; `None` for the cluster's `leakGracePeriod`, else
+    /// [`DEFAULT_GRACE`]. Zero checks everything.
     pub grace: Option<SignedDuration>,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,
@@ -37,9 +37,9 @@ impl Default for Options {
 pub struct Context<'s> {
     pub snapshot: &'s Snapshot,
     pub index: Index<'s>,
-    /// By which ages are judged: when the snapshot was read.
+    /// The clock of all rules: when the snapshot was read.
     pub now: Timestamp,
-    /// Allocations younger than this are not judged.
+    /// Allocations younger than this are not checked.
     pub grace: SignedDuration,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,

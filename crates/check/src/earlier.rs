@@ -141,7 +141,7 @@ pub struct Changes {
     before: HashMap<Identity, Option<Severity>>,
     /// What the earlier report has and this one has not, although it looked.
     pub gone: Vec<EarlierFinding>,
-    /// What the earlier report has and this one cannot judge: a source was not read this time, the objects changed
+    /// What the earlier report has and this one cannot check: a source was not read this time, the objects changed
     /// while they were looked at, or this version does not have the rule.
     pub not_checked: Vec<EarlierFinding>,
     /// Sources that were read for the earlier report and not for this one.
@@ -166,7 +166,7 @@ impl Changes {
         let absent = earlier.findings.into_iter().filter(|finding| !found.contains(&finding.identity()));
         let (gone, not_checked) = absent.partition(|finding| {
             let code = finding.code.parse::<Code>();
-            code.is_ok_and(|code| is_judged(code, &not_read_now)) && !changing.contains(&finding.identity())
+            code.is_ok_and(|code| is_checked(code, &not_read_now)) && !changing.contains(&finding.identity())
         });
         Self { since: earlier.taken_at, before, gone, not_checked, not_read_now, not_read_then }
     }
@@ -230,7 +230,7 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
 
 /// True if a rule would have found again what it found before, although these sources are no longer read. Calico's own
 /// data decides about blocks, affinities, handles and pools; of the others only the users of addresses can be left out.
-fn is_judged(code: Code, not_read: &[Source]) -> bool {
+fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)
     });

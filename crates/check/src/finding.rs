@@ -99,7 +99,7 @@ impl Serialize for Subject {
     }
 }
 
-/// What the message of a finding says beside its evidence. It is no part of the evidence: a finding is the same without.
+/// What the message of a finding says besides its evidence. It is no part of the evidence: a finding is the same without.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Detail {
     #[default]
@@ -311,6 +311,7 @@ mod tests {
             others: vec![PoolName { name: "other".into(), cidr }],
             in_use: Some(1 << 70),
             usable: None,
+            invalid_selector: None,
         };
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});

@@ -102,8 +102,8 @@ pub struct Index<'s> {
     pods: HashMap<PodName<'s>, u32>,
     /// Nodes, by position, whose own address lies in a pool.
     nodes_in_pools: HashMap<IpAddr, u32>,
-    /// CIDRs of blocks that are corrupt or cannot be decoded: what is said of them is not judged.
-    unjudged: Vec<IpNet>,
+    /// CIDRs of blocks that are corrupt or cannot be decoded: what is said of them is not checked.
+    unchecked: Vec<IpNet>,
     /// Those of them of whose addresses nothing is known.
     unknown: Vec<IpNet>,
     nodes: HashMap<&'s str, u32>,
@@ -133,7 +133,7 @@ impl<'s> Index<'s> {
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
         let unusable = blocks.iter().filter(|b| b.usable.is_none()).map(|b| b.key);
         let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
-        let unjudged: Vec<IpNet> = corrupt.chain(hidden.clone()).collect();
+        let unchecked: Vec<IpNet> = corrupt.chain(hidden.clone()).collect();
         let unknown: Vec<IpNet> = unusable.chain(hidden).collect();
         let mut broken_nodes = HashSet::new();
         let mut broken_workloads = Vec::new();
@@ -178,7 +178,7 @@ impl<'s> Index<'s> {
             mentioned,
             pods,
             nodes_in_pools,
-            unjudged,
+            unchecked,
             unknown,
             nodes,
             calico_nodes,
@@ -225,8 +225,8 @@ impl<'s> Index<'s> {
     }
 
     /// True if a corrupt or undecodable block lies over any part of `cidr`.
-    pub fn is_unjudged(&self, cidr: IpNet) -> bool {
-        self.unjudged.iter().any(|block| cidr::overlap(*block, cidr))
+    pub fn is_unchecked(&self, cidr: IpNet) -> bool {
+        self.unchecked.iter().any(|block| cidr::overlap(*block, cidr))
     }
 
     /// True if a block lies over any part of `cidr` of whose addresses nothing is known.

@@ -42,21 +42,21 @@ pub use self::suspects::{drop_changed, revisions, suspects};
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 impl Context<'_> {
-    /// Judges by all rules.
-    pub fn judge(&self) -> Report {
+    /// Checks by all rules.
+    pub fn check(&self) -> Report {
         let snapshot = self.snapshot;
         if !uses_ipam(snapshot) {
             let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
             let findings = match snapshot.defects.is_empty() {
-                true => rules::overlapping_pools(self),
+                true => rules::run_unused(self),
                 false => rules::run(self),
             };
             return Report::new(snapshot, vec![note.to_owned()], findings);
         }
-        self.judge_by_all_rules()
+        self.check_by_all_rules()
     }
 
-    fn judge_by_all_rules(&self) -> Report {
+    fn check_by_all_rules(&self) -> Report {
         let snapshot = self.snapshot;
         let services_only =
             "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
@@ -70,8 +70,8 @@ impl Context<'_> {
         Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
     }
 
-    /// Code and subject of what would be a finding for the only reason that it is judged at a later time, such as an
-    /// allocation that is too young to be judged now. Findings of other codes than those in `codes` may be left out.
+    /// Code and subject of what would be a finding for the only reason that it is checked at a later time, such as an
+    /// allocation that is too young to be checked now. Findings of other codes than those in `codes` may be left out.
     pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
         if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
             return HashSet::new();
@@ -88,8 +88,9 @@ pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
 
 /// What a check finds once a node has its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
-    let index = index::Index::with_services_only(snapshot, snapshot.taken_at, false);
-    Context { index, ..Context::new(snapshot, options) }.judge_by_all_rules()
+    let services_only = false;
+    let index = index::Index::with_services_only(snapshot, snapshot.taken_at, services_only);
+    Context { index, ..Context::new(snapshot, options) }.check_by_all_rules()
 }
 
 /// True if something of IPAM is stored.
@@ -103,7 +104,7 @@ fn rests_on_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
     snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))
 }
 
-/// Judges a snapshot by all rules.
+/// Checks a snapshot by all rules.
 pub fn check(snapshot: &Snapshot, options: &Options) -> Report {
-    Context::new(snapshot, options).judge()
+    Context::new(snapshot, options).check()
 }

@@ -19,8 +19,8 @@ use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
     AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
-    KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence, PodState,
-    PoolEvidence, RecordEvidence, Subject, UndecodableEvidence,
+    InvalidSelector, KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence,
+    PodState, PoolEvidence, RecordEvidence, Subject, UndecodableEvidence,
 };
 
 impl fmt::Display for Finding {
@@ -228,6 +228,9 @@ impl Finding {
     fn says_of_pool(&self, evidence: &PoolEvidence) -> String {
         if self.code == Code::OverlappingPools {
             return format!("overlaps {}", list(&evidence.others));
+        }
+        if let Some(InvalidSelector { field, selector, reason }) = &evidence.invalid_selector {
+            return format!("has the {field} {selector:?}, which does not parse: {reason}");
         }
         let (taken, usable) = (evidence.in_use.unwrap_or_default(), evidence.usable.unwrap_or_default());
         // Rounded down, so that 100 % means that there is no address left.

@@ -132,7 +132,7 @@ impl Report {
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
         let mut report = Self {
             cluster: ClusterIdentity::of(snapshot),
-            rechecked: snapshot.settled,
+            rechecked: snapshot.rechecked,
             coverage: snapshot.coverage.clone(),
             notes,
             counts: Counts {

@@ -55,8 +55,8 @@ impl Operator for Person<'_> {
                 console.verbose(&format!("rechecking {} after {after:#}", count(objects, "object", "objects")));
             }
             Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
-            Note::SecondLook { addresses, after, kind } => {
-                console.tell(&second_look(addresses, after));
+            Note::SecondRead { addresses, after, kind } => {
+                console.tell(&second_read(addresses, after));
                 if kind == PlanKind::Release {
                     console.hint(&format!(
                         "without waiting here: {} now, and after {after:#} {}",
@@ -66,7 +66,7 @@ impl Operator for Person<'_> {
                 }
             }
             Note::PlanHasChanged => console.tell("since the first check the plan has changed"),
-            Note::SecondLookAssumed { addresses, after } => console.warn(&format!(
+            Note::SecondReadAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
                 count(addresses, "address or handle was", "addresses or handles were")
             )),
@@ -183,7 +183,7 @@ impl Operator for Person<'_> {
 }
 
 /// That so many addresses are checked again after this time.
-pub(crate) fn second_look(addresses: usize, after: SignedDuration) -> String {
+pub(crate) fn second_read(addresses: usize, after: SignedDuration) -> String {
     let end = Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX);
     format!(
         "rechecking {} in {after:#}, at {}",

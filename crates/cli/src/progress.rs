@@ -13,9 +13,9 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
         Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),
-        Activity::Settling => ("{spinner} {prefix}: {msg}", "waiting to recheck"),
+        Activity::Rechecking => ("{spinner} {prefix}: {msg}", "waiting to recheck"),
         Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
-        Activity::WaitingForSecondLook => ("{spinner} {prefix}: {msg}", "waiting to check a second time"),
+        Activity::WaitingForSecondRead => ("{spinner} {prefix}: {msg}", "waiting to check a second time"),
         Activity::Writing => ("{spinner} {prefix}: {pos} of {len} steps", "writing"),
     };
     let bar = ProgressBar::no_length();
@@ -55,7 +55,7 @@ impl Meter for Bar {
                     expected => format!("of about {} objects", HumanCount(expected)),
                 });
             }
-            Activity::Settling | Activity::Confirming | Activity::WaitingForSecondLook => {
+            Activity::Rechecking | Activity::Confirming | Activity::WaitingForSecondRead => {
                 let seconds = expected.saturating_sub(done).div_ceil(1000);
                 self.message(seconds, || countdown(seconds));
                 self.bar.tick();

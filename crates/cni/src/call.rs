@@ -29,9 +29,9 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// How long the pools of one family may be looked for.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// What lies beside the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
+/// What lies next to the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The same beside the file with the node's name, where that has a folder: the lock's is empty after a reboot. It says of which
+/// The same next to the file with the node's name, where that has a folder: the lock's is empty after a reboot. It says of which
 /// node in which datastore, since disks outlive nodes.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
@@ -76,7 +76,8 @@ impl Call {
 
     /// Connects to the datastore.
     pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
-        let allocator = connect(&self.settings, self.is_labelled()).await?;
+        let selecting = if self.is_labelled() { Selecting::ByLabels } else { Selecting::All };
+        let allocator = connect(&self.settings, selecting).await?;
         let notes = FileNotes::new(&self.configuration.lock_file, &self.settings);
         Ok(self.allocator.get_or_init(|| allocator.with_notes(Arc::new(notes))))
     }
@@ -161,8 +162,7 @@ impl Call {
 }
 
 /// Connects to a datastore. `labelled` says that all affinities of the node have labels.
-pub(crate) async fn connect(settings: &Settings, labelled: bool) -> Result<CallAllocator, CniError> {
-    let selecting = if labelled { Selecting::ByLabels } else { Selecting::All };
+pub(crate) async fn connect(settings: &Settings, selecting: Selecting) -> Result<CallAllocator, CniError> {
     let location = match &settings.target {
         Target::Etcd(etcd) | Target::EtcdV2(etcd) => etcd.endpoints.join(","),
         Target::Kubernetes => settings.kubernetes.api_endpoint.clone(),

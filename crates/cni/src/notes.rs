@@ -1,4 +1,4 @@
-//! What a search that found nothing leaves beside the lock for the next calls on the node: which blocks were full. A file
+//! What a search that found nothing leaves next to the lock for the next calls on the node: which blocks were full. A file
 //! that is not what was written is as good as none.
 
 use std::fs::{self, OpenOptions};
@@ -23,7 +23,7 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 /// A hundred thousand blocks take a third.
 const MAX_SIZE: u64 = 8 << 20;
 
-/// Files beside the lock of a node, one for each family.
+/// Files next to the lock of a node, one for each family.
 #[derive(Debug)]
 pub(crate) struct FileNotes {
     lock: PathBuf,

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use calipam_assign::{AssignIp, Error, Query, Record, Store};
+use calipam_assign::{AssignIp, Error, Query, Record, Store, StoreError};
+use calipam_datastore::allocation::Selecting;
 use calipam_datastore::lookup::{Lookup, PodAddress};
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
 use calipam_model::IpNet;
@@ -20,12 +21,52 @@ use tokio::time::sleep;
 use crate::call::{CallAllocator, connect};
 use crate::config::Log;
 use crate::log;
+use crate::protocol::CniError;
 
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
 const NODE: &str = "KUBERNETES_NODE_NAME";
 /// How often a write is tried while others write to the same object.
 const ATTEMPTS: usize = 5;
+
+/// Why the addresses of a node could not all be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum UpgradeError {
+    #[error("the datastore is not Kubernetes")]
+    NotKubernetes,
+    #[error(transparent)]
+    Connect(#[from] CniError),
+    #[error(transparent)]
+    Allocator(#[from] Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Datastore(#[from] calipam_datastore::Error),
+    #[error("cannot list the pods: {0}")]
+    Pods(#[source] calipam_datastore::Error),
+    #[error("{address} of pod {namespace}/{name} is in no enabled pool")]
+    InNoPool { address: IpAddr, namespace: String, name: String },
+    #[error("cannot assign {address}: {error}")]
+    Assign { address: IpAddr, error: Error },
+    #[error("there is no node {0}")]
+    NoNode(String),
+    #[error("node {0} changed {ATTEMPTS} times while its tunnel address was written")]
+    NodeChanges(String),
+    #[error("the pod CIDR {0:?} of the node is not a CIDR")]
+    PodCidr(String),
+    #[error("the cluster information changes again and again")]
+    ClusterInformationChanges,
+    #[error("{} is named after no address", .0.display())]
+    FileName(PathBuf),
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+}
+
+impl UpgradeError {
+    fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::File { path: path.to_owned(), error }
+    }
+}
 
 /// Where things lie on the node.
 pub struct Places {
@@ -82,20 +123,20 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
 
 /// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time. Where it is
 /// certain that something cannot be taken over, nothing is begun.
-pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), String> {
+pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
-        return Err("the datastore is not Kubernetes".into());
+        return Err(UpgradeError::NotKubernetes);
     }
     if !places.addresses.exists() {
         tracing::info!("{} does not exist: nothing to migrate", places.addresses.display());
         return Ok(());
     }
-    let allocator = connect(settings, false).await.map_err(|error| error.to_string())?;
+    let allocator = connect(settings, Selecting::All).await?;
     // The first answer tells which API group the cluster has.
-    allocator.config().await.map_err(|error| error.to_string())?;
+    allocator.config().await?;
     let lookup = match allocator.store().kubernetes() {
         Some(client) => Lookup::through(client),
-        None => return Err("the datastore is not Kubernetes".into()),
+        None => return Err(UpgradeError::NotKubernetes),
     };
 
     refuse_what_is_in_no_pool(&allocator, &lookup, node, places).await?;
@@ -122,7 +163,7 @@ async fn take_over(
     lookup: &Lookup,
     node: &str,
     places: &Places,
-) -> Result<(), String> {
+) -> Result<(), UpgradeError> {
     for plugin in &places.plugins {
         remove(plugin)?;
     }
@@ -135,8 +176,8 @@ async fn take_over(
     Ok(())
 }
 
-async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, String> {
-    lookup.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))
+async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, UpgradeError> {
+    lookup.pods_on(node).await.map_err(UpgradeError::Pods)
 }
 
 /// An address of a pod that is in no enabled pool cannot be assigned, however often that is tried.
@@ -145,9 +186,9 @@ async fn refuse_what_is_in_no_pool(
     lookup: &Lookup,
     node: &str,
     places: &Places,
-) -> Result<(), String> {
+) -> Result<(), UpgradeError> {
     let pods = pods_on(lookup, node).await?;
-    let answers = allocator.store().read(&[Query::Pools]).await.map_err(|error| error.to_string())?;
+    let answers = allocator.store().read(&[Query::Pools]).await?;
     let pools: Vec<IpNet> = answers
         .into_iter()
         .flatten()
@@ -160,18 +201,18 @@ async fn refuse_what_is_in_no_pool(
         let Content::Address(address) = content(&file)? else { continue };
         let Some(pod) = pods.iter().find(|pod| pod.address == address) else { continue };
         if !pools.iter().any(|pool| pool.contains(&address)) {
-            let (namespace, name) = (&pod.namespace, &pod.name);
-            return Err(format!("{address} of pod {namespace}/{name} is in no enabled pool"));
+            let PodAddress { namespace, name, .. } = pod.clone();
+            return Err(UpgradeError::InNoPool { address, namespace, name });
         }
     }
     Ok(())
 }
 
 /// Gives a node without address of its IPIP tunnel the one that Calico uses with host-local: the first of its pod CIDR.
-async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), String> {
+async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), UpgradeError> {
     for _ in 0..ATTEMPTS {
-        let found = lookup.node_addresses(node).await.map_err(|error| error.to_string())?;
-        let found = found.ok_or_else(|| format!("there is no node {node}"))?;
+        let found = lookup.node_addresses(node).await?;
+        let found = found.ok_or_else(|| UpgradeError::NoNode(node.to_owned()))?;
         if found.tunnel.is_some() {
             return Ok(());
         }
@@ -181,21 +222,21 @@ async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) 
         };
         let attributes = [("node", node), ("type", "ipipTunnelAddress")];
         assign(allocator, node, address, &format!("ipip-tunnel-addr-{node}"), &attributes).await?;
-        if lookup.set_tunnel_address(node, &found, address).await.map_err(|error| error.to_string())? {
+        if lookup.set_tunnel_address(node, &found, address).await? {
             tracing::info!("assigned {address} to the tunnel of the node");
             return Ok(());
         }
         sleep(Duration::from_secs(1)).await;
     }
-    Err(format!("node {node} changed {ATTEMPTS} times while its tunnel address was written"))
+    Err(UpgradeError::NodeChanges(node.to_owned()))
 }
 
 /// The address after the base of an IPv4 pod CIDR; IPv6 needs no tunnel.
-fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, String> {
+fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, UpgradeError> {
     match pod_cidr.parse::<ipnet::IpNet>() {
         Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(after_base(cidr).into())),
         Ok(ipnet::IpNet::V6(_)) => Ok(None),
-        Err(_) => Err(format!("the pod CIDR {pod_cidr:?} of the node is not a CIDR")),
+        Err(_) => Err(UpgradeError::PodCidr(pod_cidr.to_owned())),
     }
 }
 
@@ -211,15 +252,12 @@ enum Content {
     Address(IpAddr),
 }
 
-fn content(file: &Path) -> Result<Content, String> {
+fn content(file: &Path) -> Result<Content, UpgradeError> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     match &*name {
         "lock" => Ok(Content::Lock),
         name if name.contains("last") => Ok(Content::Last),
-        name => name
-            .parse()
-            .map(Content::Address)
-            .map_err(|_| format!("{} is named after no address", file.display())),
+        name => name.parse().map(Content::Address).map_err(|_| UpgradeError::FileName(file.to_owned())),
     }
 }
 
@@ -229,7 +267,7 @@ async fn migrate_file(
     node: &str,
     file: &Path,
     pods: &[PodAddress],
-) -> Result<(), String> {
+) -> Result<(), UpgradeError> {
     let address = match content(file)? {
         Content::Lock => return Ok(()),
         Content::Last => return remove(file),
@@ -239,7 +277,7 @@ async fn migrate_file(
         tracing::info!("no pod has {address}");
         return remove(file);
     };
-    let content = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let content = fs::read_to_string(file).map_err(UpgradeError::file(file))?;
     let container = content.lines().next().unwrap_or_default().trim();
     let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
     assign(allocator, node, address, &format!("{NETWORK}.{container}"), &attributes).await?;
@@ -254,7 +292,7 @@ async fn assign(
     address: IpAddr,
     handle: &str,
     attributes: &[(&str, &str)],
-) -> Result<(), String> {
+) -> Result<(), UpgradeError> {
     let attributes = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let request = AssignIp {
         handle: Some(handle.to_owned()),
@@ -263,18 +301,18 @@ async fn assign(
     };
     match allocator.assign_ip(&request).await {
         Ok(()) | Err(Error::AlreadyAssigned(_)) => Ok(()),
-        Err(error) => Err(format!("cannot assign {address}: {error}")),
+        Err(error) => Err(UpgradeError::Assign { address, error }),
     }
 }
 
 /// Writes `datastoreReady`, and tries that again whatever the reason of a failure.
-async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), String> {
-    let mut reason = "the cluster information changes again and again".to_owned();
+async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), UpgradeError> {
+    let mut reason = UpgradeError::ClusterInformationChanges;
     for _ in 0..ATTEMPTS {
         match lookup.set_datastore_ready(ready).await {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            Err(error) => reason = error.to_string(),
+            Err(error) => reason = error.into(),
         }
         sleep(Duration::from_secs(1)).await;
     }
@@ -282,33 +320,32 @@ async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), String> {
 }
 
 /// The files of a folder, by name.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let read = || -> std::io::Result<Vec<PathBuf>> {
+fn list(folder: &Path) -> Result<Vec<PathBuf>, UpgradeError> {
+    let read = || -> io::Result<Vec<PathBuf>> {
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
     };
-    let mut files = read().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files = read().map_err(UpgradeError::file(folder))?;
     files.sort();
     Ok(files)
 }
 
 /// Takes the lock of host-local.
-fn lock(folder: &Path) -> Result<File, String> {
+fn lock(folder: &Path) -> Result<File, UpgradeError> {
     let path = folder.join("lock");
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = File::create(&path).map_err(failed)?;
-    flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let file = File::create(&path).map_err(UpgradeError::file(&path))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(|error| UpgradeError::file(&path)(error.into()))?;
     Ok(file)
 }
 
-fn remove(file: &Path) -> Result<(), String> {
+fn remove(file: &Path) -> Result<(), UpgradeError> {
     match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{}: {error}", file.display())),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(UpgradeError::file(file)(error)),
         _ => Ok(()),
     }
 }
 
-fn remove_folder(folder: &Path) -> Result<(), String> {
-    fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+fn remove_folder(folder: &Path) -> Result<(), UpgradeError> {
+    fs::remove_dir_all(folder).map_err(UpgradeError::file(folder))
 }
 
 #[cfg(test)]
@@ -318,8 +355,8 @@ mod tests {
     #[test]
     fn the_tunnel_has_the_address_after_the_base() {
         let of = |cidr: &str| tunnel_address(cidr);
-        assert_eq!(of("10.244.3.0/24"), Ok(Some("10.244.3.1".parse().unwrap())));
-        assert_eq!(of("fd00::/64"), Ok(None));
+        assert_eq!(of("10.244.3.0/24").unwrap(), Some("10.244.3.1".parse().unwrap()));
+        assert_eq!(of("fd00::/64").unwrap(), None);
         assert!(of("").is_err());
     }
 }

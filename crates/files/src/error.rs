@@ -44,7 +44,7 @@ pub enum FileError {
     /// The folder in which a member of etcd keeps its data, or a backup of it by `etcdctl backup`.
     #[error("a data folder of etcd (`member/snap`, `member/wal`), which only etcd itself can read")]
     EtcdFolder,
-    /// A file of Kubernetes objects that breaks off or is not JSON.
+    /// A file of Kubernetes objects that is cut off or is not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
     /// A list of Kubernetes objects of which only the first page is there.
@@ -58,7 +58,7 @@ pub enum FileError {
     /// An export of a later program.
     #[error("an export of format version {0}, which is later than this program")]
     ExportVersion(u64),
-    /// An export that breaks off or holds a line that cannot be read.
+    /// An export that is cut off or holds a line that cannot be read.
     #[error("line {line} of the export: {reason}")]
     ExportLine {
         /// Number of the line, from 1.

@@ -25,7 +25,7 @@ pub enum Extent {
     #[default]
     Whole,
     /// These sources, and what lies with them. Of the records of blocks, those that [`RecordDetail::Borrowers`] keeps. No
-    /// rule can judge what is read so, since nothing says who uses addresses.
+    /// rule can check what is read so, since nothing says who uses addresses.
     Sources(BTreeSet<Source>),
 }
 

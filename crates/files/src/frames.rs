@@ -1,5 +1,5 @@
 //! Frames of text in a file: each one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the
-//! text of the file. Both have sums: what was changed, and what breaks off, shows before it is unpacked.
+//! text of the file. Both have sums: what was changed, and what is cut off, shows before it is unpacked.
 
 use std::io;
 

@@ -53,11 +53,11 @@ impl Attribute {
         }
     }
 
-    /// Looks at it as at a record in a block.
-    pub fn look<T>(&self, look: impl FnOnce(AttributeRef<'_>) -> T) -> T {
+    /// Calls a function with the record as it lies in a block.
+    pub fn with_ref<T>(&self, call: impl FnOnce(AttributeRef<'_>) -> T) -> T {
         let mut table = AttributeTable::default();
         table.push(self);
-        look(table.get(0).unwrap_or_default())
+        call(table.get(0).unwrap_or_default())
     }
 
     /// The record of the ordinals that Windows reserves.

@@ -30,7 +30,7 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
 }
 
 /// Has the pieces of an iterator, such as those of a file, decoded while later ones are still being read. `take` gets the results
-/// one by one until it breaks off; then no more pieces are read.
+/// one by one until it stops; then no more pieces are read.
 pub fn in_order<P: Send, D: Send, B: Send>(
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
@@ -44,7 +44,7 @@ struct State<D, B, T> {
     next: usize,
     waiting: BTreeMap<usize, D>,
     take: T,
-    /// Nothing more is taken once it is broken off.
+    /// Nothing more is taken once it has stopped.
     flow: ControlFlow<B>,
 }
 

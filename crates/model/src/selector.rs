@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 
+mod error;
 mod tokens;
 
+pub use self::error::SelectorError;
 use self::tokens::{Comparison, Token, tokenize};
 
 /// Parentheses may nest this deep. Calico has no such limit; no real selector comes near it.
@@ -30,12 +32,8 @@ enum Node {
 }
 
 impl Selector {
-    /// Reads a selector; the empty text selects everything.
-    ///
-    /// # Errors
-    /// What is wrong with it, where Calico would refuse it, too, or where parentheses nest deeper than
-    /// a hundred levels.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a selector; the empty text selects everything. What Calico refuses is refused.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parser = Parser { tokens: tokenize(text)?.into_iter().peekable() };
         if parser.tokens.peek().is_none() {
             return Ok(Self(Node::All));
@@ -43,7 +41,7 @@ impl Selector {
         let node = parser.alternatives(0)?;
         match parser.tokens.next() {
             None => Ok(Self(node)),
-            Some(token) => Err(format!("{token} stands where `&&`, `||` or the end is expected")),
+            Some(token) => Err(SelectorError::unexpected(&token, "`&&`, `||` or the end")),
         }
     }
 
@@ -83,7 +81,7 @@ struct Parser {
 
 impl Parser {
     /// One or more terms joined by `||`.
-    fn alternatives(&mut self, depth: usize) -> Result<Node, String> {
+    fn alternatives(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut nodes = vec![self.conjunction(depth)?];
         while self.tokens.next_if_eq(&Token::Or).is_some() {
             nodes.push(self.conjunction(depth)?);
@@ -92,7 +90,7 @@ impl Parser {
     }
 
     /// One or more terms joined by `&&`.
-    fn conjunction(&mut self, depth: usize) -> Result<Node, String> {
+    fn conjunction(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut nodes = vec![self.term(depth)?];
         while self.tokens.next_if_eq(&Token::And).is_some() {
             nodes.push(self.term(depth)?);
@@ -101,46 +99,50 @@ impl Parser {
     }
 
     /// A comparison, a function or a group, with any number of `!` before it.
-    fn term(&mut self, depth: usize) -> Result<Node, String> {
+    fn term(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut negated = false;
         while self.tokens.next_if_eq(&Token::Not).is_some() {
             negated = !negated;
         }
-        let node = match self.next("a label, a function or `(`")? {
+        let wanted = "a label, a function or `(`";
+        let node = match self.next(wanted)? {
             Token::All => Node::All,
             Token::Has(label) => Node::Has(label),
             Token::Label(label) => self.comparison(label)?,
             Token::Open => self.group(depth)?,
-            token => return Err(format!("{token} stands where a label, a function or `(` is expected")),
+            token => return Err(SelectorError::unexpected(&token, wanted)),
         };
         Ok(if negated { Node::Not(Box::new(node)) } else { node })
     }
 
-    fn group(&mut self, depth: usize) -> Result<Node, String> {
+    fn group(&mut self, depth: usize) -> Result<Node, SelectorError> {
         if depth == MAX_DEPTH {
-            return Err(format!("parentheses nest deeper than {MAX_DEPTH} levels"));
+            return Err(SelectorError::TooDeep);
         }
         let node = self.alternatives(depth + 1)?;
-        self.expect(Token::Close)?;
+        self.expect(Token::Close, "`)`")?;
         Ok(node)
     }
 
     /// What follows a label.
-    fn comparison(&mut self, label: String) -> Result<Node, String> {
+    fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
         match self.next("an operator")? {
-            Token::Compare(how) => match self.next("a text in quotes")? {
-                Token::Text(value) => Ok(Node::Compare(label, how, value)),
-                token => Err(format!("{token} stands where a text in quotes is expected")),
-            },
+            Token::Compare(how) => {
+                let wanted = "a text in quotes";
+                match self.next(wanted)? {
+                    Token::Text(value) => Ok(Node::Compare(label, how, value)),
+                    token => Err(SelectorError::unexpected(&token, wanted)),
+                }
+            }
             Token::In => Ok(Node::In(label, self.set()?)),
             Token::NotIn => Ok(Node::NotIn(label, self.set()?)),
-            token => Err(format!("{token} stands where an operator is expected, after the label {label:?}")),
+            token => Err(SelectorError::NotAnOperator { found: token.to_string(), label }),
         }
     }
 
     /// Texts in braces. Like Calico's parser it allows an empty set and a comma before the brace.
-    fn set(&mut self) -> Result<Vec<String>, String> {
-        self.expect(Token::OpenSet)?;
+    fn set(&mut self) -> Result<Vec<String>, SelectorError> {
+        self.expect(Token::OpenSet, "`{`")?;
         let mut values = Vec::new();
         while let Some(Token::Text(value)) = self.tokens.next_if(|t| matches!(t, Token::Text(_))) {
             values.push(value);
@@ -148,19 +150,19 @@ impl Parser {
                 break;
             }
         }
-        self.expect(Token::CloseSet)?;
+        self.expect(Token::CloseSet, "`}`")?;
         Ok(values)
     }
 
-    fn expect(&mut self, wanted: Token) -> Result<(), String> {
-        match self.next(&wanted.to_string())? {
-            token if token == wanted => Ok(()),
-            token => Err(format!("{token} stands where {wanted} is expected")),
+    fn expect(&mut self, token: Token, wanted: &'static str) -> Result<(), SelectorError> {
+        match self.next(wanted)? {
+            found if found == token => Ok(()),
+            found => Err(SelectorError::unexpected(&found, wanted)),
         }
     }
 
-    fn next(&mut self, wanted: &str) -> Result<Token, String> {
-        self.tokens.next().ok_or_else(|| format!("the text ends where {wanted} is expected"))
+    fn next(&mut self, wanted: &'static str) -> Result<Token, SelectorError> {
+        self.tokens.next().ok_or(SelectorError::Ends(wanted))
     }
 }
 
@@ -287,7 +289,7 @@ mod tests {
     fn hostile_nesting_is_an_error_and_no_overflow() {
         let nested = |depth: usize| format!("{}all(){}", "(".repeat(depth), ")".repeat(depth));
         assert!(Selector::parse(&nested(100)).is_ok());
-        assert!(Selector::parse(&nested(101)).unwrap_err().contains("deeper than 100"));
+        assert!(Selector::parse(&nested(101)).unwrap_err().to_string().contains("deeper than 100"));
         assert!(Selector::parse(&"(".repeat(1_000_000)).is_err());
         assert!(!matches(&format!("{}all()", "!".repeat(100_001)), &[]));
     }
@@ -296,7 +298,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "([a-c(){}!&|='\" ,]|has\\(|all\\(\\)|in|not|contains|\\PC){0,30}") {
             let parsed = Selector::parse(&text);
-            prop_assert!(parsed.is_ok() || parsed.is_err_and(|reason| !reason.is_empty()));
+            prop_assert!(parsed.is_ok() || parsed.is_err_and(|error| !error.to_string().is_empty()));
         }
     }
 }

@@ -162,7 +162,7 @@ pub struct Snapshot {
     /// do not say when they were written.
     pub newest_creation: Option<Timestamp>,
     /// What a half-done operation could explain was read again later and had not changed.
-    pub settled: bool,
+    pub rechecked: bool,
     /// Which sources were read. A source that is not listed was not read.
     pub coverage: BTreeMap<Source, Coverage>,
     /// Cluster information `default`.
@@ -176,7 +176,7 @@ pub struct Snapshot {
     /// The configuration of kube-controllers `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
     /// What is known of the records of its blocks. Less than all only where neither handles nor any users of addresses were
-    /// read, so that no rule judges a record.
+    /// read, so that no rule checks a record.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,

@@ -54,7 +54,7 @@ pub fn plan(
     document.set(settings);
     let after = decode(&document)?;
     if before != after {
-        judge(&after)?;
+        check_together(&after)?;
     }
 
     let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
@@ -122,7 +122,7 @@ fn in_range(setting: &IpamSetting) -> Result<(), ConfigureRefusal> {
 }
 
 /// What Calico demands of a configuration.
-fn judge(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
+fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
     if !config.strict_affinity && !config.auto_allocate_blocks {
         return Err(ConfigureRefusal::NeedsAutoAllocation);
     }

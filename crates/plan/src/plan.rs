@@ -77,14 +77,14 @@ pub enum Warning {
     UnknownOwners(usize),
     /// The node does not exist, but endpoints or pods still name it; what they use is kept.
     NodeStillNamed(String),
-    /// Something is released although this speaks against it: the operator insists.
+    /// Something is released despite this: the operator insists.
     Forced(Skipped),
     /// Pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be as old
     /// as the blocks.
     EndpointsAlone,
     /// The pool that is split is disabled, and so are its parts; calicoctl enables them.
     PartsStayDisabled(String),
-    /// This address is assigned although this speaks against it: the operator insists.
+    /// This address is assigned despite this: the operator insists.
     AssignForced(Skipped),
     /// The pool of this address does not select the node, which keeps it from automatic assignment alone.
     PoolOfOtherNodes { address: IpAddr, pool: String, selector: String },

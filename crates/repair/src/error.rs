@@ -1,9 +1,9 @@
-//! Why a repair does not begin or breaks off.
+//! Why a repair does not begin, or ends early.
 
 use crate::journal::JournalError;
 use crate::lock::{LockAction, LockFailure};
 
-/// Why a repair did not begin, or broke off. What single steps met is no error but a
+/// Why a repair did not begin, or ended early. What single steps met is no error but a
 /// [`Conflict`](crate::Conflict).
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {

@@ -141,7 +141,7 @@ pub(crate) async fn carry_out(
     };
     execution.passed_over = passed_over;
     execution.open_intents = journal.open_intents();
-    // A run that broke off in the midst of its writes did not end by itself.
+    // A run that was interrupted in the midst of its writes did not end by itself.
     if let Some(journal) = Arc::into_inner(journal)
         && (execution.broken_off.is_none() || !execution.may_have_written())
         && let Err(error) = journal.finish().await

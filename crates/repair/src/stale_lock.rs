@@ -40,7 +40,7 @@ pub enum LockState {
     Unlocked,
 }
 
-/// Looks through the journals of a folder for locks of `cluster` that were left. Journals of runs that still
+/// Reads the journals of a folder for locks of `cluster` that were left. Journals of runs that still
 /// live are passed over, and so is what is no journal of this user.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
@@ -60,13 +60,13 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 }
 
 impl StaleLock {
-    /// Looks what has become of it. That the datastore is not locked any more is noted in the journal, unless what was to lock
+    /// Reads what has become of it. That the datastore is not locked any more is noted in the journal, unless what was to lock
     /// it may still arrive.
-    pub async fn look(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
+    pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
             if !self.may_come() {
-                // Where this cannot be noted, the next run looks again.
+                // Where this cannot be noted, the next run reads it again.
                 self.forget().ok();
             }
             return Ok(LockState::Unlocked);

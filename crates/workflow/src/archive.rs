@@ -16,8 +16,8 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::history::written;
-use crate::look::{progress, watched};
 use crate::operator::{Activity, Note, Operator, Pending};
+use crate::read::{progress, watched};
 
 /// What became of an archive.
 pub struct Archiving {

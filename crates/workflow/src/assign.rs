@@ -10,9 +10,9 @@ use calipam_plan::Skipped;
 use calipam_plan::assign::{self, Assignment};
 
 use crate::error::{Error, NotFound};
-use crate::look::{Judging, Look, look};
 use crate::operator::{Operator, Pending};
 use crate::planning::try_plan;
+use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope;
 use crate::write::Repaired;
@@ -24,7 +24,7 @@ pub struct AssignRequest {
     pub wanted: assign::Request,
     /// The pools to choose from, by name or CIDR; empty for those that select the node.
     pub pools: Vec<String>,
-    pub judging: Judging,
+    pub criteria: Criteria,
     pub intent: Intent,
 }
 
@@ -41,7 +41,7 @@ pub struct Explained {
     pub skipped: Vec<Skipped>,
 }
 
-/// Looks, lets the allocator plan, shows the plan, asks, and assigns.
+/// Reads, lets the allocator plan, shows the plan, asks, and assigns.
 ///
 /// # Errors
 /// Where something cannot be read or written, node or pool are not known, or the operator does not agree.
@@ -52,13 +52,13 @@ pub fn assign<'a>(
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
         let run = Run { datastore, intent: &request.intent, operator };
-        let seen = look(datastore, &request.judging, operator).await?;
+        let seen = read_and_check(datastore, &request.criteria, operator).await?;
         let Assignment { plan, .. } = plan(&seen, request)?;
-        let plan = try_plan(seen, plan, &request.judging)?;
+        let plan = try_plan(seen, plan, &request.criteria)?;
         let planned = plan.clone();
         let holds = async || {
-            let now = look(datastore, &request.judging, operator).await?;
-            match assign::taken_since(&now.basis(&request.judging), &planned).pop() {
+            let now = read_and_check(datastore, &request.criteria, operator).await?;
+            match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
                 Some(taken) => Err(Error::TakenSince(taken.detail)),
                 None => Ok(()),
             }
@@ -67,14 +67,14 @@ pub fn assign<'a>(
     })
 }
 
-/// Looks, and lets the allocator say how it decides.
+/// Reads, and lets the allocator say how it decides.
 pub fn explain_assignment<'a>(
     datastore: &'a Datastore,
     request: &'a AssignRequest,
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Explained, Error>> {
     Box::pin(async move {
-        let seen = look(datastore, &request.judging, operator).await?;
+        let seen = read_and_check(datastore, &request.criteria, operator).await?;
         let Assignment { plan, events } = plan(&seen, request)?;
         let node = node(&seen.snapshot, request)?.clone();
         // That it can be explained need not be said in an explanation.
@@ -93,10 +93,10 @@ fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node,
     })
 }
 
-fn plan(seen: &Look, request: &AssignRequest) -> Result<Assignment, Error> {
+fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Assignment, Error> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(snapshot, name)).collect::<Result<_, _>>()?;
     let wanted = assign::Request { pools, ..request.wanted.clone() };
-    Ok(assign::plan(&seen.basis(&request.judging), node, &wanted))
+    Ok(assign::plan(&seen.basis(&request.criteria), node, &wanted))
 }

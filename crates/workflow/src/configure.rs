@@ -12,8 +12,8 @@ use calipam_plan::configure::{self, ConfigureRefusal};
 use jiff::Timestamp;
 
 use crate::error::Error;
-use crate::look::read;
 use crate::operator::{Operator, Pending};
+use crate::read::read;
 use crate::run::{Intent, Run};
 use crate::write::Repaired;
 

@@ -1,4 +1,4 @@
-//! `diff`: two states of a cluster, read and judged by what both hold.
+//! `diff`: two states of a cluster, read and checked by what both hold.
 
 use std::collections::HashSet;
 use std::panic::resume_unwind;
@@ -14,8 +14,8 @@ use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
-use crate::look::{read_at, read_two};
 use crate::operator::{Note, Operator, Pending};
+use crate::read::{read_at, read_two};
 use crate::recheck::recheck;
 use crate::scope::{is_known_block, is_known_network, nodes, pool, texts};
 
@@ -32,7 +32,7 @@ impl Side {
         self.revision.is_none() && self.datastore.knows_its_time()
     }
 
-    /// True where it can change while it is looked at.
+    /// True where it can change while it is read.
     fn is_live(&self) -> bool {
         self.revision.is_none() && self.datastore.is_live()
     }
@@ -59,7 +59,7 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Judges and compares two states that were read from the two sides. What is wrong in the one only, and could be a half-done
+/// Checks and compares two states that were read from the two sides. What is wrong in the one only, and could be a half-done
 /// operation of Calico, is read again after `pause`, and dropped where it has changed.
 pub async fn diff<'p>(
     pair: &'p Pair,
@@ -70,19 +70,19 @@ pub async fn diff<'p>(
 ) -> Result<Difference<'p>, Error> {
     let Pair { old: before, new: after } = pair;
     let options = Options::default();
-    let (unjudged, mut of_old, mut of_new) = thread::scope(|scope| {
+    let (unchecked, mut of_old, mut of_new) = thread::scope(|scope| {
         let of_new = scope.spawn(|| check(after, &options));
-        let unjudged = scope.spawn(|| compare(before, after, wanted));
+        let unchecked = scope.spawn(|| compare(before, after, wanted));
         let context = Context::new(before, &options);
-        let of_old = context.judge();
+        let of_old = context.check();
         let mut of_new = joined(of_new);
         forget_aged(context, &of_old, after.taken_at, &mut of_new);
-        (joined(unjudged), of_old, of_new)
+        (joined(unchecked), of_old, of_new)
     });
 
     recheck_side(new, after, &mut of_new, &of_old, pause, operator).await?;
     recheck_side(old, before, &mut of_old, &of_new, pause, operator).await?;
-    Ok(unjudged.judged(of_old, of_new, wanted))
+    Ok(unchecked.checked(of_old, of_new, wanted))
 }
 
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
@@ -127,8 +127,8 @@ fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect()
 }
 
-/// Takes out of the later report what the earlier state would have had as well if it had been judged by the later clock:
-/// an allocation that was too young to be judged is a finding because time has passed, and nothing else has changed.
+/// Takes out of the later report what the earlier state would have had as well if it had been checked by the later clock:
+/// an allocation that was too young to be checked is a finding because time has passed, and nothing else has changed.
 fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
     let is_known = |finding: &Finding| known.contains(&(finding.code, &finding.subject));

@@ -5,8 +5,8 @@ use std::path::Path;
 use calipam_datastore::Datastore;
 
 use crate::error::Error;
-use crate::look::watched;
 use crate::operator::{Activity, Operator, Pending};
+use crate::read::watched;
 
 /// Writes what a check reads into a file, and gives the number of objects.
 pub fn export<'a>(

@@ -146,25 +146,26 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let one = |change: &ChangeRecord, revision: Option<&str>, is_certain: bool| Written {
+    // `outcome`: the revision that was written; `None` where it is not known what became of the change, since the run was
+    // killed.
+    let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| Written {
         run: run.clone(),
         path: change.key.clone(),
-        revision: revision.and_then(|revision| revision.parse().ok()),
+        revision: outcome.flatten().and_then(|revision| revision.parse().ok()),
         replaced: change.before.as_ref().and_then(|before| before.revision.parse().ok()),
         before: change.before.as_ref().and_then(|before| before.value.bytes()).map(Into::into),
         after: change.after.as_ref().and_then(|after| after.bytes()).map(Into::into),
-        is_certain,
+        is_certain: outcome.is_some(),
     };
 
     let mut all = Vec::new();
     for intent in &recorded.intents {
         match recorded.outcomes.get(&intent.id) {
-            // What became of it is not known: the run was killed.
-            None => all.extend(intent.changes.iter().map(|change| one(change, None, false))),
+            None => all.extend(intent.changes.iter().map(|change| one(change, None))),
             Some(Outcome { written: None, .. }) => {}
             Some(Outcome { written: Some(revisions), .. }) => {
                 let changes = intent.changes.iter().zip(revisions);
-                all.extend(changes.map(|(change, revision)| one(change, revision.as_deref(), true)));
+                all.extend(changes.map(|(change, revision)| one(change, Some(revision.as_deref()))));
             }
         }
     }

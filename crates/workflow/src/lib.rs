@@ -1,4 +1,4 @@
-//! What a command does apart from talking to a person: reading and judging a cluster, planning, trying the plan in
+//! What a command does apart from talking to a person: reading and checking a cluster, planning, trying the plan in
 //! memory, asking, and writing. Each function goes straight from a request to a result; what it has to say or ask
 //! on the way goes through an [`Operator`].
 
@@ -9,10 +9,10 @@ mod diff;
 mod error;
 mod export;
 mod history;
-mod look;
 mod operator;
 mod planning;
 mod preflight;
+mod read;
 mod rebuild;
 mod recheck;
 mod release;
@@ -31,11 +31,11 @@ pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::error::{Error, NotFound, nearest};
 pub use self::export::export;
 pub use self::history::{History, history, last_events};
-pub use self::look::{
-    Judging, Look, look, look_and_confirm, read, read_around, read_around_handle, read_sources,
-};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;
+pub use self::read::{
+    CheckResult, Criteria, check_and_confirm, read, read_around, read_around_handle, read_sources,
+};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};

@@ -49,11 +49,11 @@ pub enum Activity {
     /// Counted in objects.
     Exporting,
     /// Waiting before suspects are read again; counted in milliseconds, as are the next two.
-    Settling,
+    Rechecking,
     /// Waiting before the whole read is repeated.
     Confirming,
-    /// Waiting before leaked addresses are looked at a second time.
-    WaitingForSecondLook,
+    /// Waiting before leaked addresses are read a second time.
+    WaitingForSecondRead,
     /// Counted in steps.
     Writing,
 }
@@ -78,20 +78,20 @@ pub enum Note<'a> {
     },
     /// A second read was asked for, but what is read cannot change.
     CannotConfirm,
-    /// So many addresses were seen unused once, and are looked at again after this time, before such a plan is made.
-    SecondLook {
+    /// So many addresses were seen unused once, and are read again after this time, before such a plan is made.
+    SecondRead {
         addresses: usize,
         after: SignedDuration,
         kind: PlanKind,
     },
     /// The plan is not the one that was shown before the wait.
     PlanHasChanged,
-    /// Nothing will be written: the plan is made as if a second look saw the same.
-    SecondLookAssumed {
+    /// Nothing will be written: the plan is made as if a second read found the same.
+    SecondReadAssumed {
         addresses: usize,
         after: SignedDuration,
     },
-    /// A report is used although this speaks against it.
+    /// A report is used despite this.
     ReportForced {
         report: &'a str,
         objection: &'a ReportError,

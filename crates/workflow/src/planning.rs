@@ -7,15 +7,15 @@ use calipam_plan::{FailedTrial, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
-use crate::look::{Judging, Look, look, wait};
 use crate::operator::{Activity, Note, Operator, Proposal};
 use crate::preflight::Passed;
+use crate::read::{CheckResult, Criteria, read_and_check, wait};
 use crate::run::Run;
 use crate::write::sources;
 
-/// A plan, the look that it rests on, and whether it passed the preflight already.
+/// A plan, what it rests on, and whether it passed the preflight already.
 pub(crate) struct Planned {
-    pub seen: Look,
+    pub seen: CheckResult,
     pub plan: Plan,
     pub passed: Option<Passed>,
 }
@@ -25,10 +25,10 @@ pub(crate) struct Planned {
 /// addresses were seen unused again.
 pub(crate) async fn plan_after_grace(
     run: &Run<'_>,
-    judging: &Judging,
-    seen: Look,
+    criteria: &Criteria,
+    seen: CheckResult,
     mut observations: Vec<Observations>,
-    plan: impl AsyncFn(&Look, &[Observations]) -> Plan,
+    plan: impl AsyncFn(&CheckResult, &[Observations]) -> Plan,
 ) -> Result<Planned, Error> {
     let first = plan(&seen, &observations).await;
     let addresses = seen_once(&first);
@@ -37,17 +37,17 @@ pub(crate) async fn plan_after_grace(
     }
     drop(first);
 
-    let after = calipam_check::grace(&seen.snapshot, &judging.options);
+    let after = calipam_check::grace(&seen.snapshot, &criteria.options);
     let observation = Observations::of_report(&seen.report);
     let at = observation.at;
     observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
     let expected = plan(&seen, &observations).await;
     let Some(writing) = run.writing() else {
-        run.operator.note(Note::SecondLookAssumed { addresses, after });
+        run.operator.note(Note::SecondReadAssumed { addresses, after });
         return Ok(Planned { seen, plan: expected, passed: None });
     };
 
-    let expected = try_plan(seen, expected, judging)?;
+    let expected = try_plan(seen, expected, criteria)?;
     // The steps are made of what is read after the wait.
     let (expected, _) = expected.divide();
     run.operator.show(Proposal::Plan(&expected)).map_err(Error::showing)?;
@@ -55,9 +55,9 @@ pub(crate) async fn plan_after_grace(
     let passed = run.preflight(writing, guid, sources(kind), changes).await?;
     let passed = Passed { shown: Some(expected), ..passed };
 
-    run.operator.note(Note::SecondLook { addresses, after, kind });
-    wait(after, Activity::WaitingForSecondLook, run.operator).await;
-    let seen = look(run.datastore, judging, run.operator).await?;
+    run.operator.note(Note::SecondRead { addresses, after, kind });
+    wait(after, Activity::WaitingForSecondRead, run.operator).await;
+    let seen = read_and_check(run.datastore, criteria, run.operator).await?;
     if let Some(observation) = observations.last_mut() {
         observation.at = at;
     }
@@ -71,11 +71,11 @@ fn seen_once(plan: &Plan) -> usize {
 }
 
 /// Tries the plan in memory. What it comes to is the plan without the steps that fail there.
-pub(crate) fn try_plan(look: Look, plan: Plan, judging: &Judging) -> Result<Plan, FailedTrial> {
-    let Look { snapshot, mut report, dropped } = look;
-    // What had not settled is found in the data of the trial, too, and is not new there.
+pub(crate) fn try_plan(checked: CheckResult, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
+    let CheckResult { snapshot, mut report, dropped } = checked;
+    // What the recheck dropped is found in the data of the trial, too, and is not new there.
     report.findings.extend(dropped);
-    calipam_plan::try_plan(snapshot, report, plan, &judging.options)
+    calipam_plan::try_plan(snapshot, report, plan, &criteria.options)
 }
 
 /// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
@@ -88,8 +88,8 @@ pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 
 const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
 
 /// Warns of a grace period in which an address that a pod is just being given looks unused.
-pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, judging: &Judging, operator: &dyn Operator) {
-    let grace = calipam_check::grace(snapshot, &judging.options);
+pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, criteria: &Criteria, operator: &dyn Operator) {
+    let grace = calipam_check::grace(snapshot, &criteria.options);
     if grace < CNI_OPERATION {
         operator.note(Note::ShortGrace(grace));
     }

@@ -29,7 +29,7 @@ pub enum LeftLocks {
 }
 
 impl Run<'_> {
-    /// Looks at what can refuse a plan with so many changes that writes objects of these kinds.
+    /// Checks what can refuse a plan with so many changes that writes objects of these kinds.
     pub(crate) async fn preflight(
         &self,
         writing: &Writing,
@@ -70,7 +70,7 @@ impl Run<'_> {
         }
 
         for lock in left {
-            let now = lock.look(self.datastore).await?;
+            let now = lock.recheck(self.datastore).await?;
             if now == LockState::Unlocked {
                 continue;
             }

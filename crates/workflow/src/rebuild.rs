@@ -18,9 +18,9 @@ use calipam_plan::release::Observations;
 use calipam_plan::{FailedTrial, Plan};
 
 use crate::error::Error;
-use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
+use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, Part, is_known_block, known_node};
 use crate::write::Repaired;
@@ -35,23 +35,23 @@ pub struct RebuildRequest {
     pub selector: Option<Selector>,
     /// Where each block before and after goes, in a file of its own.
     pub output_dir: Option<PathBuf>,
-    pub judging: Judging,
+    pub criteria: Criteria,
     pub intent: Intent,
 }
 
-/// Looks, plans, shows the plan, asks, and writes.
+/// Reads, plans, shows the plan, asks, and writes.
 pub fn rebuild<'a>(
     datastore: &'a Datastore,
     request: &'a RebuildRequest,
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
-        let judging = &request.judging;
+        let criteria = &request.criteria;
         let run = Run { datastore, intent: &request.intent, operator };
         if let Some(directory) = &request.output_dir {
             refuse_link(directory)?;
         }
-        let seen = look(datastore, judging, operator).await?;
+        let seen = read_and_check(datastore, criteria, operator).await?;
         // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
         if run.writing().is_some()
             && !request.scope.endpoints_only
@@ -61,11 +61,11 @@ pub fn rebuild<'a>(
         }
 
         let scope = scope(request, &seen.snapshot)?;
-        warn_of_short_grace(&seen.snapshot, judging, operator);
-        let plan = async |seen: &Look, observations: &[Observations]| {
-            plan(datastore, seen, &scope, judging, observations).await
+        warn_of_short_grace(&seen.snapshot, criteria, operator);
+        let plan = async |seen: &CheckResult, observations: &[Observations]| {
+            plan(datastore, seen, &scope, criteria, observations).await
         };
-        let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, Vec::new(), plan).await?;
+        let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
 
         scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
         let files = match request.output_dir {
@@ -73,7 +73,7 @@ pub fn rebuild<'a>(
             None => Ok(Vec::new()),
         };
         let datastore_kind = seen.snapshot.datastore;
-        let plan = try_plan(seen, plan, judging)?;
+        let plan = try_plan(seen, plan, criteria)?;
         if let Some(directory) = &request.output_dir {
             let by_host = datastore_kind == DatastoreKind::EtcdV2;
             let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
@@ -99,13 +99,13 @@ fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error
 
 async fn plan(
     datastore: &Datastore,
-    seen: &Look,
+    seen: &CheckResult,
     scope: &Request,
-    judging: &Judging,
+    criteria: &Criteria,
     observations: &[Observations],
 ) -> Plan {
     let cooldown = cooldown(datastore, &seen.snapshot).await;
-    rebuild::plan(&seen.basis(judging), scope, observations, cooldown)
+    rebuild::plan(&seen.basis(criteria), scope, observations, cooldown)
 }
 
 /// A block that is there, be it one that cannot be decoded, or that the plan has something to say about, as where it is

@@ -1,4 +1,4 @@
-//! The second read of a look: what a half-done operation of Calico could explain is read again after `--settle`, and a finding
+//! The second read of a check: what a half-done operation of Calico could explain is read again after `--settle`, and a finding
 //! whose objects have changed is dropped.
 
 use calipam_check::{Finding, Report, check, drop_changed, suspects};
@@ -7,20 +7,20 @@ use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
 
 use crate::error::Error;
-use crate::look::{Judging, Look, wait};
 use crate::operator::{Activity, Note, Operator};
+use crate::read::{CheckResult, Criteria, wait};
 
 /// Checks what was read, and what is suspicious in it once more.
 pub(crate) async fn check_twice(
     datastore: &Datastore,
     mut snapshot: Snapshot,
-    judging: &Judging,
+    criteria: &Criteria,
     operator: &dyn Operator,
-) -> Result<Look, Error> {
-    snapshot.settled = false;
-    let mut report = check(&snapshot, &judging.options);
-    let dropped = recheck(datastore, &snapshot, &mut report, judging.settle, operator).await?;
-    Ok(Look { snapshot, report, dropped })
+) -> Result<CheckResult, Error> {
+    snapshot.rechecked = false;
+    let mut report = check(&snapshot, &criteria.options);
+    let dropped = recheck(datastore, &snapshot, &mut report, criteria.recheck_after, operator).await?;
+    Ok(CheckResult { snapshot, report, dropped })
 }
 
 /// Reads again after `pause` what the findings of a report rest on, drops those whose objects have changed, and gives them.
@@ -43,7 +43,7 @@ pub(crate) async fn recheck(
     }
 
     operator.note(Note::Rereading { objects: keys.len(), after: pause });
-    wait(pause, Activity::Settling, operator).await;
+    wait(pause, Activity::Rechecking, operator).await;
     Ok(match datastore.reread(&keys).await? {
         Some(later) => drop_changed(report, snapshot, &later),
         None => Vec::new(),

@@ -8,9 +8,9 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, Observations, Request};
 
 use crate::error::Error;
-use crate::look::{Judging, Look, look};
 use crate::operator::{Operator, Pending};
 use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
+use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
 use crate::scope::{Names, Part};
@@ -24,37 +24,37 @@ pub struct ReleaseRequest {
     /// Names or CIDRs.
     pub pools: Vec<String>,
     pub selector: Option<Selector>,
-    /// Files with reports of earlier checks, whose observations count as earlier looks.
+    /// Files with reports of earlier checks, whose observations count as earlier reads.
     pub reports: Vec<PathBuf>,
-    pub judging: Judging,
+    pub criteria: Criteria,
     pub intent: Intent,
     /// The datastore is locked while this runs, as calicoctl requires for its reports.
     pub lock: bool,
 }
 
-/// Looks, plans, shows the plan, asks, and releases.
+/// Reads, plans, shows the plan, asks, and releases.
 pub fn release<'a>(
     datastore: &'a Datastore,
     request: &'a ReleaseRequest,
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
-        let judging = &request.judging;
+        let criteria = &request.criteria;
         let run = Run { datastore, intent: &request.intent, operator };
-        let seen = look(datastore, judging, operator).await?;
+        let seen = read_and_check(datastore, criteria, operator).await?;
         if request.targets.leaked || request.targets.orphan_handles {
-            warn_of_short_grace(&seen.snapshot, judging, operator);
+            warn_of_short_grace(&seen.snapshot, criteria, operator);
         }
         let targets = targets(request, &seen.snapshot)?;
         let observations = reports::read(request, &seen.snapshot, operator)?;
-        let plan = async |seen: &Look, observations: &[Observations]| {
+        let plan = async |seen: &CheckResult, observations: &[Observations]| {
             let cooldown = cooldown(datastore, &seen.snapshot).await;
-            release::plan(&seen.basis(judging), &targets, observations, cooldown)
+            release::plan(&seen.basis(criteria), &targets, observations, cooldown)
         };
         let Planned { seen, plan, passed } =
-            plan_after_grace(&run, judging, seen, observations, plan).await?;
+            plan_after_grace(&run, criteria, seen, observations, plan).await?;
 
-        let plan = try_plan(seen, plan, judging)?;
+        let plan = try_plan(seen, plan, criteria)?;
         run.write(plan, passed).await
     })
 }

@@ -9,8 +9,8 @@ use calipam_model::writable::Object;
 use calipam_plan::split::{self, Split};
 
 use crate::error::Error;
-use crate::look::read;
 use crate::operator::{Operator, Pending};
+use crate::read::read;
 use crate::run::{Intent, Run, Writing};
 use crate::scope::unknown_pool;
 use crate::write::Repaired;
@@ -35,7 +35,7 @@ pub struct SplitRequest {
     pub intent: Intent,
 }
 
-/// Looks, plans, shows the plan, asks, and splits. Blocks stay as they are.
+/// Reads, plans, shows the plan, asks, and splits. Blocks stay as they are.
 ///
 /// # Errors
 /// Where something cannot be read or written, the pool cannot be split, or the operator does not agree.

@@ -7,8 +7,8 @@ use calipam_datastore::Datastore;
 use calipam_model::key::Key;
 
 use crate::error::Error;
-use crate::look::read;
 use crate::operator::{Operator, Pending};
+use crate::read::read;
 
 /// Reads of a single key that are timed.
 const READS: usize = 20;

@@ -51,7 +51,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 /// The lock that the run of this journal has left, where it can be restored.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Error> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
-    let now = lock.look(run.datastore).await?;
+    let now = lock.recheck(run.datastore).await?;
     match now {
         LockState::AsItWas => run.operator.note(Note::LockOfRun(&lock)),
         LockState::Unclear => run.operator.note(Note::StaleLock(&lock, now)),
@@ -80,12 +80,12 @@ pub fn undo<'a>(
             operator.note(Note::JournalWithoutEnd);
         }
         let recorded = resolve(recorded, datastore).await?.0;
-        let mut plan = UndoPlan::new(&recorded)?.look(datastore).await?;
+        let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
         if !plan.skipped().is_empty() {
             // Runs since may have changed it, and their undo brought it back.
             let mut folders: Vec<PathBuf> = journals.iter().cloned().chain(folder_of(journal)).collect();
             folders.dedup();
-            plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).look(datastore).await?;
+            plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
         }
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;

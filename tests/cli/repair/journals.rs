@@ -110,7 +110,7 @@ fn old_journals_go_only_when_the_operator_says_so() {
     let run = site.release(&["--leaked"]);
     assert!(run.stderr.contains(offer), "{run:?}");
     let listed = site.run(&["undo", "--list"]);
-    assert!(listed.stderr.contains(offer) && listed.stdout.contains("broke off"), "{listed:?}");
+    assert!(listed.stderr.contains(offer) && listed.stdout.contains("interrupted"), "{listed:?}");
     assert_eq!(site.run(&["undo", "--list", "--keep", "36500d"]).stderr, "");
 
     let refused = site.run(&["undo", "--prune"]);

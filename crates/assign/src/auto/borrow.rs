@@ -41,7 +41,7 @@ impl<S: Store> Search<'_, S> {
                     if !survey.has_unread(index) {
                         break;
                     }
-                    self.look_into_some(&mut survey).await?;
+                    self.read_some(&mut survey).await?;
                     continue;
                 };
                 let block = Versioned { value: Block::clone(&block.value), revision: block.revision };
@@ -67,9 +67,9 @@ impl<S: Store> Search<'_, S> {
         handle: &mut Known,
     ) -> Result<Borrowed> {
         let cidr = block.value.cidr();
-        let mut waiting = None;
+        let (strict, mut waiting) = (false, None);
         for _ in 0..RETRIES {
-            match self.take(&block, assigned, false, handle).await {
+            match self.take(&block, assigned, strict, handle).await {
                 Ok(Taken::Done) => return Ok(Borrowed::Free),
                 Ok(Taken::Held) => return Ok(Borrowed::Held),
                 Ok(Taken::LostRace) => {}

@@ -1,15 +1,15 @@
 //! Automatic assignment (facts 3.4): own blocks first, then a new one, then those of others.
 
 mod borrow;
-mod look;
+mod inputs;
 mod new_block;
 mod own_block;
 mod survey;
 mod take;
 mod vacant;
 
-pub use self::look::Look;
-pub(crate) use self::look::affinities_of;
+pub use self::inputs::Inputs;
+pub(crate) use self::inputs::affinities_of;
 pub(crate) use self::take::{attribute, check_owner};
 
 use calipam_model::IpNet;
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use self::survey::Survey;
 use self::take::Taken;
-use crate::affinity::ReleaseAffinity;
+use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::{Allocator, RETRIES};
 use crate::capacity::{ClaimDecision, may_borrow};
 use crate::error::{Error, Partly, Result};
@@ -49,22 +49,22 @@ impl<S: Store> Allocator<S> {
         self.assign_families(None, request).await
     }
 
-    /// As [`Self::auto_assign`], after [`Self::look`] for the same request; only its pools and the labels of its
+    /// As [`Self::auto_assign`], after [`Self::read_inputs`] for the same request; only its pools and the labels of its
     /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. Where these
-    /// do not suffice, or it was long ago, the datastore is looked at again: what others have claimed for the host since is
+    /// do not suffice, or it was long ago, the datastore is read again: what others have claimed for the host since is
     /// not claimed twice.
     pub async fn auto_assign_after(
         &self,
-        look: Look,
+        inputs: Inputs,
         request: &AutoAssign,
     ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
-        let look = look.is_recent(self.now()).then_some(Look { is_early: true, ..look });
-        self.assign_families(look, request).await
+        let inputs = inputs.is_recent(self.now()).then_some(Inputs { is_early: true, ..inputs });
+        self.assign_families(inputs, request).await
     }
 
     async fn assign_families(
         &self,
-        mut look: Option<Look>,
+        mut inputs: Option<Inputs>,
         request: &AutoAssign,
     ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
         let mut done = AutoAssigned::default();
@@ -73,7 +73,7 @@ impl<S: Store> Allocator<S> {
                 Family::V4 => &mut done.v4,
                 Family::V6 => &mut done.v6,
             };
-            let result = self.assign_family(&mut look, request, family, assigned).await;
+            let result = self.assign_family(&mut inputs, request, family, assigned).await;
             if let Err(error) = result {
                 return Err(Box::new(Partly { done, error }));
             }
@@ -81,10 +81,10 @@ impl<S: Store> Allocator<S> {
         Ok(done)
     }
 
-    /// Assigns the addresses of a family: by an early look as far as that goes, then by one that is made now.
+    /// Assigns the addresses of a family: by what was read early as far as that goes, then by what is read now.
     async fn assign_family(
         &self,
-        known: &mut Option<Look>,
+        known: &mut Option<Inputs>,
         request: &AutoAssign,
         family: Family,
         assigned: &mut Option<Assigned>,
@@ -99,34 +99,34 @@ impl<S: Store> Allocator<S> {
         self.trace.tell(|| Event::Family { family, wanted: count });
         let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
-        if let Some(look) = known.as_mut().filter(|look| look.is_early) {
+        if let Some(inputs) = known.as_mut().filter(|inputs| inputs.is_early) {
             // What is refused by it may be right by now.
-            if let Ok(mut search) = self.search(request, look, family).await {
+            if let Ok(mut search) = self.search(request, inputs, family).await {
                 let assigned = assigned.insert(nothing());
-                search.take_own(assigned, &mut look.handle).await?;
+                search.take_own(assigned, &mut inputs.handle).await?;
                 if assigned.missing() == 0 {
                     return Ok(());
                 }
-                if search.has_same_affinities(look).await? {
-                    return search.run(assigned, &mut look.handle).await;
+                if search.has_same_affinities(inputs).await? {
+                    return search.run(assigned, &mut inputs.handle).await;
                 }
             }
             *known = None;
         }
-        let look = match known {
-            Some(look) => look,
-            None => known.insert(self.look(request).await?),
+        let inputs = match known {
+            Some(inputs) => inputs,
+            None => known.insert(self.read_inputs(request).await?),
         };
-        let search = self.search(request, look, family).await?;
-        search.run(assigned.get_or_insert_with(nothing), &mut look.handle).await
+        let search = self.search(request, inputs, family).await?;
+        search.run(assigned.get_or_insert_with(nothing), &mut inputs.handle).await
     }
 
     /// A search in the pools that serve the request. Empty blocks of pools that do not select the node any more are
-    /// given up by the way.
+    /// given up on the way.
     async fn search<'r>(
         &'r self,
         request: &'r AutoAssign,
-        look: &Look,
+        inputs: &Inputs,
         family: Family,
     ) -> Result<Search<'r, S>> {
         let windows = reserves_for_windows(request, family);
@@ -134,35 +134,35 @@ impl<S: Store> Allocator<S> {
         let asking = Asking {
             family,
             host: &request.host,
-            node_labels: &look.node.labels,
+            node_labels: &inputs.node.labels,
             namespace_labels: request.namespace_labels.as_ref(),
             requested,
             intended_use: request.intended_use.ok_or(Error::UseRequired)?,
             windows,
         };
-        let serving = asking.serving(&look.pools, &self.trace)?;
-        let own = look.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
+        let serving = asking.serving(&inputs.pools, &self.trace)?;
+        let own = inputs.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
         let lies_in = |pools: &[Pool], key: &AffinityKey| pools::pool_of(pools, key.cidr.addr()).is_some();
         let (usable, others): (Vec<_>, Vec<_>) =
             own.cloned().partition(|affinity| lies_in(&serving.usable, &affinity.value.key));
         for affinity in others.iter().filter(|affinity| !lies_in(&serving.selecting, &affinity.value.key)) {
-            self.give_up_unselected(&affinity.value.key, look, &look.node.labels).await?;
+            self.give_up_unselected(&affinity.value.key, inputs, &inputs.node.labels).await?;
         }
 
-        let limit = block_limit(&look.config, request.max_blocks_per_host);
+        let limit = block_limit(&inputs.config, request.max_blocks_per_host);
         let Serving { usable: pools, .. } = serving;
         let question = walk::hash(&format!(
             "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",
-            look.kind, request.host, look.config, look.reserved
+            inputs.kind, request.host, inputs.config, inputs.reserved
         ));
         let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
         let known = known.filter(|known| known.question == question).unwrap_or_default();
         Ok(Search {
             allocator: self,
             request,
-            kind: look.kind.clone(),
-            config: look.config,
-            reserved: look.reserved.clone(),
+            kind: inputs.kind.clone(),
+            config: inputs.config,
+            reserved: inputs.reserved.clone(),
             family,
             windows,
             limit,
@@ -180,16 +180,16 @@ impl<S: Store> Allocator<S> {
     async fn give_up_unselected(
         &self,
         key: &AffinityKey,
-        look: &Look,
+        inputs: &Inputs,
         labels: &BTreeMap<String, String>,
     ) -> Result<()> {
-        let Some(pool) = pools::enabled_pool_of(&look.pools, key.cidr.addr()) else { return Ok(()) };
+        let Some(pool) = pools::enabled_pool_of(&inputs.pools, key.cidr.addr()) else { return Ok(()) };
         if !NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(labels)) {
             return Ok(());
         }
         for _ in 0..RETRIES {
-            let conditions = ReleaseAffinity { must_be_empty: true, sequence: None };
-            match self.release_affinity_if(key, &look.config, conditions).await {
+            let conditions = ReleaseAffinity { in_use: InUse::Refuse, sequence: None };
+            match self.release_affinity_if(key, &inputs.config, conditions).await {
                 Ok(()) => {
                     self.trace.tell(|| Event::GaveUp(key.clone()));
                     break;
@@ -226,7 +226,7 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     }
 }
 
-/// A search that took longer looks once more at what was written meanwhile.
+/// A search that took longer reads once more what was written meanwhile.
 const LONG: SignedDuration = SignedDuration::from_secs(1);
 
 /// The search for addresses of one family.
@@ -245,7 +245,7 @@ struct Search<'r, S> {
     limit: u32,
     /// Blocks of these pools that it holds.
     owned: u32,
-    /// Blocks of the host that were not looked at yet.
+    /// Blocks of the host that were not read yet.
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
@@ -298,11 +298,11 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// True if the host has the affinities that it had at an early look: no other call has claimed a block for it since.
-    async fn has_same_affinities(&self, look: &Look) -> Result<bool> {
+    /// True if the host has the affinities that it had when it was read early: no other call has claimed a block for it since.
+    async fn has_same_affinities(&self, inputs: &Inputs) -> Result<bool> {
         let (kind, holder, family) = (self.kind.clone(), self.request.host.clone(), self.family);
         let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
-        let then = look.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
+        let then = inputs.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
         Ok(affinities_of(found.into_iter()).iter().eq(then))
     }
 

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use super::Search;
 use super::survey::Survey;
 use super::vacant::Vacancy;
-use crate::affinity::ReleaseAffinity;
+use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::RETRIES;
 use crate::capacity::may_borrow;
 use crate::error::{Error, Result};
@@ -78,19 +78,19 @@ impl<S: Store> Search<'_, S> {
             }
         };
         let found = loop {
-            let looked = self.look_into_some(&mut survey).await?;
-            if let Some(cidr) = looked.own {
+            let seen = self.read_some(&mut survey).await?;
+            if let Some(cidr) = seen.own {
                 break Some(Candidate { cidr, is_new: false });
             }
-            if let Some(cidr) = looked.gone {
+            if let Some(cidr) = seen.gone {
                 break Some(Candidate { cidr, is_new: true });
             }
-            // Blocks of others that are in use give single addresses, so that not all have to be looked into.
+            // Blocks of others that are in use give single addresses, so that not all have to be read.
             let is_enough = survey.is_complete() || may_borrow(&self.config) && survey.has_free();
-            if is_enough || !looked.empty.is_empty() {
+            if is_enough || !seen.empty.is_empty() {
                 tell_once(&survey);
             }
-            match self.reclaim(&looked.empty).await? {
+            match self.reclaim(&seen.empty).await? {
                 None if is_enough => break None,
                 None => {}
                 reclaimed => break reclaimed,
@@ -123,7 +123,8 @@ impl<S: Store> Search<'_, S> {
                 }
             };
             let owner = AffinityKey { kind, node, cidr };
-            let conditions = ReleaseAffinity { must_be_empty: true, sequence: Some(block.value.sequence()) };
+            let conditions =
+                ReleaseAffinity { in_use: InUse::Refuse, sequence: Some(block.value.sequence()) };
             match self.allocator.release_affinity_if(&owner, &self.config, conditions).await {
                 Ok(()) => {
                     self.allocator.trace.tell(|| Event::Reclaimed(owner));

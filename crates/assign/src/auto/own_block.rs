@@ -73,7 +73,7 @@ impl<S: Store> Search<'_, S> {
             return Ok((Some(OwnBlock::Reserved(reserved)), None));
         }
 
-        let mut read = Some(self.look_ahead(key.cidr).await?.map(|block| (Some(affinity), block)));
+        let mut read = Some(self.read_ahead(key.cidr).await?.map(|block| (Some(affinity), block)));
         for _ in 0..RETRIES {
             let current = match read.take() {
                 Some(first) => first,
@@ -118,7 +118,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// A block of the host, read together with those that come next.
-    async fn look_ahead(&mut self, cidr: IpNet) -> Result<Result<Option<Versioned<Block>>>> {
+    async fn read_ahead(&mut self, cidr: IpNet) -> Result<Result<Option<Versioned<Block>>>> {
         if let Some(found) = self.ahead.remove(&cidr) {
             return Ok(found);
         }

@@ -1,4 +1,4 @@
-//! Looking into blocks that exist, some at a time: into all only where none of them has anything to give.
+//! Reading blocks that exist, some at a time: all of them only where none of them has anything to give.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,11 +31,11 @@ pub(super) struct Place {
     /// How far after the start of the walk it comes.
     pub distance: u128,
     pub cidr: IpNet,
-    /// A block of another size has some of its addresses: it is not claimed anew.
+    /// A block of another size has some of its addresses: it is not claimed again.
     pub overlaps: bool,
 }
 
-/// The blocks of the pools, of which some were looked into.
+/// The blocks of the pools, of which some were read.
 pub(super) struct Survey {
     /// Those that were not, in the order in which they will be. In each pool it is another one on each host, so that hosts
     /// do not all want the same addresses.
@@ -54,7 +54,7 @@ pub(super) struct Survey {
 
 /// What some blocks are good for. Those that can only be borrowed from are in the survey.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct Seen {
     /// The host's own, with an address to give out.
     pub own: Option<IpNet>,
     /// It was there a moment ago.
@@ -105,7 +105,7 @@ impl Survey {
         !self.free.is_empty()
     }
 
-    /// True if blocks of a pool were not looked into.
+    /// True if blocks of a pool were not read.
     pub(super) fn has_unread(&self, pool: usize) -> bool {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }
@@ -120,7 +120,7 @@ impl Survey {
         self.blocks[pool]
     }
 
-    /// True if so many blocks were looked into in vain that the next search should not do so again.
+    /// True if so many blocks were read in vain that the next search should not do so again.
     pub(super) fn is_worth_a_note(&self) -> bool {
         self.rounds > 1
     }
@@ -159,21 +159,21 @@ impl Survey {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Looks into some more blocks.
-    pub(super) async fn look_into_some(&self, survey: &mut Survey) -> Result<Looked> {
+    /// Reads some more blocks.
+    pub(super) async fn read_some(&self, survey: &mut Survey) -> Result<Seen> {
         let places = survey.next();
         if places.is_empty() {
-            return Ok(Looked::default());
+            return Ok(Seen::default());
         }
         survey.rounds += 1;
         let queries: Vec<Query> = places.iter().map(|place| Query::Get(Key::Block(place.cidr))).collect();
         let answers = self.allocator.store().read(&queries).await?;
 
-        let mut looked = Looked::default();
+        let mut seen = Seen::default();
         for (place, answer) in places.iter().zip(answers) {
             let Some(entry) = answer.into_iter().next() else {
                 survey.count(place, |passed| &mut passed.empty);
-                looked.gone = looked.gone.or(Some(place.cidr).filter(|_| !place.overlaps));
+                seen.gone = seen.gone.or(Some(place.cidr).filter(|_| !place.overlaps));
                 continue;
             };
             let Record::Block(block) = entry.record else {
@@ -181,13 +181,13 @@ impl<S: Store> Search<'_, S> {
                 continue;
             };
             let block = Versioned { value: block, revision: entry.revision };
-            self.sort(block, place, survey, &mut looked);
+            self.sort(block, place, survey, &mut seen);
         }
-        Ok(looked)
+        Ok(seen)
     }
 
     /// Says what a block is good for.
-    fn sort(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, looked: &mut Looked) {
+    fn sort(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, seen: &mut Seen) {
         if self.free(&block.value) == 0 {
             survey.count(place, |passed| &mut passed.full);
             // An address that cools down is free after a while without any write.
@@ -198,11 +198,11 @@ impl<S: Store> Search<'_, S> {
         }
         if block.value.owner() == Some(&self.holder(place.cidr).owner()) {
             survey.count(place, |passed| &mut passed.in_use);
-            looked.own = looked.own.or(Some(place.cidr).filter(|_| !place.overlaps));
+            seen.own = seen.own.or(Some(place.cidr).filter(|_| !place.overlaps));
         } else if block.value.without_cooled(self.allocator.now(), self.config.cooldown()).is_empty() {
             survey.count(place, |passed| &mut passed.empty);
             if !place.overlaps {
-                looked.empty.push(block.clone());
+                seen.empty.push(block.clone());
             }
         } else {
             survey.count(place, |passed| &mut passed.in_use);

@@ -138,18 +138,18 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
-        // Calls that wait for the lock have looked at most things by the time they get it.
-        let (looked_up, look) =
-            both(self.host.look_up(), self.within(OPERATION, self.allocator.look(&request))).await;
+        // Calls that wait for the lock have read most things by the time they get it.
+        let (looked_up, inputs) =
+            both(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
         let LookedUp { pools_v4, pools_v6, namespace_labels } = looked_up.map_err(Failure::LookUp)?;
         (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
         request.namespace_labels = namespace_labels;
-        let look = look??;
+        let inputs = inputs??;
         let assigned = {
             let _held = self.host.lock().await;
             self.within(OPERATION, async {
                 self.host.label_affinities().await;
-                self.allocator.auto_assign_after(look, &request).await
+                self.allocator.auto_assign_after(inputs, &request).await
             })
             .await?
         };

@@ -32,7 +32,7 @@ const UNDO: Duration = Duration::from_secs(30);
 /// How long the reuse of a machine's addresses may take.
 const REUSE: Duration = Duration::from_secs(30);
 
-/// What a call needs beside the datastore: the lock of its node, limits of time, and what it looks up elsewhere.
+/// What a call needs besides the datastore: the lock of its node, limits of time, and what it looks up elsewhere.
 #[allow(async_fn_in_trait, reason = "the futures of a call stay on one thread")]
 pub trait Host {
     /// The lock of the node, until it is dropped.
@@ -46,12 +46,12 @@ pub trait Host {
     /// Does some work; `None` where it was given up since it took longer than `limit`.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
-    /// Looks up what an ADD for any address needs to know beside what the allocator reads.
+    /// Looks up what an ADD for any address needs to know besides what the allocator reads.
     async fn look_up(&self) -> Result<LookedUp, Self::Error> {
         Ok(LookedUp::default())
     }
 
-    /// Sees to it that the affinities of the node are found by their labels (Kubernetes). To be called with the lock held,
+    /// Makes sure that the affinities of the node are found by their labels (Kubernetes). To be called with the lock held,
     /// before addresses are assigned.
     async fn label_affinities(&self) {}
 }

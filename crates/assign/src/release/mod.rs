@@ -16,7 +16,7 @@ use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
-use crate::affinity::{ReleaseAffinity, ignoring_gone};
+use crate::affinity::{InUse, ReleaseAffinity, ignoring_gone};
 use crate::allocator::{Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::pools::{self, NodeSelector};
@@ -101,7 +101,7 @@ impl<S: Store> Allocator<S> {
             return Ok(());
         }
         let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };
-        let conditions = ReleaseAffinity { must_be_empty: true, sequence: None };
+        let conditions = ReleaseAffinity { in_use: InUse::Refuse, sequence: None };
         match self.release_affinity_if(&key, &ground.config, conditions).await {
             Err(Error::ClaimedByOther(_) | Error::NotEmpty(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => {
                 Ok(())

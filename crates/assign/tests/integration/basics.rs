@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, MemoryStore, Release};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, InUse, MemoryStore, Release};
 use calipam_model::pool::PoolUse;
 use jiff::{SignedDuration, Timestamp};
 
@@ -112,13 +112,13 @@ fn what_others_claimed_since_an_early_look_is_used() {
     let store = cluster();
     let allocator = Allocator::new(&store);
     run(allocator.auto_assign(&request("p0"))).unwrap();
-    let look = run(allocator.look(&request("late"))).unwrap();
+    let inputs = run(allocator.read_inputs(&request("late"))).unwrap();
     // They fill the block of the node and claim the next one.
     for number in 1..=4 {
         run(allocator.auto_assign(&request(&format!("p{number}")))).unwrap();
     }
     store.take_changes();
-    let assigned = run(allocator.auto_assign_after(look, &request("late"))).unwrap();
+    let assigned = run(allocator.auto_assign_after(inputs, &request("late"))).unwrap();
     assert_eq!(assigned.addresses().count(), 1);
     let changes: Vec<String> = store.take_changes().into_iter().map(|change| change.path).collect();
     assert!(changes.len() == 2 && changes.iter().all(|path| !path.contains("/host/")), "{changes:?}");
@@ -130,11 +130,11 @@ fn an_early_look_is_taken_for_true_five_seconds() {
         let store = cluster();
         let allocator = Allocator::new(&store);
         run(allocator.auto_assign(&request("first"))).unwrap();
-        let look = run(allocator.look(&request("late"))).unwrap();
+        let inputs = run(allocator.read_inputs(&request("late"))).unwrap();
         let disabled = r#"{"spec":{"cidr":"10.0.0.0/28","blockSize":30,"disabled":true}}"#;
         store.put(&format!("{RESOURCES}/ippools/v4"), disabled);
         store.advance(SignedDuration::from_secs(seconds));
-        let assigned = run(allocator.auto_assign_after(look, &request("late")));
+        let assigned = run(allocator.auto_assign_after(inputs, &request("late")));
         match (is_used, assigned) {
             (true, Ok(assigned)) => assert_eq!(assigned.addresses().count(), 1, "{seconds} s"),
             (false, Err(partly)) => assert!(matches!(partly.error, Error::NoQualifiedPool), "{seconds} s"),
@@ -178,7 +178,8 @@ fn a_block_that_is_given_up_while_its_addresses_cool_down_is_not_left_empty() {
 
         let store = store.interleaved();
         let allocator = Allocator::new(&store);
-        let mut operation = pin!(allocator.release_affinity("10.0.0.0/28".parse().unwrap(), "a", false));
+        let mut operation =
+            pin!(allocator.release_affinity("10.0.0.0/28".parse().unwrap(), "a", InUse::Release));
         let mut context = Context::from_waker(Waker::noop());
         while operation.as_mut().poll(&mut context).map(Result::unwrap).is_pending() {
             store.advance(SignedDuration::from_secs(1));

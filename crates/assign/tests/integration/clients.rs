@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Container, Del, Failure, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, AssignIp, AutoAssign, MemoryStore, Release, Store};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, InUse, MemoryStore, Release, Store};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
@@ -167,9 +167,9 @@ async fn blocks(world: &World, allocator: &Allocating<'_>, rng: &mut Rng) {
     let cidr = format!("10.0.0.{}/30", 4 * rng.below(8)).parse().unwrap();
     match rng.below(6) {
         0 => drop(allocator.claim_affinity(cidr, AffinityType::Host, node).await),
-        1 => drop(allocator.release_affinity(cidr, node, true).await),
-        2 => drop(allocator.release_affinity(cidr, node, false).await),
-        3 => drop(allocator.release_host_affinities(AffinityType::Host, node, true).await),
+        1 => drop(allocator.release_affinity(cidr, node, InUse::Refuse).await),
+        2 => drop(allocator.release_affinity(cidr, node, InUse::Release).await),
+        3 => drop(allocator.release_host_affinities(AffinityType::Host, node, InUse::Refuse).await),
         4 => drop(allocator.release_pool_affinities("10.0.0.0/28".parse().unwrap()).await),
         _ => world.store.advance(SignedDuration::from_secs(70)),
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::task::{Context, Waker};
 
 use calipam_assign::{
-    Allocator, AssignIp, AutoAssign, NewOwner, OwnerConditions, OwnerUpdates, Release, Store,
+    Allocator, AssignIp, AutoAssign, InUse, NewOwner, OwnerConditions, OwnerUpdates, Release, Store,
 };
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
@@ -160,9 +160,11 @@ impl Operation {
             }
             Self::GiveUpEmptyBlocks => {
                 // The block of the pod is refused.
-                drop(allocator.release_host_affinities(host, "a", true).await);
+                drop(allocator.release_host_affinities(host, "a", InUse::Refuse).await);
             }
-            Self::GiveUpBlocksInUse => allocator.release_host_affinities(host, "a", false).await.unwrap(),
+            Self::GiveUpBlocksInUse => {
+                allocator.release_host_affinities(host, "a", InUse::Release).await.unwrap()
+            }
             Self::GiveUpPool => allocator.release_pool_affinities(ALL_V4.parse().unwrap()).await.unwrap(),
             Self::RemoveHost => allocator.remove_host(host, "a").await.unwrap(),
             Self::SetOwner => {

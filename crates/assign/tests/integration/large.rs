@@ -157,9 +157,9 @@ fn an_early_look_is_not_repeated_where_no_one_claimed_since() {
     let own = places().next().unwrap();
     asked.put(own, "a", 4);
     let allocator = Allocator::new(&asked);
-    let look = run(allocator.look(&request("a", "late"))).unwrap();
+    let inputs = run(allocator.read_inputs(&request("a", "late"))).unwrap();
     asked.take();
-    run(allocator.auto_assign_after(look, &request("a", "late"))).unwrap();
+    run(allocator.auto_assign_after(inputs, &request("a", "late"))).unwrap();
     let queries = asked.take();
     let again =
         |query: &Query| matches!(query, Query::Pools | Query::Reservations | Query::Get(Key::Node(_)));

@@ -196,7 +196,7 @@ impl World {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot { taken_at: self.store.now(), settled: true, ..Snapshot::default() };
+        let mut snapshot = Snapshot { taken_at: self.store.now(), rechecked: true, ..Snapshot::default() };
         for (path, value, revision) in self.store.values("/calico/") {
             snapshot.add_entry(path.as_bytes(), &value, revision);
         }

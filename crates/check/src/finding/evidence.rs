@@ -10,6 +10,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::PackedAttribute;
 use calipam_model::block::{BlockOwner, BlockProblem};
+use calipam_model::selector::SelectorError;
 use calipam_model::snapshot::FieldDefect;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -292,6 +293,23 @@ pub struct PoolEvidence {
     /// Addresses that could be in use: the size without IP reservations.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub usable: Option<u128>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid_selector: Option<InvalidSelector>,
+}
+
+/// A selector that Calico refuses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InvalidSelector {
+    /// `nodeSelector` or `namespaceSelector`.
+    pub field: &'static str,
+    pub selector: String,
+    /// What is wrong with it.
+    #[serde(serialize_with = "displayed")]
+    pub reason: SelectorError,
+}
+
+fn displayed<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// A pool, displayed and written as `name CIDR`.

@@ -1,4 +1,4 @@
-//! The blocks that are stored, whether they can be judged or not.
+//! The blocks that are stored, whether they can be checked or not.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ impl<'s> Index<'s> {
 
     /// CIDRs of blocks that are corrupt or cannot be decoded. Nothing is said about what they hold, nor about
     /// affinities and handles that name them.
-    pub(crate) fn unjudged(&self) -> HashSet<IpNet> {
-        self.unjudged.iter().copied().collect()
+    pub(crate) fn unchecked(&self) -> HashSet<IpNet> {
+        self.unchecked.iter().copied().collect()
     }
 }

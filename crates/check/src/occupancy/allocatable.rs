@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use calipam_assign::{ClaimCapacity, ClaimLimit, Claimable, PoolPassedOver, beyond_own_blocks};
+use calipam_assign::{ClaimCapacity, ClaimLimit, Claimable, Family, PoolPassedOver, beyond_own_blocks};
 use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
@@ -114,7 +114,7 @@ impl Occupancy<'_, '_> {
         let Some(wanted) = uses.into_iter().find(|wanted| pool.allows(*wanted)) else {
             return Allocatable::none(Limit::NoUse);
         };
-        if pool.automatic && !claimants.selectors_parse(cidr::is_v4(pool.cidr)) {
+        if pool.automatic && !claimants.selectors_parse(Family::of(pool.cidr)) {
             return Allocatable::unknown(Limit::BrokenSelector);
         }
         let mut users = claimants.of_use(wanted);

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use calipam_assign::NodeSelector;
+use calipam_assign::{Family, NodeSelector};
+use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType, LOAD_BALANCER};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::{IpNet, cidr};
 
 use crate::index::IndexedBlock;
 use crate::{Context, FastMap};
@@ -123,8 +123,8 @@ impl<'c, 's> Claimants<'c, 's> {
 
     /// True if all selectors of the pools parse that a request without a pool's name looks at. Where one
     /// does not, Calico refuses every such request.
-    pub(crate) fn selectors_parse(&self, v4: bool) -> bool {
-        let looked_at = |e: &&PoolEntry<'_>| e.pool.is_enabled() && cidr::is_v4(e.pool.cidr) == v4;
+    pub(crate) fn selectors_parse(&self, family: Family) -> bool {
+        let looked_at = |e: &&PoolEntry<'_>| e.pool.is_enabled() && Family::of(e.pool.cidr) == family;
         self.pools.iter().filter(looked_at).filter(|e| e.pool.automatic).all(|e| e.selector.is_some())
     }
 
@@ -144,7 +144,7 @@ impl<'c, 's> Claimants<'c, 's> {
                 && other.is_enabled()
                 && other.allows(wanted)
                 && other.namespace_selector.is_empty()
-                && cidr::is_v4(other.cidr) == cidr::is_v4(pool.cidr)
+                && Family::of(other.cidr) == Family::of(pool.cidr)
         };
         self.pools.iter().map(|e| e.pool).filter(|other| is_same(other) || joins(other)).collect()
     }
@@ -192,7 +192,7 @@ fn held<'c, 's>(context: &'c Context<'s>) -> HeldBlocks<'c, 's> {
             AffinityType::Virtual => &mut held.virtuals,
             AffinityType::Other(_) => continue,
         };
-        let is_new = block.is_none() && !context.index.is_unjudged(key.cidr);
+        let is_new = block.is_none() && !context.index.is_unchecked(key.cidr);
         let found = HeldBlock { cidr: key.cidr, block, is_new, has_affinity: true };
         by_name.entry(&key.node).or_default().push(found);
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use calipam_assign::{ClaimCapacity, NodeSelector, beyond_own_blocks};
+use calipam_assign::{ClaimCapacity, Family, NodeSelector, beyond_own_blocks};
 use calipam_model::affinity::AffinityType;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -60,13 +60,13 @@ impl<'a, 'c, 's> Stranded<'a, 'c, 's> {
             Some(Key::Affinity(key)) => Some(key.node.as_str()),
             _ => None,
         });
-        let supplies = [true, false].map(|v4| supplies(context, occupancy, v4));
+        let supplies = Family::BOTH.map(|family| supplies(context, occupancy, family));
         Some(Self { occupancy, claimants, config, supplies, unclear: unclear.collect() })
     }
 
     /// The pools of one family that could give the node an address and do not; empty where it gets one, or needs none: pods
     /// on a virtual kubelet have none of Calico's. `None` where that is not known.
-    pub(crate) fn pools_of(&self, node: &Node, v4: bool) -> Option<Vec<NodePoolEvidence>> {
+    pub(crate) fn pools_of(&self, node: &Node, family: Family) -> Option<Vec<NodePoolEvidence>> {
         if self.unclear.contains(node.name.as_str()) {
             return None;
         }
@@ -75,15 +75,19 @@ impl<'a, 'c, 's> Stranded<'a, 'c, 's> {
         }
         let held = self.claimants.held_by(&AffinityType::Host, &node.name);
         let one = OneNode { all: self, node, held };
-        self.supplies[usize::from(!v4)].as_ref().map(|pools| one.judge(pools))
+        self.supplies[family as usize].as_ref().map(|pools| one.check(pools))
     }
 }
 
 /// The enabled, automatic pools of one family for workloads. `None` where the selector of one does not
 /// parse: then Calico fails for all nodes, and nothing is said about them.
-fn supplies<'s>(context: &Context<'s>, occupancy: &Occupancy<'_, '_>, v4: bool) -> Option<Vec<Supply<'s>>> {
+fn supplies<'s>(
+    context: &Context<'s>,
+    occupancy: &Occupancy<'_, '_>,
+    family: Family,
+) -> Option<Vec<Supply<'s>>> {
     let pools = context.snapshot.pools.iter().map(|p| &p.value);
-    let pools = pools.filter(|p| cidr::is_v4(p.cidr) == v4);
+    let pools = pools.filter(|p| Family::of(p.cidr) == family);
     let pools = pools.filter(|p| p.is_enabled() && p.automatic && p.allows(PoolUse::Workload));
     let supply = |pool: &'s Pool| {
         let selector = NodeSelector::of(pool).ok()?;
@@ -108,7 +112,7 @@ enum Verdict {
 
 impl OneNode<'_, '_, '_> {
     /// The pools of one family that could help the node and do not; empty where it is served.
-    fn judge(&self, pools: &[Supply<'_>]) -> Vec<NodePoolEvidence> {
+    fn check(&self, pools: &[Supply<'_>]) -> Vec<NodePoolEvidence> {
         let selecting: Vec<&Supply<'_>> =
             pools.iter().filter(|p| p.selector.selects(&self.node.labels)).collect();
         if selecting.iter().all(|pool| pool.free == 0) {

@@ -1,4 +1,4 @@
-//! Addresses judged on clusters of a few hand-written entries.
+//! Addresses checked on clusters of a few hand-written entries.
 
 use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;

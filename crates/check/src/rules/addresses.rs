@@ -1,4 +1,4 @@
-//! The walk over all addresses that a block records or that are in use, and the rules that judge each.
+//! The walk over all addresses that a block records or that are in use, and the rules that check each.
 
 use std::net::IpAddr;
 
@@ -22,12 +22,12 @@ pub(crate) struct Address<'a, 'c, 's> {
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
-/// Judges every address.
+/// Checks every address.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_some(context, |_| true, out);
 }
 
-/// Judges the addresses for which `is_wanted` is true.
+/// Checks the addresses for which `is_wanted` is true.
 pub(crate) fn check_some(
     context: &Context<'_>,
     is_wanted: impl Fn(&Address<'_, '_, '_>) -> bool,
@@ -41,13 +41,13 @@ pub(crate) fn check_some(
         if address.uses.is_empty() {
             unused.extend(address.records.iter().filter(|r| leaks::is_candidate(context, r)).copied());
         } else {
-            in_use::judge(context, &address, out);
-            owners::judge(context, &address, out);
+            in_use::check(context, &address, out);
+            owners::check(context, &address, out);
         }
-        in_use::judge_records(context, &address, out);
-        owners::judge_borrowing(context, &address, out);
+        in_use::check_records(context, &address, out);
+        owners::check_borrowing(context, &address, out);
     });
-    leaks::judge(context, &unused, out);
+    leaks::check(context, &unused, out);
 }
 
 /// Visits every address once, ascending within runs of overlapping blocks.

@@ -11,12 +11,12 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
 
-/// Judges every affinity but those of blocks that are corrupt or cannot be decoded.
+/// Checks every affinity but those of blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let unjudged = context.index.unjudged();
+    let unchecked = context.index.unchecked();
     let stored = context.snapshot.affinities.iter();
     let mut affinities: Vec<&Versioned<Affinity>> =
-        stored.filter(|a| !a.value.deleted && !unjudged.contains(&a.value.key.cidr)).collect();
+        stored.filter(|a| !a.value.deleted && !unchecked.contains(&a.value.key.cidr)).collect();
     affinities.sort_by_key(|a| (a.value.key.cidr, &a.value.key));
     let mut seen = HashSet::new();
     for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {

@@ -1,7 +1,7 @@
-//! Findings that a snapshot does not have, and would have if the same were judged at a later time.
+//! Findings that a snapshot does not have, and would have if the same were checked at a later time.
 //!
 //! Time decides little: the age of an allocation, of a finished pod and of a service without an address, and whether a
-//! release lies in the future. So little is judged again, and most often nothing.
+//! release lies in the future. So little is checked again, and most often nothing.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(crate) fn findings(
     let earlier = std::mem::replace(&mut context.now, later);
     let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
     if has_future_releases(&context) {
-        // What lies in a block that was corrupt is judged by any rule.
+        // What lies in a block that was corrupt is checked by any rule.
         context.index = Index::new(context.snapshot, later);
         return has(run(&context)).collect();
     }
@@ -54,7 +54,7 @@ fn has_finished_pods(snapshot: &Snapshot) -> bool {
     snapshot.pods.iter().any(|pod| pod.value.finished)
 }
 
-/// Judges the addresses of which an allocation was young, and is not any more.
+/// Checks the addresses of which an allocation was young, and is not any more.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);

@@ -15,7 +15,7 @@ use crate::code::Code;
 use crate::finding::{BlockEvidence, Conflicting, Evidence, Finding, PoolBlockSize, Subject};
 use crate::index::{IndexedBlock, Stored};
 
-/// Judges every block.
+/// Checks every block.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
     check_overlaps(&stored, out);

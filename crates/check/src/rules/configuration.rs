@@ -13,7 +13,7 @@ use crate::finding::{Evidence, Finding, Subject};
 /// Setting → where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Judges the settings.
+/// Checks the settings.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_lock(context, out);
     check_auto_allocation(context, out);

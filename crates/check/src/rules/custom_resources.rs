@@ -11,7 +11,7 @@ use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Detail, Evidence, Finding, HandleEvidence, Subject};
 
-/// Judges deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
+/// Checks deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     half_deleted(context, out);
     if context.snapshot.datastore == DatastoreKind::Kubernetes {

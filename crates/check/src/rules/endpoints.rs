@@ -11,7 +11,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
 
-/// Judges on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
+/// Checks on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Nodes) {

@@ -65,8 +65,8 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
 
-/// Judges an address that is in use.
-pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+/// Checks an address that is in use.
+pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address));
     }
@@ -85,8 +85,8 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
 }
 
-/// Judges what blocks record about an address, used or not.
-pub(crate) fn judge_records(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+/// Checks what blocks record about an address, used or not.
+pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
     }

@@ -23,8 +23,8 @@ pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bo
         && owner::unread(context.snapshot, &Claim::of(attribute)).is_none()
 }
 
-/// Judges unused allocations.
-pub(crate) fn judge(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut Vec<Finding>) {
+/// Checks unused allocations.
+pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut Vec<Finding>) {
     let claims: Vec<Claim<'_>> = unused.iter().map(|r| Claim::of(&r.allocation.attribute)).collect();
     let owners = Owners::new(context, &claims);
     for (record, claim) in unused.iter().zip(&claims) {

@@ -60,10 +60,10 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     })
 }
 
-/// Pools that overlap are wrong from the moment they do: the first block may be the second one's.
-pub(crate) fn overlapping_pools(context: &Context<'_>) -> Vec<Finding> {
+/// What is found before the first block is there.
+pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    pools::check_overlaps(context, &mut findings);
+    pools::check_settings(context, &mut findings);
     findings
 }
 

@@ -11,9 +11,9 @@ use crate::finding::{Detail, Finding, HeldOn};
 use crate::index::{Owner, Use};
 use crate::record::{Record, names_owner};
 
-/// Judges whether an address in use is recorded for one of its users. All its records are looked at
+/// Checks whether an address in use is recorded for one of its users. All its records are looked at
 /// together; one that names a user clears the address.
-pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     let named = |r: &Record<'_, '_>| {
         address.uses.iter().any(|used| names_owner(&r.allocation.attribute, used.owner, &context.index))
     };
@@ -37,9 +37,9 @@ fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, recor
     record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_hosts)
 }
 
-/// Judges whether an address lies in a block of another node where it must not.
-pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
-    judge_tunnel(context, address, out);
+/// Checks whether an address lies in a block of another node where it must not.
+pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+    check_tunnel(context, address, out);
     if !context.strict_affinity {
         return;
     }
@@ -61,7 +61,7 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
     }
 }
 
-fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     for used in address.uses {
         let Owner::Tunnel(position, kind) = used.owner else { continue };
         let node = &context.snapshot.nodes[position as usize].value.name;

@@ -1,4 +1,4 @@
-//! Pools and what nodes get of them, judged on clusters of a few hand-written entries.
+//! Pools and what nodes get of them, checked on clusters of a few hand-written entries.
 
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_model::key::RESOURCE_PREFIX;
@@ -55,6 +55,36 @@ fn stranded(cluster: &Cluster) -> Vec<(String, Value)> {
 }
 
 const FULL: [(&str, usize); 4] = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 3)];
+
+#[test]
+fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
+    let found = |blocks: &[(&str, usize)], field: &str, value: Value| {
+        let mut cluster = small(open(), blocks);
+        cluster.0.pools.clear();
+        cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.0/28", "blockSize": 30, field: value}));
+        let found = findings(&cluster).into_iter().filter(|f| f.code == Code::InvalidPoolSelector);
+        found.map(|f| (f.message(), evidence(&f)["invalidSelector"].clone())).collect::<Vec<_>>()
+    };
+    let reason = "the text ends where a text in quotes is expected";
+    for field in ["nodeSelector", "namespaceSelector"] {
+        for blocks in [&[][..], &FULL] {
+            let evidence = json!({"field": field, "selector": "zone ==", "reason": reason});
+            let message =
+                format!("10.244.1.0/28 has the {field} \"zone ==\", which does not parse: {reason}");
+            assert_eq!(found(blocks, field, json!("zone ==")), [(message, evidence)]);
+        }
+    }
+    let mut manual = small(open(), &FULL);
+    manual.0.pools.clear();
+    let spec =
+        json!({"cidr": "10.244.1.0/28", "blockSize": 30, "nodeSelector": "(", "assignmentMode": "Manual"});
+    manual.resource("ippools/tiny", spec);
+    assert!(findings(&manual).iter().all(|f| f.code != Code::InvalidPoolSelector), "it is not evaluated");
+    assert_eq!(
+        found(&FULL, "nodeSelector", json!(format!("{0}all(){1}", "(".repeat(200), ")".repeat(200)))),
+        []
+    );
+}
 
 #[test]
 fn strict_affinity_strands_a_node_beside_free_addresses() {
@@ -300,7 +330,8 @@ fn the_block_limit() {
         cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
         assert_eq!(verdict(&cluster), ["node-over-block-limit node-1"], "{version:?}");
     }
-    assert_eq!(verdict(&with_limit(open(), "zone ==")), [""; 0], "a selector that does not parse");
+    let unknown = verdict(&with_limit(open(), "zone =="));
+    assert_eq!(unknown.len(), 1, "a selector that does not parse says nothing of nodes: {unknown:?}");
     let mut split = with_limit(open(), "all()");
     split.0.pools[0].value.cidr = "10.244.1.0/24".parse().unwrap();
     split.resource("ippools/second", json!({"cidr": "10.244.2.0/24", "blockSize": 30}));

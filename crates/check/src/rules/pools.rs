@@ -1,18 +1,19 @@
-//! Pools that overlap, and pools that are nearly full.
+//! Pools that overlap, have a selector that does not parse, or are nearly full.
 
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
+use calipam_model::selector::{Selector, SelectorError};
 use calipam_model::snapshot::Source;
 
 use crate::Context;
 use crate::cidr_set::overlaps;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, PoolEvidence, PoolName, Subject};
+use crate::finding::{Evidence, Finding, InvalidSelector, PoolEvidence, PoolName, Subject};
 use crate::occupancy::{Occupancy, Tally};
 
-/// Judges every pool.
+/// Checks every pool.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
-    check_overlaps(context, out);
+    check_settings(context, out);
     let read = |source| context.snapshot.has_read(source);
     if read(Source::Blocks) && read(Source::Reservations) {
         let pools = sorted(context);
@@ -28,7 +29,7 @@ fn sorted<'s>(context: &Context<'s>) -> Vec<&'s Pool> {
     pools
 }
 
-/// A finding's subject is the CIDR: pools with the same one are judged together.
+/// A finding's subject is the CIDR: pools with the same one are checked together.
 fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
@@ -39,9 +40,35 @@ fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Fin
     Finding::new(code, Subject::Pool(pool.cidr), Evidence::Pool(Box::new(evidence)))
 }
 
+/// What is wrong from the moment a pool has it: the first request may be refused, or the first block be another pool's, too.
+pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
+    check_overlaps(context, out);
+    for pools in same(&sorted(context)) {
+        let broken = pools.iter().find_map(|pool| Some((pool, invalid_selector(pool)?)));
+        if let Some((pool, selector)) = broken {
+            out.push(finding(Code::InvalidPoolSelector, pool, |evidence| {
+                evidence.invalid_selector = Some(selector);
+            }));
+        }
+    }
+}
+
+/// A selector that a request which names no pool is refused for. Calico evaluates them of every such pool, whatever its use.
+fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
+    if !pool.is_enabled() || !pool.automatic {
+        return None;
+    }
+    let fields = [("nodeSelector", &pool.node_selector), ("namespaceSelector", &pool.namespace_selector)];
+    fields.into_iter().find_map(|(field, selector)| match Selector::parse(selector) {
+        // Calico knows no such limit.
+        Ok(_) | Err(SelectorError::TooDeep) => None,
+        Err(reason) => Some(InvalidSelector { field, selector: selector.clone(), reason }),
+    })
+}
+
 /// In native v3 mode pools may overlap as long as addresses are given out from one of them only: Calico's pool
 /// controller sees to that.
-pub(super) fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
+fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     let is_native = context.snapshot.is_native;
     let mut pools = sorted(context);
     pools.retain(|pool| !is_native || pool.is_enabled());

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use calipam_assign::Family;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 
@@ -11,7 +12,7 @@ use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject}
 use crate::index::Owner;
 use crate::occupancy::{Claimants, Occupancy, Stranded};
 
-/// Judges every node that runs pods.
+/// Checks every node that runs pods.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
     let claimants = Claimants::new(context);
     let Some(stranded) = Stranded::new(context, occupancy, &claimants) else { return };
@@ -20,9 +21,11 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
         if node.tainted && !with_pods.contains(Text::new(&node.name).as_ref().packed()) {
             continue;
         }
-        let families = [true, false].map(|v4| (v4, stranded.pools_of(node, v4).unwrap_or_default()));
-        let fails =
-            |(v4, pools): &(bool, Vec<NodePoolEvidence>)| !pools.is_empty() && pods_need(context, *v4);
+        let families =
+            Family::BOTH.map(|family| (family, stranded.pools_of(node, family).unwrap_or_default()));
+        let fails = |(family, pools): &(Family, Vec<NodePoolEvidence>)| {
+            !pools.is_empty() && pods_need(context, *family)
+        };
         let severity = match families.iter().any(fails) {
             true => Code::StrandedAddresses.severity(),
             false => Severity::Warning,
@@ -42,13 +45,10 @@ fn nodes_with_pods(snapshot: &Snapshot) -> HashSet<&[u8]> {
 
 /// True if a new pod asks for an address of the family: which families the CNI plugin asks for, no datastore says, but the pods
 /// that run do. Where none has an address, a new one may ask for any.
-fn pods_need(context: &Context<'_>, v4: bool) -> bool {
-    let uses = &context.index.uses;
-    let of_pods = |v4: bool| {
-        let mut of_pods = uses.iter().filter(|u| matches!(u.owner, Owner::Endpoint(_) | Owner::Pod(_)));
-        of_pods.any(|u| u.address.is_ipv4() == v4)
-    };
-    of_pods(v4) || !of_pods(!v4)
+fn pods_need(context: &Context<'_>, family: Family) -> bool {
+    let uses = context.index.uses.iter();
+    let mut of_pods = uses.filter(|u| matches!(u.owner, Owner::Endpoint(_) | Owner::Pod(_))).peekable();
+    of_pods.peek().is_none() || of_pods.any(|u| Family::of_address(u.address) == family)
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {

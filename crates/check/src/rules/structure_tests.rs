@@ -1,4 +1,4 @@
-//! Blocks, affinities, configuration and undecodable objects judged on clusters of a few hand-written
+//! Blocks, affinities, configuration and undecodable objects checked on clusters of a few hand-written
 //! entries; and the whole cluster that other tests start from.
 
 use calipam_model::affinity::AffinityKey;

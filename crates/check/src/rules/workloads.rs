@@ -175,7 +175,7 @@ fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
     some.iter().filter(compared).all(contains)
 }
 
-/// Judges whether managed services have addresses. Calico's controller passes over every service while no
+/// Checks whether managed services have addresses. Calico's controller passes over every service while no
 /// pool is for LoadBalancers.
 pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;

@@ -1,4 +1,4 @@
-//! The whole story of one address.
+//! Everything about one address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct AddressView {
     /// What is wrong with it, as far as the objects that were read decide that.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Of which sources only objects around it were read, not the cluster: what rests on all of them is not judged.
+    /// Of which sources only objects around it were read, not the cluster: what rests on all of them is not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use calipam_assign::Family;
 use calipam_model::block::BlockOwner;
-use calipam_model::cidr;
 use calipam_model::plugin::Plugin;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
@@ -131,7 +131,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     for block in &context.index.blocks {
         add_block(&mut nodes, block);
         if let Some(host) = block.owner.and_then(|o| o.host()) {
-            let key = (host.to_owned(), pool_of(&context, block.key), cidr::is_v4(block.key));
+            let key = (host.to_owned(), pool_of(&context, block.key), Family::of(block.key));
             let row = rows.entry(key).or_default();
             row.blocks += 1;
             row.free += block.current().map_or(0, |sound| sound.free().len() as u32);
@@ -143,8 +143,8 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         add_headroom(&context, &claimants, &mut rows);
     }
     let limit = claimants.limit;
-    for ((node, pool, v4), Row { blocks, headroom, free }) in rows {
-        let family = family(v4);
+    for ((node, pool, family), Row { blocks, headroom, free }) in rows {
+        let family = name_of(family);
         let node = nodes.entry(node).or_default();
         node.pools.push(NodePool { pool, family, blocks, limit, headroom });
         match node.families.iter_mut().find(|of_node| of_node.family == family) {
@@ -161,8 +161,11 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     NodeList { nodes: nodes.into_values().collect() }
 }
 
-fn family(v4: bool) -> &'static str {
-    if v4 { "ipv4" } else { "ipv6" }
+fn name_of(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
 }
 
 /// Says of every node whether it gets one more address. One that does not exist asks for none.
@@ -179,15 +182,16 @@ fn add_stranded(
         let Some(view) = nodes.get_mut(&node.name) else { continue };
         view.families.sort_unstable_by_key(|of_node| of_node.family);
         for of_node in &mut view.families {
-            let pools = stranded.pools_of(node, of_node.family == family(true));
+            let family = if of_node.family == name_of(Family::V4) { Family::V4 } else { Family::V6 };
+            let pools = stranded.pools_of(node, family);
             of_node.reason = pools.as_ref().and_then(|pools| pools.first()?.reason);
             of_node.stranded = pools.map(|pools| !pools.is_empty());
         }
     }
 }
 
-/// Node, pool and whether it is IPv4 → what is said about them.
-type Rows = BTreeMap<(String, Option<String>, bool), Row>;
+/// Node, pool and family → what is said about them.
+type Rows = BTreeMap<(String, Option<String>, Family), Row>;
 
 #[derive(Default)]
 struct Row {
@@ -240,7 +244,7 @@ fn add_headroom(context: &Context<'_>, claimants: &Claimants<'_, '_>, rows: &mut
         let request = claimants.request(pool, wanted);
         for claimant in claimants.of_use(wanted).iter().filter(|claimant| claimants.selects(pool, claimant)) {
             let headroom = claimants.headroom(claimant, &request);
-            let key = (claimant.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
+            let key = (claimant.name.to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
             // Manual pools serve who asks for them: not every node has to do with them.
             if pool.automatic {
                 rows.entry(key).or_default().headroom = headroom;

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use calipam_check::{Code, UnknownCode};
+use clap::ValueHint::{DirPath, FilePath};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, Args, Command, ValueHint};
+use clap::{Arg, Args, Command};
 
 use super::PrintingArgs;
 use super::check_options::{CheckOptions, SELECTION};
@@ -29,18 +30,13 @@ pub(crate) struct CheckArgs {
     pub show_problem_ips: bool,
 
     /// Cache what is read in this folder, and read only what has changed since the last check that used it
-    #[arg(
-        long,
-        value_name = "DIR",
-        value_hint = ValueHint::DirPath,
-        conflicts_with = "list_rules"
-    )]
+    #[arg(long, value_name = "DIR", value_hint = DirPath, conflicts_with = "list_rules")]
     pub cache: Option<PathBuf>,
     /// Show when leaked addresses were last in use, from the exports in this folder (`export --archive`)
     #[arg(
         long,
         value_name = "DIR",
-        value_hint = ValueHint::DirPath,
+        value_hint = DirPath,
         conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
@@ -50,7 +46,7 @@ pub(crate) struct CheckArgs {
         long = "output-file",
         value_name = "FORMAT=PATH",
         value_parser = OutputFile::parse,
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
@@ -59,7 +55,7 @@ pub(crate) struct CheckArgs {
     #[arg(
         long,
         value_name = "FILE",
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
@@ -68,7 +64,7 @@ pub(crate) struct CheckArgs {
     #[arg(
         long,
         value_name = "REPORT",
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         conflicts_with = "list_rules",
         help_heading = REPORTS
     )]

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use calipam_check::{Code, Severity};
 use calipam_model::selector::Selector;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::ValueHint::FilePath;
+use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 
 use super::check::CodeParser;
 use super::duration;
 use super::selector::selector;
-use super::writing::SettleArgs;
+use super::writing::RecheckArgs;
 
 pub(super) const SELECTION: &str = "Selection";
 const CHECKING: &str = "Checking";
@@ -51,23 +52,17 @@ pub(crate) struct CheckOptions {
     pub pools: Vec<String>,
     /// Ignore the findings in this file: lines of `RULE SUBJECT`, optionally with `until 2027-01-31`, and comments
     /// after `#`; `-o ignore` prints such lines
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SELECTION)]
+    #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
     /// Exit with 1 at this severity or above
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "SEVERITY",
-        help_heading = CHECKING
-    )]
+    #[arg(long, value_enum, default_value_t, value_name = "SEVERITY", help_heading = CHECKING)]
     pub fail_on: FailOn,
     /// Ignore allocations younger than this [default: the cluster's leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub grace: Option<SignedDuration>,
     #[command(flatten)]
-    pub settling: SettleArgs,
+    pub recheck: RecheckArgs,
     /// Read everything again after this time, and report what was found both times
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub confirm: Option<SignedDuration>,

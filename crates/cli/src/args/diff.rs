@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use calipam_model::IpNet;
 use calipam_model::selector::Selector;
-use clap::{Args, ValueHint};
+use clap::Args;
+use clap::ValueHint::{DirPath, FilePath};
 use jiff::Timestamp;
 
 use super::address::address;
 use super::selector::selector;
-use super::writing::SettleArgs;
+use super::writing::RecheckArgs;
 
 const FILTER: &str = "Filters";
 
@@ -21,7 +22,7 @@ pub(crate) struct DiffArgs {
     #[arg(
         value_name = "OLD",
         value_parser = StateName::parse,
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         required_unless_present = "archive"
     )]
     pub old: Option<StateName>,
@@ -29,12 +30,12 @@ pub(crate) struct DiffArgs {
     #[arg(
         value_name = "NEW",
         value_parser = StateName::parse,
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         required_unless_present = "archive"
     )]
     pub new: Option<StateName>,
     /// Compare the last export of this archive before --at with the first one after it, or with the named state
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "at")]
+    #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
     #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive")]
@@ -43,7 +44,7 @@ pub(crate) struct DiffArgs {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    pub settling: SettleArgs,
+    pub recheck: RecheckArgs,
 
     /// Only this address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = FILTER)]

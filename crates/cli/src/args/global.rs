@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anstream::ColorChoice;
 use calipam_datastore::settings::Overrides;
-use clap::{ArgAction, Args, ValueEnum, ValueHint};
+use clap::ValueHint::{FilePath, Url};
+use clap::{ArgAction, Args, ValueEnum};
 
 use super::kubectl::KubectlArgs;
 use crate::format::Format;
@@ -45,58 +46,27 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "SOURCE",
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         help_heading = CONNECTION
     )]
     pub datastore: Option<String>,
     /// Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        help_heading = CONNECTION
-    )]
+    #[arg(short, long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub config: Option<PathBuf>,
     /// URLs of etcd, comma-separated
-    #[arg(long, global = true, value_name = "URLS", value_hint = ValueHint::Url, help_heading = CONNECTION)]
+    #[arg(long, global = true, value_name = "URLS", value_hint = Url, help_heading = CONNECTION)]
     pub etcd_endpoints: Option<String>,
     /// CA certificate of etcd
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        help_heading = CONNECTION
-    )]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub etcd_cacert: Option<PathBuf>,
     /// Client certificate for etcd
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        help_heading = CONNECTION
-    )]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub etcd_cert: Option<PathBuf>,
     /// Key of the client certificate for etcd
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        help_heading = CONNECTION
-    )]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub etcd_key: Option<PathBuf>,
     /// The kubeconfig; with etcd, pods and services are read from it as well
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        help_heading = CONNECTION
-    )]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub kubeconfig: Option<String>,
     /// The context in the kubeconfig; kubectl's other options work, too: see `--help` without a command
     #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]

@@ -85,7 +85,7 @@ Examples:
   calipam show --compare                      pods against endpoints and blocks, node by node
 
 --ip and --handle read only what belongs to the address or handle. The line Partial
-names what was not read whole; findings that rest on it are not judged.
+names what was not read whole; findings that rest on it are not checked.
 
 Exit codes: 0 shown, whatever the findings; 1 the address or handle does not exist; 2 usage; 3 datastore; 4 internal.";
 

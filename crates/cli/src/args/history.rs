@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use calipam_history::timeline::About;
 use calipam_model::IpNet;
+use clap::ValueHint::DirPath;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgGroup, Args, ValueHint};
+use clap::{ArgGroup, Args};
 
 use super::address::address;
 
@@ -29,7 +30,7 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
     /// Read the exports in this folder instead (`export --archive`)
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub archive: Option<PathBuf>,
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use calipam_datastore::Secret;
 use calipam_datastore::settings::KubectlOptions;
-use clap::{Args, ValueHint};
+use clap::Args;
+use clap::ValueHint::{FilePath, Url};
 
 use super::duration;
 use super::global::CONNECTION;
@@ -21,7 +22,7 @@ pub(crate) struct KubectlArgs {
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub user: Option<String>,
     /// URL of the API server
-    #[arg(short, long, global = true, value_name = "URL", value_hint = ValueHint::Url, hide_short_help = true)]
+    #[arg(short, long, global = true, value_name = "URL", value_hint = Url, hide_short_help = true)]
     pub server: Option<String>,
     /// Bearer token for the API server; other users of this machine may see it
     #[arg(long, global = true, value_name = "TOKEN", value_parser = secret, hide_short_help = true)]
@@ -45,14 +46,14 @@ pub(crate) struct KubectlArgs {
     #[arg(long, global = true, hide_short_help = true)]
     pub insecure_skip_tls_verify: bool,
     /// CA certificate of the API server
-    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, hide_short_help = true)]
     pub certificate_authority: Option<PathBuf>,
     /// Client certificate for the API server
     #[arg(
         long,
         global = true,
         value_name = "FILE",
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         requires = "client_key",
         hide_short_help = true
     )]
@@ -62,7 +63,7 @@ pub(crate) struct KubectlArgs {
         long,
         global = true,
         value_name = "FILE",
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         requires = "client_certificate",
         hide_short_help = true
     )]

@@ -24,7 +24,8 @@ mod writing;
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
+use clap::ValueHint::{DirPath, FilePath};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::address::address;
 pub(crate) use self::assign::AssignArgs;
@@ -175,13 +176,13 @@ pub(crate) enum IpamCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The file to write, compressed if its name ends in `.zst`; `-` for standard output
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "archive")]
+    #[arg(value_name = "FILE", value_hint = FilePath, required_unless_present = "archive")]
     pub file: Option<PathBuf>,
     /// Overwrite an existing file
     #[arg(long, conflicts_with = "archive")]
     pub overwrite: bool,
     /// Add a dated, compressed export to this folder instead
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "file")]
+    #[arg(long, value_name = "DIR", value_hint = DirPath, conflicts_with = "file")]
     pub archive: Option<PathBuf>,
     /// Prune the archive afterwards: which exports to keep up to which age, such as `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES", requires = "archive")]
@@ -213,7 +214,7 @@ pub(crate) struct CompletionArgs {
 #[derive(Debug, Args)]
 pub(crate) struct InstallLinksArgs {
     /// A directory in PATH
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(value_name = "DIR", value_hint = DirPath)]
     pub directory: PathBuf,
     /// Also install man pages, and completion scripts for the installed shells, in `share` next to the directory
     #[arg(long)]

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use calipam_model::IpNet;
 use calipam_model::selector::Selector;
-use clap::{Args, ValueHint};
+use clap::Args;
+use clap::ValueHint::{DirPath, FilePath};
 use jiff::SignedDuration;
 
 use super::duration;
 use super::selector::selector;
-use super::writing::{JudgementArgs, WritingArgs};
+use super::writing::{CriteriaArgs, WritingArgs};
 
 const SCOPE: &str = "What to rebuild [default: everything]";
 
@@ -35,13 +36,13 @@ pub(crate) struct RebuildArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Write each block before and after to a file in this directory
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub output_dir: Option<PathBuf>,
     /// Apply without pods from Kubernetes: with etcd, trust the workload endpoints
     #[arg(long)]
     pub endpoints_only: bool,
     #[command(flatten)]
-    pub judgement: JudgementArgs,
+    pub criteria: CriteriaArgs,
     #[command(flatten)]
     pub writing: WritingArgs,
 }
@@ -50,7 +51,7 @@ pub(crate) struct RebuildArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct UndoArgs {
     /// The journal of the run to undo
-    #[arg(value_name = "JOURNAL", value_hint = ValueHint::FilePath, group = "journal_to_undo")]
+    #[arg(value_name = "JOURNAL", value_hint = FilePath, group = "journal_to_undo")]
     pub run: Option<PathBuf>,
     /// Undo the newest run that is not undone yet, of the cluster in the connection options or of any
     #[arg(long, group = "journal_to_undo")]

@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use calipam_model::selector::Selector;
-use clap::{Args, ValueHint};
+use clap::Args;
+use clap::ValueHint::FilePath;
 
 use super::address::address;
 use super::selector::selector;
-use super::writing::{JudgementArgs, WritingArgs};
+use super::writing::{CriteriaArgs, WritingArgs};
 
 const TARGETS: &str = "What to release";
 const FILTER: &str = "Filters";
@@ -38,7 +39,7 @@ pub(crate) struct ReleaseArgs {
         long = "from-report",
         value_name = "FILE",
         num_args = 1..,
-        value_hint = ValueHint::FilePath,
+        value_hint = FilePath,
         help_heading = TARGETS
     )]
     pub reports: Vec<PathBuf>,
@@ -59,7 +60,7 @@ pub(crate) struct ReleaseArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub judgement: JudgementArgs,
+    pub criteria: CriteriaArgs,
     #[command(flatten)]
     pub writing: WritingArgs,
 }

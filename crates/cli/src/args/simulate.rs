@@ -8,8 +8,9 @@ use calipam_model::IpNet;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::Cause;
 use calipam_simulate::{Collector, Event, Micros, Planned, PoolSpec, Rate, Scenario};
+use clap::ValueHint::FilePath;
 use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
 
@@ -27,7 +28,7 @@ const REMOVAL: Micros = Micros::from_mins(10);
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A scenario in YAML (docs/simulate.md); other options override it
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CLUSTER)]
+    #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = CLUSTER)]
     pub scenario: Option<PathBuf>,
     /// Number of nodes; several, comma-separated, for one run each
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', help_heading = CLUSTER)]

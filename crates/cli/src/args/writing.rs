@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use calipam_check::Options;
 use calipam_repair::journal::default_directory;
-use calipam_workflow::{Intent, Judging, Writing};
-use clap::{Args, ValueHint};
+use calipam_workflow::{Criteria, Intent, Writing};
+use clap::Args;
+use clap::ValueHint::FilePath;
 use jiff::SignedDuration;
 
 use super::duration;
@@ -27,7 +28,7 @@ pub(crate) struct WritingArgs {
     #[arg(long, help_heading = WRITING)]
     pub lock: bool,
     /// The journal of the run, for `undo` [default: a new file in ~/.local/state/calipam]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WRITING)]
+    #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = WRITING)]
     pub journal: Option<PathBuf>,
 }
 
@@ -61,24 +62,27 @@ pub(crate) fn journals_folder() -> Option<PathBuf> {
 
 /// Options of the commands that plan by findings.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct JudgementArgs {
+pub(crate) struct CriteriaArgs {
     /// Skip allocations younger than this, and check leaked ones twice, this far apart;
     /// 0 for a single check [default: the cluster's leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub grace: Option<SignedDuration>,
     #[command(flatten)]
-    pub settling: SettleArgs,
+    pub recheck: RecheckArgs,
 }
 
-impl JudgementArgs {
-    pub(crate) fn judging(&self) -> Judging {
-        Judging { options: Options { grace: self.grace, ..Options::default() }, settle: self.settling.settle }
+impl CriteriaArgs {
+    pub(crate) fn criteria(&self) -> Criteria {
+        Criteria {
+            options: Options { grace: self.grace, ..Options::default() },
+            recheck_after: self.recheck.settle,
+        }
     }
 }
 
 /// The recheck of what could be a change in progress.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct SettleArgs {
+pub(crate) struct RecheckArgs {
     /// Recheck possible changes in progress after this time; 0 for no recheck
     #[arg(
         long,

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use calipam_check::views::{AddressOwner, CalicoctlAllocation, CalicoctlView, calicoctl};
 use calipam_check::{Code, Report, Subject};
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::look_and_confirm;
+use calipam_workflow::check_and_confirm;
 
 use super::args::CheckArgs;
-use super::{Failed, judging, print, script};
+use super::{Failed, criteria, print, script};
 use crate::args::Global;
 use crate::console::Console;
 use crate::render::report::write_calicoctl;
@@ -34,8 +34,8 @@ const LOOKED_FOR: [Code; 7] = [
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let (view, report, snapshot) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let look = look_and_confirm(&datastore, &judging(), None, None, &script(console)).await?;
-        Ok((calicoctl(&look.snapshot, &look.report), look.report, look.snapshot))
+        let checked = check_and_confirm(&datastore, &criteria(), None, None, &script(console)).await?;
+        Ok((calicoctl(&checked.snapshot, &checked.report), checked.report, checked.snapshot))
     })?;
     let lines = Lines {
         view: &view,
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     Ok(())
 }
 
-/// Names on stderr what calicoctl would have judged otherwise, or not at all.
+/// Names on stderr what calicoctl would have checked otherwise, or not at all.
 fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
     if !snapshot.has_read(Source::Services) {
         console.warn("services were not read: what is recorded for services counts as in use");

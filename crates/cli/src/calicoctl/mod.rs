@@ -17,7 +17,7 @@ mod version;
 use std::ffi::OsString;
 
 use calipam_repair::LockAction;
-use calipam_workflow::{Executed, Judging};
+use calipam_workflow::{Criteria, Executed};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
@@ -112,14 +112,15 @@ fn print(text: &str, console: &Console) -> Result<(), Failed> {
     Ok(console.data(|out| out.write_all(text.as_bytes()))?)
 }
 
-/// calicoctl has no options for how to judge.
-fn judging() -> Judging {
-    Judging { options: calipam_check::Options::default(), settle: SignedDuration::from_secs(5) }
+/// calicoctl has no options for these.
+fn criteria() -> Criteria {
+    Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
 /// Says on stderr what a run met, and where its journal is.
 fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failed> {
-    match repair::outcome(run, false, console)? {
+    let is_partial = false;
+    match repair::outcome(run, is_partial, console)? {
         Outcome::Clean => Ok(()),
         _ => Err(Failed::said("error: something had changed since the read, and not everything was done")),
     }

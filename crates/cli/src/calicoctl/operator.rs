@@ -8,7 +8,7 @@ use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Prop
 
 use crate::console::Console;
 use crate::hints;
-use crate::operator::{Person, second_look};
+use crate::operator::{Person, second_read};
 
 pub(super) struct Script<'a> {
     console: &'a Console,
@@ -17,7 +17,8 @@ pub(super) struct Script<'a> {
 
 impl<'a> Script<'a> {
     pub(super) fn new(console: &'a Console) -> Self {
-        Self { console, person: Person::new(console, true) }
+        let agrees = true;
+        Self { console, person: Person::new(console, agrees) }
     }
 }
 
@@ -25,7 +26,7 @@ impl Operator for Script<'_> {
     fn note(&self, note: Note<'_>) {
         match note {
             // calicoctl has no option for it.
-            Note::SecondLook { addresses, after, .. } => self.console.tell(&second_look(addresses, after)),
+            Note::SecondRead { addresses, after, .. } => self.console.tell(&second_read(addresses, after)),
             Note::LockStays => {
                 self.console
                     .warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");

@@ -9,7 +9,7 @@ use calipam_workflow::{Error, ReleaseRequest, Repaired};
 
 use super::args::ReleaseArgs;
 use super::show::parse_address;
-use super::{Failed, finish, judging, print, script};
+use super::{Failed, criteria, finish, print, script};
 use crate::args::{Global, WritingArgs};
 use crate::console::Console;
 use crate::exit::Failure;
@@ -42,7 +42,7 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
         pools: Vec::new(),
         selector: None,
         reports: Vec::new(),
-        judging: judging(),
+        criteria: criteria(),
         intent: WritingArgs::agreed("calicoctl ipam release --ip"),
         lock: false,
     };
@@ -75,7 +75,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
         pools: Vec::new(),
         selector: None,
         reports: args.from_report.clone(),
-        judging: judging(),
+        criteria: criteria(),
         intent: WritingArgs::agreed("calicoctl ipam release --from-report"),
         lock: false,
     };

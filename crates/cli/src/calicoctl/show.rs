@@ -33,10 +33,9 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     })?;
     let text = match address {
         Some(address) => one(&snapshot, address)?,
-        None if args.show_blocks => utilisation(&snapshot, true),
-        None if args.show_borrowed => borrowed(&snapshot),
-        None if args.show_configuration => configuration(&snapshot)?,
-        None => utilisation(&snapshot, false),
+        None if args.show_borrowed && !args.show_blocks => borrowed(&snapshot),
+        None if args.show_configuration && !args.show_blocks => configuration(&snapshot)?,
+        None => utilisation(&snapshot, args.show_blocks),
     };
     print(&text, console)?;
     std::mem::forget(snapshot);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_check::Options;
 use calipam_plan::assign::Request;
-use calipam_workflow::{AssignRequest, Judging};
+use calipam_workflow::{AssignRequest, Criteria};
 use jiff::SignedDuration;
 
 use super::repair;
@@ -29,8 +29,8 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
             pools: Vec::new(),
         },
         pools: args.pools.clone(),
-        // What has not settled is no objection to an assignment.
-        judging: Judging { options: Options::default(), settle: SignedDuration::ZERO },
+        // What a recheck would drop is no objection to an assignment.
+        criteria: Criteria { options: Options::default(), recheck_after: SignedDuration::ZERO },
         intent: args.writing.intent((!plans_only).then(|| format!("assign {what}"))),
     };
     connect::block_on(async {

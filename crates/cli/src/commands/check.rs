@@ -11,7 +11,7 @@ use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{Error, Judging, Look, Names, Part, look_and_confirm, note_last_use};
+use calipam_workflow::{CheckResult, Criteria, Error, Names, Part, check_and_confirm, note_last_use};
 
 use crate::args::{CheckArgs, CheckOptions, Global};
 use crate::console::Console;
@@ -39,9 +39,9 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         console.print(&render::codes::Rules::all())?;
         return Ok(Outcome::Clean);
     }
-    let Judged { look: Look { report, snapshot, .. }, filter, changes, calicoctl } =
-        match judge(args, global, console) {
-            Ok(judged) => judged,
+    let Findings { checked: CheckResult { report, snapshot, .. }, filter, changes, calicoctl } =
+        match findings(args, global, console) {
+            Ok(found) => found,
             Err(failure) => {
                 let failed = Err(failure);
                 // Where this cannot be written either, the reason for the failure is what the operator needs.
@@ -68,34 +68,34 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     printed.and(written).map(|()| outcome)
 }
 
-/// A look, what has changed since an earlier one, and what calicoctl would say, as far as these were asked for.
-struct Judged {
-    look: Look,
+/// What was found, what has changed since an earlier one, and what calicoctl would say, as far as these were asked for.
+struct Findings {
+    checked: CheckResult,
     /// What of it was asked for.
     filter: Filter,
     changes: Option<Changes>,
     calicoctl: Option<CalicoctlView>,
 }
 
-/// Reads and judges, and keeps what was asked for. What is compared and what calicoctl would say is of the whole.
-fn judge(args: &CheckArgs, global: &Global, console: &Console) -> Result<Judged, Failure> {
+/// Reads and checks, and keeps what was asked for. What is compared and what calicoctl would say is of the whole.
+fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
     let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
     connect::block_on(async {
-        let mut look = checker.look(args.cache.as_deref(), global, console).await?;
-        let calicoctl = args.report.is_some().then(|| views::calicoctl(&look.snapshot, &look.report));
+        let mut checked = checker.check(args.cache.as_deref(), global, console).await?;
+        let calicoctl = args.report.is_some().then(|| views::calicoctl(&checked.snapshot, &checked.report));
         let mut changes =
-            earlier.map(|earlier| since(earlier, &look, args.compare_with.as_deref())).transpose()?;
-        let filter = checker.keep(&mut look, console)?;
+            earlier.map(|earlier| since(earlier, &checked, args.compare_with.as_deref())).transpose()?;
+        let filter = checker.keep(&mut checked, console)?;
         changes.iter_mut().for_each(|changes| changes.narrow(&filter));
         if let Some(folder) = &args.archive {
-            note_last_use(folder, &mut look.report, &Person::watching(console))?;
+            note_last_use(folder, &mut checked.report, &Person::watching(console))?;
         }
-        Ok(Judged { look, filter, changes, calicoctl })
+        Ok(Findings { checked, filter, changes, calicoctl })
     })
 }
 
-/// Checks as its options say. They were looked at before anything is read.
+/// Checks as its options say. They were checked before anything is read.
 pub(super) struct Checker<'a> {
     options: &'a CheckOptions,
     ignored: Ignored,
@@ -110,29 +110,30 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    /// Reads and judges; with the folder `cache`, reads only what has changed since the last check that used it.
-    pub(super) async fn look(
+    /// Reads and checks; with the folder `cache`, reads only what has changed since the last check that used it.
+    pub(super) async fn check(
         &self,
         cache: Option<&Path>,
         global: &Global,
         console: &Console,
-    ) -> Result<Look, Failure> {
+    ) -> Result<CheckResult, Failure> {
         let Self { options, .. } = self;
-        let judging = Judging {
+        let criteria = Criteria {
             options: Options { grace: options.grace, pool_threshold: options.pool_threshold },
-            settle: options.settling.settle,
+            recheck_after: options.recheck.settle,
         };
         let datastore = connect::open(global, console).await?;
-        Ok(look_and_confirm(&datastore, &judging, options.confirm, cache, &Person::watching(console)).await?)
+        Ok(check_and_confirm(&datastore, &criteria, options.confirm, cache, &Person::watching(console))
+            .await?)
     }
 
     /// Leaves out of the report what was not asked for.
-    pub(super) fn keep(&self, look: &mut Look, console: &Console) -> Result<Filter, Failure> {
-        let filter = filter(self.options, &look.snapshot)?;
-        for said in self.ignored.apply(&mut look.report) {
+    pub(super) fn keep(&self, checked: &mut CheckResult, console: &Console) -> Result<Filter, Failure> {
+        let filter = filter(self.options, &checked.snapshot)?;
+        for said in self.ignored.apply(&mut checked.report) {
             console.note(&said);
         }
-        look.report.filter(&filter);
+        checked.report.filter(&filter);
         Ok(filter)
     }
 }
@@ -153,8 +154,8 @@ fn earlier(path: &Path) -> Result<EarlierReport, Failure> {
 }
 
 /// What has changed since a report, which has to be of the same cluster.
-fn since(earlier: EarlierReport, look: &Look, path: Option<&Path>) -> Result<Changes, Failure> {
-    let guid = &look.report.cluster.guid;
+fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes, Failure> {
+    let guid = &checked.report.cluster.guid;
     if earlier.guid != *guid {
         let other = ReportError::OtherCluster { reported: earlier.guid, found: guid.clone() };
         let name = path.unwrap_or(Path::new("-")).display();
@@ -163,7 +164,7 @@ fn since(earlier: EarlierReport, look: &Look, path: Option<&Path>) -> Result<Cha
             hint: Some("keep the reports of each cluster apart".into()),
         });
     }
-    Ok(Changes::since(earlier, &look.report, &look.dropped))
+    Ok(Changes::since(earlier, &checked.report, &checked.dropped))
 }
 
 /// Writes the report in calicoctl's form.
@@ -189,7 +190,7 @@ fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Con
         hints(checked.report, filter, detail, console);
         if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
             let (version, known) = (&cluster.calico_version, newest_known());
-            console.note(&format!("Calico {version} is newer than this program knows, up to {known}: what is new there is not judged"));
+            console.note(&format!("Calico {version} is newer than this program knows, up to {known}: what is new there is not checked"));
         }
     }
     files
@@ -242,7 +243,7 @@ fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
     }
 }
 
-/// How the first node that gets no address is looked at.
+/// How the first node that gets no address is shown.
 fn explain_assignment(report: &Report) -> Option<String> {
     let stranded = report.findings.iter().find(|finding| finding.code == Code::StrandedAddresses)?;
     let node = stranded.nodes.first()?;

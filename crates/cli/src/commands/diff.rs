@@ -26,7 +26,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
         // Giving back the memory of two million objects one by one would take longer than the process has to live.
         let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
         let scope = scope(pair, args.networks(), &args.nodes, args.selector.as_ref(), &args.pools)?;
-        let found = diff(pair, [&old, &new], &scope, args.settling.settle, &person).await?;
+        let found = diff(pair, [&old, &new], &scope, args.recheck.settle, &person).await?;
         Ok((old, new, pair, ManuallyDrop::new(found)))
     })?;
 

@@ -22,7 +22,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     if let Some(folder) = &args.archive {
         return to_archive(folder, args.keep.as_ref(), global, console);
     }
-    // clap sees to it that one of the two is named.
+    // clap Makes sure that one of the two is named.
     let file = args.file.as_deref().unwrap_or(Path::new("-"));
     if file == Path::new("-") {
         return to_stdout(global, console);
@@ -82,7 +82,7 @@ fn to_archive(
     Ok(Outcome::Clean)
 }
 
-/// A temporary file first: where the read breaks off, or begins again at another revision, nothing is printed.
+/// A temporary file first: where the read fails, or begins again at another revision, nothing is printed.
 fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = |error| Failure::Io { doing: "write a temporary file".into(), error };
     let folder = tempfile::tempdir().map_err(failed)?;

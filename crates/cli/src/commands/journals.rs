@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
 use crate::render::document::{Detail, Document};
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::{count, quoted, thousands};
 
 /// So much of a GUID tells clusters apart.
@@ -22,7 +22,8 @@ const GUID_SHOWN: usize = 8;
 /// Prints the journals, newest first.
 pub(super) fn run_list(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
     let journals = read(folder)?;
-    console.print(&JournalList::new(folder, &journals, false))?;
+    let removed = false;
+    console.print(&JournalList::new(folder, &journals, removed))?;
     name_unreadable(folder, console)?;
     hint_old(&journals, args.keep, console);
     Ok(Outcome::Clean)
@@ -165,18 +166,11 @@ impl Document for JournalList<'_> {
             return writeln!(out, "No journals in {}", quoted(Path::new(&self.folder)));
         }
         let wide = detail == Detail::Full;
-        let mut columns = vec![
-            ("STARTED", Align::Left),
-            ("CLUSTER", Align::Left),
-            ("OBJECTS", Align::Right),
-            ("STATE", Align::Left),
-            ("COMMAND", Align::Left),
-        ];
+        let mut grid = Grid::new(page, detail, "STARTED  CLUSTER  >OBJECTS  STATE  COMMAND");
         if wide {
-            columns.push(("LOCATION", Align::Left));
+            grid.columns("LOCATION");
         }
-        columns.push(("JOURNAL", Align::Left));
-        let mut grid = Grid::new(page, detail, &columns);
+        grid.columns("JOURNAL");
         for journal in &self.journals {
             let begun = journal.started_at.get(..19).unwrap_or(journal.started_at).replace('T', " ");
             let guid: String = journal.cluster.chars().take(GUID_SHOWN).collect();
@@ -207,7 +201,7 @@ fn state(journal: &Shown<'_>) -> &'static str {
         JournalState::Damaged => "damaged",
         JournalState::LockLeft => "lock left",
         _ if journal.undone => "undone",
-        JournalState::BrokenOff => "broke off",
+        JournalState::Interrupted => "interrupted",
         JournalState::Ended => "ended",
     }
 }

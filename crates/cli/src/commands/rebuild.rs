@@ -21,7 +21,7 @@ pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Res
         pools: args.pools.clone(),
         selector: args.selector.clone(),
         output_dir: args.output_dir.clone(),
-        judging: args.judgement.judging(),
+        criteria: args.criteria.criteria(),
         intent: args.writing.intent(args.apply.then(|| "rebuild --apply".into())),
     };
     connect::block_on(async {
@@ -31,6 +31,6 @@ pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Res
         }
         let person = Person::new(console, args.writing.yes);
         let repaired = calipam_workflow::rebuild(&datastore, &request, &person).await?;
-        repair::finish(repaired, true, datastore.is_live(), console)
+        repair::finish(repaired, !args.apply, datastore.is_live(), console)
     })
 }

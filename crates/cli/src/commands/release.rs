@@ -23,7 +23,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
         pools: args.pools.clone(),
         selector: args.selector.clone(),
         reports: args.reports.clone(),
-        judging: args.judgement.judging(),
+        criteria: args.criteria.criteria(),
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };

@@ -16,10 +16,10 @@ use crate::render::text::{count, quoted};
 /// After so many days the removal of a journal is offered, as by `undo --keep`.
 const KEEP_DAYS: i64 = 90;
 
-/// Prints what a release or rebuild came to. `planned_only`: the call asked for no more.
+/// Prints what a release or rebuild came to. `dry_run`: the call asked for the plan alone.
 pub(crate) fn finish(
     repaired: Repaired,
-    planned_only: bool,
+    dry_run: bool,
     is_live: bool,
     console: &Console,
 ) -> Result<Outcome, Failure> {
@@ -28,7 +28,7 @@ pub(crate) fn finish(
         print(&repaired, console)?;
     }
     if repaired.run.is_none() {
-        why_not_written(&repaired.plan, planned_only, is_live, console);
+        why_not_written(&repaired.plan, dry_run, is_live, console);
     }
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
@@ -47,7 +47,7 @@ fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
 }
 
 /// Says why a plan was only printed, and what to do next.
-fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
+fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format.detail() == Some(Detail::Short) {
         console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
     }
@@ -58,7 +58,7 @@ fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: 
         console.warn(
             "a file is never written: this is what would be done to the cluster that it was taken from",
         );
-    } else if asked_for {
+    } else if dry_run {
         console.tell("dry run: nothing was changed");
         let more: &[&str] = if plan.kind == PlanKind::Rebuild { &["--apply"] } else { &[] };
         console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
@@ -70,9 +70,13 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Says what had changed and what was not done. `skipped`: the plan left something as it is.
-pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -> Result<Outcome, Failure> {
-    let as_planned = if skipped { Outcome::Refused } else { Outcome::Clean };
+/// Says what had changed and what was not done. `is_partial`: the plan left something as it is.
+pub(crate) fn outcome(
+    run: Option<Executed>,
+    is_partial: bool,
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    let as_planned = if is_partial { Outcome::Refused } else { Outcome::Clean };
     let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
     // While the datastore is locked no pod starts or stops: nothing is more urgent.
     if let Some(error) = &execution.lock_left {

@@ -116,7 +116,7 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
 /// What keeps a map within a few screens.
 const CELLS: u32 = 2048;
 
-/// The maps of all pools, marked by what a check finds at a single look.
+/// The maps of all pools, marked by what a check finds in a single read.
 fn map(snapshot: &Snapshot) -> MapList {
     let report = check(snapshot, &Options::default());
     let limits = MapLimits { cells: CELLS, blocks: 0, owners: 0 };

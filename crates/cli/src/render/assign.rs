@@ -12,7 +12,7 @@ use super::decisions::{self, Decision};
 use super::document::{Detail, Document};
 use super::header;
 use super::plan::ShownSkipped;
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 use super::text::escape;
 use super::wrap::on_page;
 use crate::hints::{self, Reader};
@@ -74,9 +74,7 @@ impl Document for Explanation<'_> {
 }
 
 fn decisions_table(decisions: &[Decision], detail: Detail, page: Page) -> Grid {
-    let columns =
-        [("STEP", Align::Left), ("SUBJECT", Align::Left), ("DECISION", Align::Left), ("KEY", Align::Left)];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "STEP  SUBJECT  DECISION  KEY");
     grid.can_do_without(&["KEY"]);
     for decision in decisions {
         let keys: Vec<String> = decision.keys.iter().map(Key::to_string).collect();

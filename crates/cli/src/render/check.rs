@@ -11,7 +11,7 @@ use super::document::Detail;
 use super::header;
 use super::report::{Checked, changes};
 use super::show::pools_with_bars;
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 use super::text::{count, escape, join, thousands};
 use super::wrap::on_page;
 
@@ -48,12 +48,11 @@ pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut 
 
 /// One row for each severity and code, the worst first. In a comparison what is new is the example.
 fn summary_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
-    let mut columns = vec![("SEVERITY", Align::Left), ("CODE", Align::Left), ("COUNT", Align::Right)];
+    let mut grid = Grid::new(page, Detail::Short, "SEVERITY  CODE  >COUNT");
     if changes.is_some() {
-        columns.push(("NEW", Align::Right));
+        grid.columns(">NEW");
     }
-    columns.push(("FOR EXAMPLE", Align::Left));
-    let mut grid = Grid::new(page, Detail::Short, &columns);
+    grid.columns("FOR EXAMPLE");
     let is_news = |finding: &Finding| changes.is_some_and(|changes| changes.of(finding).is_news());
     let mut kinds: BTreeMap<(Severity, Code), (usize, usize, &Finding)> = BTreeMap::new();
     for finding in &report.findings {
@@ -75,14 +74,13 @@ fn summary_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid
     grid
 }
 
-/// One row for each finding; in a comparison, after them, those that are gone or were not judged.
+/// One row for each finding; in a comparison, after them, those that are gone or were not checked.
 fn full_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
-    let mut columns = vec![("SEVERITY", Align::Left), ("CODE", Align::Left)];
+    let mut grid = Grid::new(page, Detail::Full, "SEVERITY  CODE");
     if changes.is_some() {
-        columns.push(("CHANGE", Align::Left));
+        grid.columns("CHANGE");
     }
-    columns.extend([("SUBJECT", Align::Left), ("FINDING", Align::Left)]);
-    let mut grid = Grid::new(page, Detail::Full, &columns);
+    grid.columns("SUBJECT  FINDING");
     for finding in &report.findings {
         let mut cells = vec![finding.severity.to_string(), finding.code.to_string()];
         cells.extend(changes.map(|changes| changes.of(finding).to_string()));

@@ -6,7 +6,7 @@ use calipam_check::Code;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 
 /// A rule, by the code of its findings.
 #[derive(Debug, Serialize)]
@@ -34,8 +34,7 @@ impl Document for Rules {
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let columns = [("CODE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
-        let mut grid = Grid::new(page, detail, &columns);
+        let mut grid = Grid::new(page, detail, "CODE  SEVERITY  WHEN");
         for rule in &self.rules {
             grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
         }

@@ -146,7 +146,7 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
     let mut keys = block_and_affinity(key);
     let state = snapshot.affinities.iter().find(|affinity| affinity.value.key == *key);
     let state = state.map(|affinity| affinity.value.state.clone()).unwrap_or_default();
-    let unsettled = match state {
+    let unconfirmed = match state {
         calipam_model::affinity::AffinityState::Confirmed => String::new(),
         state => format!(" (its affinity was {state})"),
     };
@@ -167,7 +167,7 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
         OwnBlock::Unusable(reason) => format!("cannot be used: {reason}"),
     };
 
-    (format!("{detail}{unsettled}"), keys)
+    (format!("{detail}{unconfirmed}"), keys)
 }
 
 fn passed_over(passed: Passed) -> String {

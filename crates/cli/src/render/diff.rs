@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::document::{Detail, Document};
 use super::header;
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 use super::text::{count, escape, thousands};
 use super::wrap::on_page;
 
@@ -98,15 +98,7 @@ fn has_moved(sum: &Sum) -> bool {
 
 /// Addresses in all, by pool and by node.
 fn sums(difference: &Difference<'_>, detail: Detail, page: Page) -> Grid {
-    let columns = [
-        ("ADDRESSES OF", Align::Left),
-        ("IN OLD", Align::Right),
-        ("IN NEW", Align::Right),
-        ("ASSIGNED", Align::Right),
-        ("RELEASED", Align::Right),
-        ("MOVED", Align::Right),
-    ];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "ADDRESSES OF  >IN OLD  >IN NEW  >ASSIGNED  >RELEASED  >MOVED");
     let mut row = |name: String, sum: &Sum| {
         let numbers = [sum.before, sum.after, sum.assigned, sum.released, sum.moved];
         grid.row([name].into_iter().chain(numbers.map(thousands)));
@@ -258,14 +250,7 @@ fn blocks(states: &[BlockState]) -> String {
 
 /// A row for each difference.
 fn every(rows: &[Row<'_>], page: Page) -> Grid {
-    let columns = [
-        ("WHAT", Align::Left),
-        ("DIFFERENCE", Align::Left),
-        ("NAME", Align::Left),
-        ("BEFORE", Align::Left),
-        ("AFTER", Align::Left),
-    ];
-    let mut grid = Grid::new(page, Detail::Full, &columns);
+    let mut grid = Grid::new(page, Detail::Full, "WHAT  DIFFERENCE  NAME  BEFORE  AFTER");
     for row in rows {
         let [before, after] = row.states().map(|state| if state.is_empty() { "-".to_owned() } else { state });
         grid.row([row.kind().1.to_owned(), row.change().to_owned(), row.name(), before, after]);
@@ -275,13 +260,7 @@ fn every(rows: &[Row<'_>], page: Page) -> Grid {
 
 /// A row for each kind of difference, with an example.
 fn kinds(rows: &[Row<'_>], page: Page) -> Grid {
-    let columns = [
-        ("WHAT", Align::Left),
-        ("DIFFERENCE", Align::Left),
-        ("COUNT", Align::Right),
-        ("FOR EXAMPLE", Align::Left),
-    ];
-    let mut grid = Grid::new(page, Detail::Short, &columns);
+    let mut grid = Grid::new(page, Detail::Short, "WHAT  DIFFERENCE  >COUNT  FOR EXAMPLE");
     let mut kinds: BTreeMap<(u8, &'static str), (usize, Row<'_>)> = BTreeMap::new();
     for row in rows {
         kinds.entry((row.kind().0, row.change())).or_insert((0, *row)).0 += 1;

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use calipam_history::timeline::{About, Doubt, Event, Holder, Origin, When};
+use calipam_history::timeline::{About, Event, Holder, Origin, Uncertainty, When};
 use calipam_workflow::{ArchiveHistory, History};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 use super::text::{count, escape};
 use super::wrap::on_page;
 
@@ -156,14 +156,7 @@ impl Document for HistoryDocument<'_> {
 
 /// One row for each event.
 pub(crate) fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
-    let columns = [
-        ("REVISION", Align::Right),
-        ("TIME", Align::Left),
-        ("EVENT", Align::Left),
-        ("OF", Align::Left),
-        ("WHO", Align::Left),
-    ];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, ">REVISION  TIME  EVENT  OF  WHO");
     for event in events {
         grid.row([
             event.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
@@ -203,11 +196,11 @@ fn time(when: &When) -> String {
         (None, None, Some(before)) => format!("before {}", short(before)),
         (None, None, None) => "not known".to_owned(),
     };
-    match when.doubt {
+    match when.uncertainty {
         None => known,
-        Some(Doubt::ClocksDisagree) => format!("{known} (clocks disagree)"),
-        Some(Doubt::Copied) => format!("{known} (by the record; stored later)"),
-        Some(Doubt::NoZone) => format!("{known} (recorded without zone)"),
+        Some(Uncertainty::ClocksDisagree) => format!("{known} (clocks disagree)"),
+        Some(Uncertainty::Copied) => format!("{known} (by the record; stored later)"),
+        Some(Uncertainty::NoZone) => format!("{known} (recorded without zone)"),
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::document::{Detail, Document};
 use super::header;
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 use super::text::{count, escape, thousands};
 use super::wrap::on_page;
 use crate::hints::{self, Reader};
@@ -211,15 +211,13 @@ impl Document for PlanDocument<'_> {
 
 fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || plan.changes.len() <= FEW {
-        let columns = [("ACTION", Align::Left), ("SUBJECT", Align::Left), ("WHY", Align::Left)];
-        let mut grid = Grid::new(page, detail, &columns);
+        let mut grid = Grid::new(page, detail, "ACTION  SUBJECT  WHY");
         for change in &plan.changes {
             grid.row([change.action.to_string(), change.subject.to_string(), change.detail.clone()]);
         }
         return grid;
     }
-    let columns = [("ACTION", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "ACTION  >COUNT  FOR EXAMPLE");
     let mut kinds: BTreeMap<Verb, (usize, &Change)> = BTreeMap::new();
     plan.changes.iter().for_each(|change| kinds.entry(change.action).or_insert((0, change)).0 += 1);
     for (action, (number, example)) in kinds {
@@ -232,8 +230,7 @@ fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
 fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     let code = |skipped: &Skipped| skipped.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
     if detail == Detail::Full || plan.skipped.len() <= FEW {
-        let columns = ["SUBJECT", "CODE", "SKIPPED BECAUSE", "WHY"].map(|name| (name, Align::Left));
-        let mut grid = Grid::new(page, detail, &columns);
+        let mut grid = Grid::new(page, detail, "SUBJECT  CODE  SKIPPED BECAUSE  WHY");
         grid.can_do_without(&["SKIPPED BECAUSE"]);
         for skipped in &plan.skipped {
             grid.row([
@@ -245,13 +242,7 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
         }
         return grid;
     }
-    let columns = [
-        ("CODE", Align::Left),
-        ("SKIPPED BECAUSE", Align::Left),
-        ("COUNT", Align::Right),
-        ("FOR EXAMPLE", Align::Left),
-    ];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "CODE  SKIPPED BECAUSE  >COUNT  FOR EXAMPLE");
     let mut kinds = BTreeMap::new();
     for skipped in &plan.skipped {
         kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;

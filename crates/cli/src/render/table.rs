@@ -16,10 +16,8 @@ use super::wrap::{cut_words, longest_word, on_page};
 
 /// How the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
-    /// Text.
+enum Align {
     Left,
-    /// Numbers.
     Right,
 }
 
@@ -79,10 +77,21 @@ const MARKS: [(char, Style); 4] = [
 const END_MARK: char = '\u{202c}';
 
 impl Grid {
-    /// A table with these columns.
-    pub(crate) fn new(page: Page, detail: Detail, columns: &[(&str, Align)]) -> Self {
-        let columns = columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new(), page, detail, dispensable: Vec::new(), hidden: Vec::new() }
+    /// A table with these columns, written as in the header: two spaces apart, with `>` before those whose cells stand on the
+    /// right, such as numbers.
+    pub(crate) fn new(page: Page, detail: Detail, columns: &str) -> Self {
+        let (none, rows, dispensable, hidden) = Default::default();
+        let mut grid = Self { columns: none, rows, page, detail, dispensable, hidden };
+        grid.columns(columns);
+        grid
+    }
+
+    /// Adds columns, before any row.
+    pub(crate) fn columns(&mut self, columns: &str) {
+        self.columns.extend(columns.split("  ").map(|column| match column.strip_prefix('>') {
+            Some(name) => (name.to_owned(), Align::Right),
+            None => (column.to_owned(), Align::Left),
+        }));
     }
 
     /// Names columns that a short table hides where the terminal is too narrow, the most important first.

@@ -11,12 +11,11 @@ fn text(grid: Grid) -> String {
 }
 
 const HANDLE: &str = "k8s-pod-network.1efa87f4b0d5c1a7e8f9a0b1c2d3e4f5061728394a5b6c7d8e9f00112233445566";
-const A_B: [(&str, Align); 2] = [("A", Align::Left), ("B", Align::Left)];
+const A_B: &str = "A  B";
 
 #[test]
 fn columns_stand_two_spaces_apart() {
-    let columns = [("A", Align::Left), ("COUNT", Align::Right), ("B", Align::Left)];
-    let mut grid = Grid::new(Page::default(), Detail::Short, &columns);
+    let mut grid = Grid::new(Page::default(), Detail::Short, "A  >COUNT  B");
     grid.row(["long text", "1", "x\ty"]);
     grid.row(["s", "1,000", ""]);
     assert_eq!(text(grid), "A          COUNT  B\nlong text      1  x\\ty\ns          1,000\n");
@@ -24,7 +23,7 @@ fn columns_stand_two_spaces_apart() {
 
 #[test]
 fn a_narrow_terminal_breaks_texts_between_words() {
-    let mut grid = Grid::new(page(40), Detail::Short, &A_B);
+    let mut grid = Grid::new(page(40), Detail::Short, A_B);
     grid.row(["10.244.1.7", "used by default/web-0 and default/web-1 at once"]);
     let expected =
         "A           B\n10.244.1.7  used by default/web-0 and\n            default/web-1 at once\n";
@@ -34,7 +33,7 @@ fn a_narrow_terminal_breaks_texts_between_words() {
 #[test]
 fn handle_ids_are_shortened_only_where_there_is_no_room() {
     let shown = |page, detail| {
-        let mut grid = Grid::new(page, detail, &A_B);
+        let mut grid = Grid::new(page, detail, A_B);
         grid.row(["1", &format!("{HANDLE} is a handle")]);
         text(grid)
     };
@@ -55,8 +54,7 @@ fn handle_ids_are_shortened_only_where_there_is_no_room() {
 
 #[test]
 fn words_of_the_last_column_are_cut_where_nothing_else_helps() {
-    let columns = [("A", Align::Left), ("B", Align::Left)];
-    let mut grid = Grid::new(page(40), Detail::Short, &columns);
+    let mut grid = Grid::new(page(40), Detail::Short, "A  B");
     grid.row(["10.244.1.7", &format!("{} end", "x".repeat(50))]);
     let shown = text(grid);
     assert!(shown.lines().all(|line| line.chars().count() <= 40) && shown.contains("x…\n"), "{shown}");
@@ -64,10 +62,8 @@ fn words_of_the_last_column_are_cut_where_nothing_else_helps() {
 
 #[test]
 fn columns_are_left_out_last_and_by_name() {
-    let columns =
-        [("NAME", Align::Left), ("TOTAL", Align::Right), ("COOLING", Align::Right), ("FREE", Align::Right)];
     let filled = |page, detail| {
-        let mut grid = Grid::new(page, detail, &columns);
+        let mut grid = Grid::new(page, detail, "NAME  >TOTAL  >COOLING  >FREE");
         grid.can_do_without(&["COOLING", "TOTAL"]);
         grid.row(["a-pool-of-some-name", "1", "2", "3"]);
         text(grid)
@@ -88,21 +84,21 @@ fn numbers_of_large_pools_are_rounded_down_where_there_is_no_room() {
     let number = "1,208,925,819,614,629,174,706,176";
     assert_eq!(round(number).as_deref(), Some("1.20e24"));
     assert_eq!((round("1,000,000,000,000"), round("unknown"), round("")), (None, None, None));
-    let mut grid = Grid::new(page(200), Detail::Short, &[("N", Align::Right)]);
+    let mut grid = Grid::new(page(200), Detail::Short, ">N");
     grid.row([number]);
     assert!(text(grid).contains(number));
 }
 
 #[test]
 fn texts_without_end_are_cut() {
-    let mut grid = Grid::new(Page::default(), Detail::Full, &[("A", Align::Left)]);
+    let mut grid = Grid::new(Page::default(), Detail::Full, "A");
     grid.row(["é".repeat(1_000_000)]);
     assert_eq!(text(grid).lines().nth(1).unwrap().chars().count(), LONGEST + 1);
 }
 
 #[test]
 fn a_terminal_that_is_far_too_narrow_breaks_lines_by_itself() {
-    let mut grid = Grid::new(page(40), Detail::Full, &A_B);
+    let mut grid = Grid::new(page(40), Detail::Full, A_B);
     let (a, b) = ("x".repeat(38), "two words and more of them");
     grid.row([a.as_str(), b]);
     assert_eq!(text(grid).lines().nth(1), Some(format!("{a}  {b}").as_str()));
@@ -111,7 +107,7 @@ fn a_terminal_that_is_far_too_narrow_breaks_lines_by_itself() {
 #[test]
 fn colours_appear_only_where_they_are_wanted() {
     for color in [false, true] {
-        let mut grid = Grid::new(Page { color, ..Page::default() }, Detail::Short, &A_B);
+        let mut grid = Grid::new(Page { color, ..Page::default() }, Detail::Short, A_B);
         grid.colored_row(Some(AnsiColor::Red), ["x", "y"]);
         let shown = text(grid);
         assert_eq!(shown.contains('\u{1b}'), color);

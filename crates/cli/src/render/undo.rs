@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::document::{Detail, Document};
 use super::plan::{FEW, ShownExecution};
-use super::table::{Align, Grid, Page};
+use super::table::{Grid, Page};
 use super::text::{count, escape, thousands};
 
 /// An undo as it is printed.
@@ -127,15 +127,13 @@ fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io:
 
 fn restored(shown: &Shown, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || shown.restored.len() <= FEW {
-        let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];
-        let mut grid = Grid::new(page, detail, &columns);
+        let mut grid = Grid::new(page, detail, "ACTION  OBJECT  WAS WRITTEN FOR");
         for object in &shown.restored {
             grid.row([object.action, &object.object, &object.reason]);
         }
         return grid;
     }
-    let columns = [("ACTION", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "ACTION  >COUNT  FOR EXAMPLE");
     let mut kinds: BTreeMap<(&str, &str), (usize, &Restored)> = BTreeMap::new();
     for object in &shown.restored {
         kinds.entry((object.action, object.kind)).or_insert((0, object)).0 += 1;
@@ -149,14 +147,13 @@ fn restored(shown: &Shown, detail: Detail, page: Page) -> Grid {
 
 fn skipped(shown: &Shown, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || shown.skipped.len() <= FEW {
-        let mut grid = Grid::new(page, detail, &[("OBJECT", Align::Left), ("REASON", Align::Left)]);
+        let mut grid = Grid::new(page, detail, "OBJECT  REASON");
         for skipped in &shown.skipped {
             grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
         }
         return grid;
     }
-    let columns = [("REASON", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "REASON  >COUNT  FOR EXAMPLE");
     let mut reasons: BTreeMap<&str, (usize, &NotRestored)> = BTreeMap::new();
     for skipped in &shown.skipped {
         reasons.entry(&skipped.reason).or_insert((0, skipped)).0 += 1;

@@ -1,4 +1,4 @@
-//! CHECK: the container still has what ADD gave it. Calico's plugin answers without looking.
+//! CHECK: the container still has what ADD gave it. Calico's plugin answers without a read.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::failure;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Looks whether the addresses of `prevResult` are the container's; without `prevResult`, whether it has any.
+/// Checks whether the addresses of `prevResult` are the container's; without `prevResult`, whether it has any.
 ///
 /// # Errors
 /// Where an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
@@ -23,10 +23,10 @@ pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
         // What the machine has is not this pod's.
         (_, Some(refusal)) => return Err(refusal),
     };
-    within(OPERATION, look(call, allocator, &handle)).await?
+    within(OPERATION, compare(call, allocator, &handle)).await?
 }
 
-async fn look(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
+async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
     let found = match allocator.ips_by_handle(handle).await {
         Ok(found) => found,
         Err(Error::NoHandle(_)) => Vec::new(),
@@ -42,7 +42,7 @@ async fn look(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<()
     Ok(())
 }
 
-/// Looks at an address that the handle does not lead to: its object may be missing or lack the block.
+/// Checks an address that the handle does not lead to: its object may be missing or lack the block.
 async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr) -> Result<(), CniError> {
     match allocator.assignment_attributes(address).await {
         Ok(record) if record.handle.as_deref() == Some(handle) => Ok(()),

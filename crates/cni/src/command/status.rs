@@ -11,13 +11,13 @@ use crate::config::{Configuration, pool_cidr};
 use crate::identity::node_name;
 use crate::protocol::{CniError, Code};
 
-/// Looks whether the datastore answers, knows the node, and has a pool for it in each wanted family.
+/// Checks whether the datastore answers, knows the node, and has a pool for it in each wanted family.
 pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
-    let looked = async {
+    let checked = async {
         let allocator = call.connect().await?;
-        within(OPERATION, look(&call.configuration, allocator)).await?
+        within(OPERATION, check(&call.configuration, allocator)).await?
     };
-    looked.await.map_err(not_available)
+    checked.await.map_err(not_available)
 }
 
 /// What keeps an ADD from being successful.
@@ -25,7 +25,7 @@ pub(crate) fn not_available(error: CniError) -> CniError {
     CniError { code: Code::NotAvailable, ..error }
 }
 
-async fn look(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
+async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
     let node = node_name(&configuration.node);
     let queries = [Query::Get(calipam_model::key::Key::Node(node.clone())), Query::Pools];
     let answers = allocator.store().read(&queries).await;

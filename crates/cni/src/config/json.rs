@@ -7,6 +7,15 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// A field that holds something else than it must. The value is not told: it may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the field {field} must be {kind}")]
+pub struct WrongType {
+    /// With its path, such as `policy.k8s_auth_token`.
+    field: String,
+    kind: &'static str,
+}
+
 /// The fields of an object, undecoded, in their order.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
@@ -17,42 +26,57 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Reads a document.
-    pub(super) fn read(json: &'a str) -> Result<Self, String> {
-        let fields: Option<Raw<'a>> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    pub(super) fn read(json: &'a str) -> serde_json::Result<Self> {
+        let fields: Option<Raw<'a>> = serde_json::from_str(json)?;
         Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })
     }
 
     /// The value of a field, or its default where it is not set. `kind` says in errors what it must be, such as `a
-    /// string`: the value itself may be a secret.
-    pub(super) fn get<T: DeserializeOwned + Default>(&self, name: &str, kind: &str) -> Result<T, String> {
+    /// string`.
+    pub(super) fn get<T: DeserializeOwned + Default>(
+        &self,
+        name: &str,
+        kind: &'static str,
+    ) -> Result<T, WrongType> {
         Ok(self.find(name, kind)?.unwrap_or_default())
     }
 
     /// As [`Self::get`]; `None` if the field is not set.
-    pub(super) fn find<T: DeserializeOwned>(&self, name: &str, kind: &str) -> Result<Option<T>, String> {
+    pub(super) fn find<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        kind: &'static str,
+    ) -> Result<Option<T>, WrongType> {
         let mut found = None;
         for value in self.named(name) {
-            let decoded: Option<T> = serde_json::from_str(value.get())
-                .map_err(|_| format!("the field {}{name} must be {kind}", self.path))?;
-            found = decoded.or(found);
+            found = self.decode::<Option<T>>(name, value, kind)?.or(found);
         }
         Ok(found)
     }
 
     /// A text; empty where it is not set.
-    pub(super) fn text(&self, name: &str) -> Result<String, String> {
+    pub(super) fn text(&self, name: &str) -> Result<String, WrongType> {
         self.get(name, "a string")
     }
 
     /// An object within; without fields where it is not set.
-    pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, String> {
+    pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, WrongType> {
         let mut fields = Vec::new();
         for value in self.named(name) {
-            let inner: Option<Raw<'a>> = serde_json::from_str(value.get())
-                .map_err(|_| format!("the field {}{name} must be an object", self.path))?;
+            let inner: Option<Raw<'a>> = self.decode(name, value, "an object")?;
             fields.extend(inner.unwrap_or_default().0);
         }
         Ok(Self { path: format!("{}{name}.", self.path), fields })
+    }
+
+    fn decode<T: Deserialize<'a>>(
+        &self,
+        name: &str,
+        value: &'a RawValue,
+        kind: &'static str,
+    ) -> Result<T, WrongType> {
+        serde_json::from_str(value.get())
+            .map_err(|_| WrongType { field: format!("{}{name}", self.path), kind })
     }
 
     fn named(&self, name: &str) -> impl Iterator<Item = &'a RawValue> {
@@ -105,7 +129,7 @@ mod tests {
     fn a_wrong_type_is_named_without_the_value() {
         let fields = Fields::read(r#"{"policy":{"k8s_auth_token":12345},"ipam":[]}"#).unwrap();
         let error = fields.object("policy").unwrap().text("k8s_auth_token").unwrap_err();
-        assert_eq!(error, "the field policy.k8s_auth_token must be a string");
+        assert_eq!(error.to_string(), "the field policy.k8s_auth_token must be a string");
         assert!(fields.object("ipam").is_err());
         for text in ["", "[]", "{", "1", "{} {}", "{\"a\":}"] {
             assert!(Fields::read(text).is_err(), "{text}");

@@ -4,6 +4,7 @@
 mod json;
 mod settings;
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use self::json::Fields;
+pub use self::json::WrongType;
 use crate::protocol::environment::is_name;
 use crate::protocol::{CniError, Code, Command, Version};
 
@@ -38,7 +40,7 @@ pub struct Configuration {
     pub previous: Vec<IpAddr>,
     /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. Only GC minds where it
     /// cannot be decoded.
-    pub valid_containers: Result<Option<Vec<String>>, String>,
+    pub valid_containers: Result<Option<Vec<String>>, WrongType>,
 }
 
 /// What is to be assigned.
@@ -123,10 +125,7 @@ impl<'a> Document<'a> {
     /// # Errors
     /// Where it is not JSON (6), has no name or a malformed one (7), or a version that is not known (1).
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
-        let broken = |reason: String| {
-            CniError::new(Code::Decoding, format!("error unmarshall network config: {reason}"))
-        };
-        let text = std::str::from_utf8(stdin).map_err(|error| broken(error.to_string()))?;
+        let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
         let (name, version) =
             (fields.text("name").map_err(broken)?, fields.text("cniVersion").map_err(broken)?);
@@ -144,11 +143,15 @@ impl<'a> Document<'a> {
 
     /// Reads all that the plugin uses.
     pub fn configuration(self) -> Result<Configuration, CniError> {
-        configuration(self).map_err(|reason| CniError::internal(format!("failed to load netconf: {reason}")))
+        configuration(self).map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))
     }
 }
 
-fn configuration(document: Document<'_>) -> Result<Configuration, String> {
+fn broken(reason: impl Display) -> CniError {
+    CniError::new(Code::Decoding, format!("error unmarshall network config: {reason}"))
+}
+
+fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     let Document { fields, name, version } = document;
     let path = |name: &str, default: &str| {
         fields.text(name).map(|text| PathBuf::from(if text.is_empty() { default } else { &text }))
@@ -194,11 +197,11 @@ fn configuration(document: Document<'_>) -> Result<Configuration, String> {
     })
 }
 
-fn ipam(fields: &Fields<'_>) -> Result<Ipam, String> {
+fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
     for unused in ["type", "name", "subnet"] {
         fields.text(unused)?;
     }
-    let pools = |name: &str| -> Result<Vec<String>, String> {
+    let pools = |name: &str| -> Result<Vec<String>, WrongType> {
         let pools: Vec<Option<String>> = fields.get(name, "a list of strings")?;
         Ok(pools.into_iter().map(Option::unwrap_or_default).collect())
     };
@@ -210,9 +213,9 @@ fn ipam(fields: &Fields<'_>) -> Result<Ipam, String> {
     })
 }
 
-fn log(fields: &Fields<'_>) -> Result<Log, String> {
+fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     let default = Log::default();
-    let number = |name: &str, default: u64| -> Result<u64, String> {
+    let number = |name: &str, default: u64| -> Result<u64, WrongType> {
         let number: i64 = fields.get(name, "a number")?;
         Ok(u64::try_from(number).ok().filter(|number| *number > 0).unwrap_or(default))
     };
@@ -248,7 +251,7 @@ fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
 }
 
 /// The container IDs of the attachments that are still valid.
-fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, String> {
+fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongType> {
     #[derive(Deserialize)]
     struct Attachment {
         #[serde(rename = "containerID")]

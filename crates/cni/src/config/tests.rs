@@ -53,7 +53,7 @@ fn what_runtimes_add() {
     assert_eq!(found.valid_containers, Ok(Some(vec!["a".to_owned()])));
     assert!(read(r#"{"name":"net","prevResult":"nonsense"}"#).unwrap().previous.is_empty());
     let wrong = read(r#"{"name":"net","cni.dev/valid-attachments":7}"#).unwrap();
-    assert!(wrong.valid_containers.unwrap_err().contains("valid-attachments"));
+    assert!(wrong.valid_containers.unwrap_err().to_string().contains("valid-attachments"));
 }
 
 #[test]

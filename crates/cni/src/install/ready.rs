@@ -64,7 +64,7 @@ fn of_calico(network: Value) -> Option<Value> {
     Some(plugin)
 }
 
-/// Refuses a version of Calico that nobody has looked at.
+/// Refuses a version of Calico that is not known.
 async fn version(settings: &Settings) -> Result<()> {
     let key = Key::ClusterInformation("default".to_owned());
     let read = async { Datastore::open(settings).await?.reread(&[key].into()).await };

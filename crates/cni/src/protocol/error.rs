@@ -1,7 +1,5 @@
 //! Errors as a runtime reads them.
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 
 /// What kind of error it is, by the numbers of the CNI specification.
@@ -48,7 +46,8 @@ impl Serialize for Code {
 }
 
 /// An error that goes to stdout; the exit code is then 1. As Calico's, it has no `cniVersion`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{msg}{}{details}", if details.is_empty() { "" } else { "; " })]
 pub struct CniError {
     pub code: Code,
     pub msg: String,
@@ -69,13 +68,6 @@ impl CniError {
     pub fn with_details(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();
         self
-    }
-}
-
-impl fmt::Display for CniError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.msg)?;
-        if self.details.is_empty() { Ok(()) } else { write!(f, "; {}", self.details) }
     }
 }
 

@@ -125,6 +125,6 @@ impl Node {
         let places =
             Places { addresses: self.networks(), plugins: vec![self.plugin()], wait: Duration::ZERO };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(migrate(&world.settings(), "a", &places))
+        runtime.block_on(migrate(&world.settings(), "a", &places)).map_err(|error| error.to_string())
     }
 }

@@ -183,7 +183,7 @@ pub(super) fn open<S: DeserializeOwned>(path: &Path, identity: &Identity) -> Res
     Err(unusable(damaged()))
 }
 
-/// The whole frames of a file, up to the first that breaks off.
+/// The whole frames of a file, up to the first that is incomplete.
 fn places(file: &File, length: u64) -> io::Result<Vec<Place>> {
     let (mut places, mut offset) = (Vec::new(), 0);
     while offset + HEAD as u64 <= length {

@@ -152,7 +152,7 @@ impl Timeouts {
 }
 
 impl EtcdSettings {
-    /// What an error has to be judged by where an answer was waited for so long.
+    /// What an attempt with this timeout was made with: it explains its error.
     pub(crate) fn attempt(&self, timeout: Duration) -> Attempt {
         Attempt {
             timeout: timeout.as_secs(),

@@ -122,7 +122,7 @@ pub struct Decoded {
 enum End {
     /// A footer, which states the number of entries.
     Footer(u64),
-    /// The line breaks off.
+    /// The line is incomplete.
     Cut,
     /// The line cannot be decoded.
     Wrong(String),
@@ -183,7 +183,7 @@ fn decode_line(
             };
             line.give(&mut wanted).err().map(End::Wrong)
         }
-        // A last line that breaks off within its JSON was cut; any other one is wrong.
+        // A last line whose JSON is incomplete was cut; any other one is wrong.
         Err(error) if error.is_eof() && !text.ends_with(b"\n") => Some(End::Cut),
         Err(error) => Some(End::Wrong(error.to_string())),
     }
@@ -203,7 +203,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Adds the next lines. Breaks off at the end of the export, or where it is damaged.
+    /// Adds the next lines. Stops at the end of the export, or where it is damaged.
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;

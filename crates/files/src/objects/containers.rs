@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::ObjectError;
 use super::meta::seconds;
-use super::wire::each;
+use super::wire::{decode, each};
 
 /// What an entry of `status.containerStatuses` says of its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,15 +95,9 @@ pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, ObjectError> {
 
 /// `ContainerStateTerminated.finishedAt`. What is not set is an empty message.
 fn finished_at(message: &[u8]) -> Result<Option<Timestamp>, ObjectError> {
-    let mut at = None;
-    each(message, |field, value| {
-        if field == 6 {
-            let seconds = seconds(value.bytes())?;
-            at = Timestamp::from_second(seconds).ok().filter(|_| seconds > 0);
-        }
-        Ok(())
-    })?;
-    Ok(at)
+    decode!(message, at: Option<Timestamp>, value, {
+        6 => at = Some(seconds(value.bytes())?).filter(|s| *s > 0).and_then(|s| Timestamp::from_second(s).ok()),
+    })
 }
 
 #[cfg(test)]

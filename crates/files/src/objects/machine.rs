@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
-use super::wire::each;
+use super::wire::decode;
 use super::{note_value, path, to_json};
 
 const WANTED: Wanted = Wanted { labels: false, annotations: &[], owners: true };
@@ -47,12 +47,5 @@ fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, ObjectError> {
         let object: MachineObject<'_> = serde_json::from_slice(object)?;
         return Ok(object.metadata);
     }
-    let mut meta = Meta::default();
-    each(object, |field, value| {
-        if field == 1 {
-            meta = Meta::from_protobuf(value.bytes(), WANTED)?;
-        }
-        Ok(())
-    })?;
-    Ok(meta)
+    decode!(object, meta: Meta<'_>, value, { 1 => meta = Meta::from_protobuf(value.bytes(), WANTED)? })
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::wire::{each, entry, text};
+use super::wire::{decode, each, entry, text};
 
 /// `metadata` of an object. Absent fields are empty.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -69,28 +69,18 @@ pub struct Wanted {
 impl<'a> Meta<'a> {
     /// Reads `ObjectMeta`.
     pub(crate) fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, ObjectError> {
-        let mut meta = Self::default();
-        each(message, |field, value| {
-            match field {
-                1 => meta.name = text(value)?,
-                3 => meta.namespace = text(value)?,
-                5 => meta.uid = text(value)?,
-                6 => meta.resource_version = text(value)?,
-                8 => meta.created_seconds = Some(seconds(value.bytes())?),
-                9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
-                11 if wanted.labels => meta.labels.push(pair(value.bytes())?),
-                12 => {
-                    let (key, _) = entry(value.bytes())?;
-                    if wanted.annotations.iter().any(|known| known.as_bytes() == key) {
-                        meta.annotations.push(pair(value.bytes())?);
-                    }
-                }
-                13 if wanted.owners => meta.owner_references.push(owner(value.bytes())?),
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(meta)
+        let is_wanted = |key: &[u8]| wanted.annotations.iter().any(|known| known.as_bytes() == key);
+        decode!(message, meta: Self, value, {
+            1 => meta.name = text(value)?,
+            3 => meta.namespace = text(value)?,
+            5 => meta.uid = text(value)?,
+            6 => meta.resource_version = text(value)?,
+            8 => meta.created_seconds = Some(seconds(value.bytes())?),
+            9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
+            11 if wanted.labels => meta.labels.push(pair(value.bytes())?),
+            12 if is_wanted(entry(value.bytes())?.0) => meta.annotations.push(pair(value.bytes())?),
+            13 if wanted.owners => meta.owner_references.push(owner(value.bytes())?),
+        })
     }
 
     pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
@@ -152,6 +142,7 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
         Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
         Encoding::Protobuf => {
             let mut meta = None;
+            // What comes after it may be malformed.
             let _ = each(object, |field, value| {
                 if field == 1 {
                     meta = Some(Meta::from_protobuf(value.bytes(), none)?);
@@ -213,27 +204,14 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
 
 /// Reads `Time`: its first field holds the seconds.
 pub fn seconds(message: &[u8]) -> Result<i64, ObjectError> {
-    let mut seconds = 0;
-    each(message, |field, value| {
-        if field == 1 {
-            seconds = value.number() as i64;
-        }
-        Ok(())
-    })?;
-    Ok(seconds)
+    decode!(message, seconds: i64, value, { 1 => seconds = value.number() as i64 })
 }
 
 fn owner(message: &[u8]) -> Result<OwnerReference<'_>, ObjectError> {
-    let mut owner = OwnerReference::default();
-    each(message, |field, value| {
-        match field {
-            1 => owner.kind = text(value)?,
-            3 => owner.name = text(value)?,
-            5 => owner.api_version = text(value)?,
-            6 => owner.controller = value.number() != 0,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(owner)
+    decode!(message, owner: OwnerReference<'_>, value, {
+        1 => owner.kind = text(value)?,
+        3 => owner.name = text(value)?,
+        5 => owner.api_version = text(value)?,
+        6 => owner.controller = value.number() != 0,
+    })
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
-use super::wire::{each, text};
+use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
 const IPIP: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
@@ -111,57 +111,29 @@ fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError
     if encoding == Encoding::Json {
         return Ok(serde_json::from_slice(object)?);
     }
-    let mut node = NodeObject::default();
-    each(object, |field, value| {
-        match field {
-            1 => node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-            2 => node.spec.taints = Some(taints(value.bytes())?),
-            3 => node.status.addresses = Some(addresses(value.bytes())?),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(node)
+    decode!(object, node: NodeObject<'_>, value, {
+        1 => node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+        2 => node.spec.taints = Some(taints(value.bytes())?),
+        3 => node.status.addresses = Some(addresses(value.bytes())?),
+    })
 }
 
 /// The taints of a `NodeSpec`.
 fn taints(message: &[u8]) -> Result<Vec<Taint<'_>>, ObjectError> {
-    let mut taints = Vec::new();
-    each(message, |field, value| {
-        if field == 5 {
-            let mut taint = Taint::default();
-            each(value.bytes(), |field, value| {
-                if field == 3 {
-                    taint.effect = text(value)?;
-                }
-                Ok(())
-            })?;
-            taints.push(taint);
-        }
-        Ok(())
-    })?;
-    Ok(taints)
+    decode!(message, taints: Vec<Taint<'_>>, value, { 5 => taints.push(taint(value.bytes())?) })
+}
+
+fn taint(message: &[u8]) -> Result<Taint<'_>, ObjectError> {
+    decode!(message, taint: Taint<'_>, value, { 3 => taint.effect = text(value)? })
 }
 
 /// The addresses of a `NodeStatus`.
 fn addresses(message: &[u8]) -> Result<Vec<NodeAddress<'_>>, ObjectError> {
-    let mut addresses = Vec::new();
-    each(message, |field, value| {
-        if field == 5 {
-            let mut found = NodeAddress::default();
-            each(value.bytes(), |field, value| {
-                match field {
-                    1 => found.kind = text(value)?,
-                    2 => found.address = text(value)?,
-                    _ => {}
-                }
-                Ok(())
-            })?;
-            addresses.push(found);
-        }
-        Ok(())
-    })?;
-    Ok(addresses)
+    decode!(message, addresses: Vec<NodeAddress<'_>>, value, { 5 => addresses.push(address(value.bytes())?) })
+}
+
+fn address(message: &[u8]) -> Result<NodeAddress<'_>, ObjectError> {
+    decode!(message, found: NodeAddress<'_>, value, { 1 => found.kind = text(value)?, 2 => found.address = text(value)? })
 }
 
 fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {

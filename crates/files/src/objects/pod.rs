@@ -12,7 +12,7 @@ use super::ObjectError;
 use super::containers::{self, Container, all_ended_at};
 use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
-use super::wire::{each, text};
+use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
 const CNI_IP: &str = "cni.projectcalico.org/podIP";
@@ -123,17 +123,11 @@ impl<'a> PodObject<'a> {
     }
 
     fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
-        let mut pod = Self::default();
-        each(message, |field, value| {
-            match field {
-                1 => pod.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-                2 => pod.spec = Spec::from_protobuf(value.bytes())?,
-                3 => pod.status = Status::from_protobuf(value.bytes())?,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(pod)
+        decode!(message, pod: Self, value, {
+            1 => pod.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+            2 => pod.spec = Spec::from_protobuf(value.bytes())?,
+            3 => pod.status = Status::from_protobuf(value.bytes())?,
+        })
     }
 
     fn add(&self, snapshot: &mut Snapshot) {
@@ -179,16 +173,10 @@ impl<'a> PodObject<'a> {
 
 impl<'a> Spec<'a> {
     fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
-        let mut spec = Self::default();
-        each(message, |field, value| {
-            match field {
-                10 => spec.node_name = text(value)?,
-                11 => spec.host_network = value.number() != 0,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(spec)
+        decode!(message, spec: Self, value, {
+            10 => spec.node_name = text(value)?,
+            11 => spec.host_network = value.number() != 0,
+        })
     }
 }
 
@@ -205,30 +193,21 @@ impl<'a> Status<'a> {
     }
 
     fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
-        let mut status = Self::default();
-        each(message, |field, value| {
-            match field {
-                1 => status.phase = text(value)?,
-                2 => status.conditions.push(Condition::from_protobuf(value.bytes())?),
-                6 => status.ip = text(value)?,
-                8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
-                10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
-                13 => status.ephemeral_container_statuses.push(containers::from_protobuf(value.bytes())?),
-                12 => {
-                    let mut ip = Ip::default();
-                    each(value.bytes(), |field, value| {
-                        if field == 1 {
-                            ip.ip = text(value)?;
-                        }
-                        Ok(())
-                    })?;
-                    status.ips.push(ip);
-                }
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(status)
+        decode!(message, status: Self, value, {
+            1 => status.phase = text(value)?,
+            2 => status.conditions.push(Condition::from_protobuf(value.bytes())?),
+            6 => status.ip = text(value)?,
+            8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
+            10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
+            13 => status.ephemeral_container_statuses.push(containers::from_protobuf(value.bytes())?),
+            12 => status.ips.push(Ip::from_protobuf(value.bytes())?),
+        })
+    }
+}
+
+impl<'a> Ip<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
+        decode!(message, ip: Self, value, { 1 => ip.ip = text(value)? })
     }
 }
 
@@ -238,15 +217,6 @@ impl<'a> Condition<'a> {
     }
 
     fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
-        let mut condition = Self::default();
-        each(message, |field, value| {
-            match field {
-                1 => condition.kind = text(value)?,
-                2 => condition.status = text(value)?,
-                _ => {}
-            }
-            Ok(())
-        })?;
-        Ok(condition)
+        decode!(message, condition: Self, value, { 1 => condition.kind = text(value)?, 2 => condition.status = text(value)? })
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted, identify};
-use super::wire::{each, text};
+use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
 /// Annotations by which a service asks for addresses of Calico.
@@ -123,52 +123,29 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
 }
 
 fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, ObjectError> {
-    let mut service = ServiceObject::default();
-    each(message, |field, value| {
-        match field {
-            1 => service.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-            2 => service.spec = spec(value.bytes())?,
-            3 => service.status.load_balancer.ingress = ingress(value.bytes())?,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(service)
+    decode!(message, service: ServiceObject<'_>, value, {
+        1 => service.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+        2 => service.spec = spec(value.bytes())?,
+        3 => service.status.load_balancer = load_balancer(value.bytes())?,
+    })
 }
 
 fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
-    let mut spec = Spec::default();
-    each(message, |field, value| {
-        match field {
-            4 => spec.kind = text(value)?,
-            8 => spec.ip = text(value)?,
-            21 => spec.class = Some(text(value)?),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(spec)
+    decode!(message, spec: Spec<'_>, value, {
+        4 => spec.kind = text(value)?,
+        8 => spec.ip = text(value)?,
+        21 => spec.class = Some(text(value)?),
+    })
 }
 
-/// `ServiceStatus.loadBalancer.ingress[].ip`: each the first field of the one around it.
-fn ingress(status: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
-    let mut found = Vec::new();
-    let is_first = |field: u32| field == 1;
-    each(status, |field, balancer| {
-        if !is_first(field) {
-            return Ok(());
-        }
-        each(balancer.bytes(), |field, entry| {
-            if !is_first(field) {
-                return Ok(());
-            }
-            each(entry.bytes(), |field, value| {
-                if is_first(field) {
-                    found.push(Ingress { ip: text(value)? });
-                }
-                Ok(())
-            })
-        })
-    })?;
-    Ok(found)
+fn load_balancer(status: &[u8]) -> Result<LoadBalancer<'_>, ObjectError> {
+    decode!(status, found: LoadBalancer<'_>, value, { 1 => found.ingress.extend(ingress(value.bytes())?) })
+}
+
+fn ingress(balancer: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
+    decode!(balancer, found: Vec<Ingress<'_>>, value, { 1 => found.extend(addresses(value.bytes())?) })
+}
+
+fn addresses(ingress: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
+    decode!(ingress, found: Vec<Ingress<'_>>, value, { 1 => found.push(Ingress { ip: text(value)? }) })
 }

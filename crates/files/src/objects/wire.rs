@@ -17,6 +17,23 @@ pub(crate) fn each<'a>(
     Ok(())
 }
 
+/// Decodes a message: `decode!(bytes, pod: Pod, value, { 1 => pod.name = text(value)? })` says what becomes of each field that
+/// is wanted, and gives the message as the result of the function.
+macro_rules! decode {
+    ($bytes:expr, $message:ident: $type:ty, $value:ident, { $($field:pat $(if $wanted:expr)? => $take:expr),* $(,)? }) => {{
+        let mut $message = <$type>::default();
+        $crate::objects::wire::each($bytes, |field, $value| {
+            match field {
+                $($field $(if $wanted)? => $take,)*
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok($message)
+    }};
+}
+pub(crate) use decode;
+
 /// A text field.
 pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>, ObjectError> {
     let text = std::str::from_utf8(value.bytes()).map_err(|_| ObjectError::Text)?;
@@ -25,14 +42,5 @@ pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>, ObjectError> {
 
 /// An entry of a map: key and value.
 pub(crate) fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), ObjectError> {
-    let (mut key, mut content): (&[u8], &[u8]) = (&[], &[]);
-    each(message, |field, value| {
-        match field {
-            1 => key = value.bytes(),
-            2 => content = value.bytes(),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok((key, content))
+    decode!(message, entry: (&[u8], &[u8]), value, { 1 => entry.0 = value.bytes(), 2 => entry.1 = value.bytes() })
 }

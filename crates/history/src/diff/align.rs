@@ -1,4 +1,4 @@
-//! Two snapshots are judged by what both of them hold.
+//! Two snapshots are checked by what both of them hold.
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 

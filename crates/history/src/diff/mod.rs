@@ -72,11 +72,11 @@ impl Difference<'_> {
 
 /// How two snapshots differ, but for their findings.
 #[derive(Debug)]
-pub struct Unjudged<'s>(Difference<'s>);
+pub struct Unchecked<'s>(Difference<'s>);
 
-impl<'s> Unjudged<'s> {
+impl<'s> Unchecked<'s> {
     /// Adds what the checks of both found. The scope is the one in which they were compared.
-    pub fn judged(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
+    pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(old, new, scope);
         let is_unknown = difference.not_compared.iter().any(|left_out| left_out.what.is_undecodable());
@@ -86,7 +86,7 @@ impl<'s> Unjudged<'s> {
 }
 
 /// Compares two snapshots of one cluster that hold the same sources, as [`align`] makes them.
-pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unjudged<'s> {
+pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unchecked<'s> {
     let both_read = |source: Source| before.has_read(source) && after.has_read(source);
     let hidden = Hidden::new(before, after);
     let mut not_compared = uncompared::sources(before, after);
@@ -103,7 +103,7 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
     let addresses::Walked { changes: addresses, sums } = walked;
 
     let objects = objects::Sides { old: before, new: after, hidden: &hidden, scope };
-    Unjudged(Difference {
+    Unchecked(Difference {
         same: false,
         not_compared,
         sums: sums.finish(),

@@ -67,7 +67,7 @@ fn cluster(entries: &[(&str, Value)]) -> Snapshot {
 /// Compares and hands the difference on.
 fn compare<T>(old: &Snapshot, new: &Snapshot, scope: &Scope, look: impl FnOnce(&Difference<'_>) -> T) -> T {
     let report = |snapshot: &Snapshot| -> Report { check(snapshot, &Options::default()) };
-    look(&super::compare(old, new, scope).judged(report(old), report(new), scope))
+    look(&super::compare(old, new, scope).checked(report(old), report(new), scope))
 }
 
 fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'_>) -> T) -> T {

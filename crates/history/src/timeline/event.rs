@@ -114,10 +114,10 @@ pub struct Holder {
 
 impl Holder {
     pub fn of(record: &Attribute) -> Self {
-        let (kind, allocated_to) = record.look(|look| match Claim::of(&look) {
+        let (kind, allocated_to) = record.with_ref(|record| match Claim::of(&record) {
             Claim::Cooling => ("cooling", String::new()),
             Claim::WindowsReserved => ("windows-reserved", String::new()),
-            claim => describe(&claim, &look),
+            claim => describe(&claim, &record),
         });
         let attribute = |key: &str| record.owner.as_ref().and_then(|owner| owner.get(key)).cloned();
         Self {

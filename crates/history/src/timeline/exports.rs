@@ -15,11 +15,11 @@ use jiff::Timestamp;
 
 use self::others::Others;
 use self::runs::Runs;
+use super::about::{known, raw_events, time_of};
 use super::block::{BlockEvent, BlockState, events};
 use super::event::{Event, Origin};
 use super::state::BlockFields;
-use super::told::{known, time_of, told};
-use super::when::{Doubt, RECORDED_TO, Recorded, When};
+use super::when::{RECORDED_TO, Recorded, Uncertainty, When};
 use super::{About, Raw, Timeline, Written, mark_reused, owner_of};
 
 /// Takes the exports of an archive in the order of their times: first what they record of addresses, then what they say of
@@ -55,8 +55,8 @@ impl<'a> ExportReader<'a> {
                 Some(last) => self.compare(*cidr, last, &snapshot),
             }
         }
-        let told = self.others.take_records(&snapshot, self.about, &of_both);
-        self.events.extend(told);
+        let events = self.others.take_records(&snapshot, self.about, &of_both);
+        self.events.extend(events);
         self.last = Some(snapshot);
     }
 
@@ -71,7 +71,7 @@ impl<'a> ExportReader<'a> {
         let between = events(&before, &after);
         for event in &between {
             let by = self.runs.take(cidr, event, [last.taken_at, now.taken_at]);
-            let mut raw = told(cidr, owner.as_ref(), 0, event, &after, self.about);
+            let mut raw = raw_events(cidr, owner.as_ref(), 0, event, &after, self.about);
             // A run writes after it began, and may have brought back what was there before.
             let began = by.as_ref().and_then(|run| run.started_at.parse().ok());
             if began.is_some() {
@@ -101,8 +101,8 @@ impl<'a> ExportReader<'a> {
 
     /// Takes the pods and endpoints of some names of the next export.
     pub fn take_users(&mut self, snapshot: &Snapshot, pods: &BTreeSet<(String, String)>) {
-        let told = self.others.take_users(snapshot, pods);
-        self.events.extend(told);
+        let events = self.others.take_users(snapshot, pods);
+        self.events.extend(events);
     }
 
     pub fn finish(mut self) -> Timeline {
@@ -147,17 +147,17 @@ fn bounded(raw: Raw, after: Timestamp, before: Timestamp) -> Event {
     let is_between = |time: Timestamp| {
         after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW
     };
-    let (at, doubt) = match raw.recorded {
+    let (at, uncertainty) = match raw.recorded {
         Some(Recorded::Time(time)) if is_between(time) => (Some(time), None),
         Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {
-            (None, Some(Doubt::Copied))
+            (None, Some(Uncertainty::Copied))
         }
         Some(Recorded::Copied(time)) if is_between(time) => (Some(time), None),
-        Some(Recorded::Time(_) | Recorded::Copied(_)) => (None, Some(Doubt::ClocksDisagree)),
-        Some(Recorded::NoZone) => (None, Some(Doubt::NoZone)),
+        Some(Recorded::Time(_) | Recorded::Copied(_)) => (None, Some(Uncertainty::ClocksDisagree)),
+        Some(Recorded::NoZone) => (None, Some(Uncertainty::NoZone)),
         None => (None, None),
     };
-    let time = When { at, after: Some(after), before: Some(before), doubt };
+    let time = When { at, after: Some(after), before: Some(before), uncertainty };
     Event { revision: None, origin: Origin::Archive, time, ..raw.event }
 }
 

@@ -1,5 +1,6 @@
 //! What happened to an address, handle, block or node: the revisions of the objects around it, read as events.
 
+mod about;
 mod block;
 mod event;
 mod exports;
@@ -9,7 +10,6 @@ mod owner_tests;
 mod state;
 #[cfg(test)]
 mod tests;
-mod told;
 mod when;
 
 use std::collections::BTreeMap;
@@ -22,14 +22,13 @@ use calipam_model::key::Key;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use self::about::{known, raw_events, time_of};
 pub use self::block::{BlockEvent, BlockState, apply, events, replay};
 pub use self::event::{Event, Holder, Origin, Run, What};
 pub use self::exports::ExportReader;
 pub use self::state::{BlockFields, Record};
-use self::told::known;
-use self::told::{time_of, told};
 use self::when::{Anchor, Anchors, Recorded};
-pub use self::when::{Doubt, When};
+pub use self::when::{Uncertainty, When};
 
 /// What a history is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,11 +107,11 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
     for (path, (base, changes)) in &tracks {
         let mut found = match Key::parse(path) {
             Ok(Some(Key::Block(cidr))) => of_block(cidr, *base, changes, about),
-            Ok(Some(key)) => Track { told: others::events(&key, *base, changes, about), times: Vec::new() },
+            Ok(Some(key)) => Track { events: others::events(&key, *base, changes, about), times: Vec::new() },
             _ => Track::default(),
         };
         let by = |revision: i64| run_of(path, revision, base.iter().chain(changes).copied(), written);
-        for event in &mut found.told {
+        for event in &mut found.events {
             event.event.by = by(event.revision);
             // It may have brought back what was there before.
             if event.event.by.is_some() {
@@ -124,7 +123,7 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
                 *recorded = recorded.copied();
             }
         }
-        raw.extend(found.told);
+        raw.extend(found.events);
         times.extend(found.times);
     }
     raw.extend(forgotten(kept, written, about));
@@ -147,7 +146,7 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
 /// What the versions of an object tell.
 #[derive(Default)]
 struct Track {
-    told: Vec<Raw>,
+    events: Vec<Raw>,
     /// Times that were recorded with other events of its revisions: of a block, of all its addresses.
     times: Vec<(i64, Recorded)>,
 }
@@ -156,8 +155,8 @@ struct Track {
 fn known_times(raw: &[Raw], others: &[(i64, Recorded)], kept: &Kept) -> Vec<Anchor> {
     let mut known =
         vec![Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true }];
-    let told = raw.iter().filter_map(|event| Some((event.revision, event.recorded?)));
-    for (revision, recorded) in told.chain(others.iter().copied()) {
+    let events = raw.iter().filter_map(|event| Some((event.revision, event.recorded?)));
+    for (revision, recorded) in events.chain(others.iter().copied()) {
         let (time, is_of_write) = match recorded {
             Recorded::Time(time) => (time, true),
             Recorded::Copied(time) => (time, false),
@@ -207,7 +206,7 @@ fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<Raw> {
         let side = |value: &Option<Vec<u8>>| value.as_deref().map_or(BlockState::Absent, decode);
         let between = events(&side(&write.before), &side(&write.after));
         let next = side(&write.after);
-        let raw = between.iter().flat_map(|event| told(cidr, None, revision, event, &next, about));
+        let raw = between.iter().flat_map(|event| raw_events(cidr, None, revision, event, &next, about));
         found.extend(raw.map(|mut raw| {
             raw.event.by = Some(write.run.clone());
             raw.event.origin = Origin::Journal;
@@ -235,7 +234,7 @@ fn of_block(cidr: IpNet, base: Option<&Version>, changes: &[&Version], about: &A
     let mut state = BlockState::Absent;
     if let Some(version) = base {
         state = version.value.as_deref().map_or(BlockState::Absent, decode);
-        found.told.extend(known(cidr, version.revision, &state, about));
+        found.events.extend(known(cidr, version.revision, &state, about));
     }
     for version in changes {
         let next = version.value.as_deref().map_or(BlockState::Absent, decode);
@@ -243,17 +242,17 @@ fn of_block(cidr: IpNet, base: Option<&Version>, changes: &[&Version], about: &A
         let was = owner_of(&state);
         let now = owner_of(&next);
         let owner = now.as_ref().or(was.as_ref());
-        let mut told: Vec<Raw> = between
+        let mut events: Vec<Raw> = between
             .iter()
-            .flat_map(|event| told(cidr, owner, version.revision, event, &next, about))
+            .flat_map(|event| raw_events(cidr, owner, version.revision, event, &next, about))
             .collect();
         let mut times: Vec<Recorded> = between.iter().filter_map(time_of).collect();
         // Calico claims a block empty. One that comes with addresses was restored, rebuilt or moved from elsewhere.
         if matches!(state, BlockState::Absent) && holds_addresses(&next) {
-            told.iter_mut().for_each(|raw| raw.recorded = raw.recorded.map(Recorded::copied));
+            events.iter_mut().for_each(|raw| raw.recorded = raw.recorded.map(Recorded::copied));
             times.iter_mut().for_each(|time| *time = time.copied());
         }
-        found.told.extend(told);
+        found.events.extend(events);
         found.times.extend(times.into_iter().map(|time| (version.revision, time)));
         state = next;
     }

@@ -4,7 +4,7 @@ use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
 
 use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
-use super::{About, Doubt, Event, ExportReader, Run, Version, What, When, Written, timeline};
+use super::{About, Event, ExportReader, Run, Uncertainty, Version, What, When, Written, timeline};
 
 #[test]
 fn a_block_that_is_deleted_takes_its_addresses_along() {
@@ -140,14 +140,14 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     }];
     let kept = kept(Vec::new(), vec![version(20, Some(&empty)), version(21, Some(&block))]);
     let found = timeline(&kept, &written, &address()).events;
-    assert_eq!((found[1].what, found[1].time.doubt), (What::Assigned, Some(Doubt::Copied)));
+    assert_eq!((found[1].what, found[1].time.uncertainty), (What::Assigned, Some(Uncertainty::Copied)));
 
     let about = address();
     let mut reader = ExportReader::new(&about, &written);
     reader.take_records(export("2026-05-01T10:05:10Z", &empty));
     reader.take_records(export("2026-05-01T11:00:00Z", &block));
     let found = reader.finish().events;
-    let When { at, after, before, doubt } = found[1].time.clone();
-    assert_eq!((found[1].what, at, doubt), (What::Assigned, None, Some(Doubt::Copied)));
+    let When { at, after, before, uncertainty } = found[1].time.clone();
+    assert_eq!((found[1].what, at, uncertainty), (What::Assigned, None, Some(Uncertainty::Copied)));
     assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
 }

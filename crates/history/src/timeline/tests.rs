@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    About, BlockState, Doubt, Event, Kept, Origin, Run, Version, What, Written, decode, events, replay,
+    About, BlockState, Event, Kept, Origin, Run, Uncertainty, Version, What, Written, decode, events, replay,
     timeline,
 };
 
@@ -188,7 +188,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
 }
 
 #[test]
-fn times_without_zone_and_clocks_that_went_back_are_doubtful() {
+fn times_without_zone_and_clocks_that_went_back_are_uncertain() {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00"))).unwrap();
@@ -198,7 +198,7 @@ fn times_without_zone_and_clocks_that_went_back_are_doubtful() {
     let found = timeline(&kept(Vec::new(), versions), &[], &About::Block(cidr())).events;
     let assigned: Vec<&Event> = found.iter().filter(|event| event.what == What::Assigned).collect();
     assert_eq!(assigned[0].time.at, None);
-    assert_eq!(assigned[1].time.doubt, Some(Doubt::ClocksDisagree));
+    assert_eq!(assigned[1].time.uncertainty, Some(Uncertainty::ClocksDisagree));
 }
 
 #[derive(Clone, Debug)]

@@ -18,16 +18,15 @@ pub struct When {
     /// A known time of something that was written later, or of the reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
-    /// Why the time is doubtful.
+    /// Why the time is uncertain.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "uncertainty")]
-    pub doubt: Option<Doubt>,
+    pub uncertainty: Option<Uncertainty>,
 }
 
-/// Why a time is doubtful.
+/// Why a time is uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Doubt {
+pub enum Uncertainty {
     /// What was written earlier has a later time, by more than a minute: a clock is wrong or was set back.
     ClocksDisagree,
     /// The recorded time has no zone.
@@ -117,29 +116,29 @@ impl Anchors {
         if let Some(Recorded::Time(at)) = own {
             let disagrees = earlier.is_some_and(|earlier| is_far(earlier, at))
                 || later.is_some_and(|later| is_far(at, later));
-            let doubt = disagrees.then_some(Doubt::ClocksDisagree);
-            return When { at: Some(at), doubt, ..When::default() };
+            let uncertainty = disagrees.then_some(Uncertainty::ClocksDisagree);
+            return When { at: Some(at), uncertainty, ..When::default() };
         }
         // Others may have written something in the same revision, and a run began before its write.
         let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
         if let Some(Recorded::Copied(at)) = own {
             let is_older = same.is_some_and(|same| same.duration_since(at) > RECORDED_TO);
-            let doubt = match (earlier, later) {
-                (_, Some(later)) if is_far(at, later) => Some(Doubt::ClocksDisagree),
-                (Some(earlier), _) if is_far(earlier, at) => Some(Doubt::Copied),
-                _ => is_older.then_some(Doubt::Copied),
+            let uncertainty = match (earlier, later) {
+                (_, Some(later)) if is_far(at, later) => Some(Uncertainty::ClocksDisagree),
+                (Some(earlier), _) if is_far(earlier, at) => Some(Uncertainty::Copied),
+                _ => is_older.then_some(Uncertainty::Copied),
             };
-            return When { at: Some(at), doubt, ..When::default() };
+            return When { at: Some(at), uncertainty, ..When::default() };
         }
-        let doubt = (own == Some(Recorded::NoZone)).then_some(Doubt::NoZone);
+        let uncertainty = (own == Some(Recorded::NoZone)).then_some(Uncertainty::NoZone);
         match (earlier.max(same), later) {
             (Some(after), Some(before)) if is_far(after, before) => {
-                When { doubt: Some(Doubt::ClocksDisagree), ..When::default() }
+                When { uncertainty: Some(Uncertainty::ClocksDisagree), ..When::default() }
             }
             (Some(after), Some(before)) if after > before => {
-                When { after: Some(before), before: Some(after), doubt, at: None }
+                When { after: Some(before), before: Some(after), uncertainty, at: None }
             }
-            (after, before) => When { at: None, after, before, doubt },
+            (after, before) => When { at: None, after, before, uncertainty },
         }
     }
 }
@@ -175,21 +174,24 @@ mod tests {
         let anchors = Anchors::new(vec![write(9, "2026-05-01T11:00:00Z"), write(5, "2026-05-01T10:00:00Z")]);
         let between = anchors.of(7, None);
         assert_eq!(between.after, Some(time("2026-05-01T10:00:00Z")));
-        assert_eq!((between.before, between.doubt), (Some(time("2026-05-01T11:00:00Z")), None));
+        assert_eq!((between.before, between.uncertainty), (Some(time("2026-05-01T11:00:00Z")), None));
         let first = anchors.of(3, None);
         assert_eq!((first.after, first.before), (None, Some(time("2026-05-01T10:00:00Z"))));
         let own = anchors.of(7, Some(Recorded::Time(time("2026-05-01T10:30:00Z"))));
-        assert_eq!((own.at, own.doubt), (Some(time("2026-05-01T10:30:00Z")), None));
-        assert_eq!(anchors.of(7, Some(Recorded::NoZone)).doubt, Some(Doubt::NoZone));
+        assert_eq!((own.at, own.uncertainty), (Some(time("2026-05-01T10:30:00Z")), None));
+        assert_eq!(anchors.of(7, Some(Recorded::NoZone)).uncertainty, Some(Uncertainty::NoZone));
     }
 
     #[test]
     fn a_clock_that_went_backwards_bounds_nothing() {
         let anchors = Anchors::new(vec![write(5, "2026-05-01T12:00:00Z"), write(9, "2026-05-01T11:00:00Z")]);
         let between = anchors.of(7, None);
-        assert_eq!((between.after, between.before, between.doubt), (None, None, Some(Doubt::ClocksDisagree)));
+        assert_eq!(
+            (between.after, between.before, between.uncertainty),
+            (None, None, Some(Uncertainty::ClocksDisagree))
+        );
         let own = anchors.of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));
-        assert_eq!((own.at.is_some(), own.doubt), (true, Some(Doubt::ClocksDisagree)));
+        assert_eq!((own.at.is_some(), own.uncertainty), (true, Some(Uncertainty::ClocksDisagree)));
     }
 
     #[test]
@@ -199,10 +201,10 @@ mod tests {
         let before = anchors.of(6, None);
         assert_eq!((before.after, before.before), (Some(time("2026-05-01T10:00:00Z")), None));
         let own = anchors.of(7, Some(Recorded::Copied(old.time)));
-        assert_eq!((own.at, own.doubt), (Some(old.time), Some(Doubt::Copied)));
+        assert_eq!((own.at, own.uncertainty), (Some(old.time), Some(Uncertainty::Copied)));
         let first = anchors.of(4, Some(Recorded::Time(time("2026-05-01T09:00:00Z"))));
-        assert_eq!(first.doubt, None);
+        assert_eq!(first.uncertainty, None);
         let early = anchors.of(3, Some(Recorded::Copied(time("2026-05-01T11:00:00Z"))));
-        assert_eq!(early.doubt, Some(Doubt::ClocksDisagree));
+        assert_eq!(early.uncertainty, Some(Uncertainty::ClocksDisagree));
     }
 }

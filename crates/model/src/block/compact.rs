@@ -1,10 +1,11 @@
 //! A sound block as bytes, as it is kept in memory.
 
-use super::{Block, BlockOwner};
+use super::{Block, BlockContent, BlockOwner};
 use crate::attributes::AttributeTable;
 use crate::cidr;
 use crate::compact::{Compact, push_network, take_bytes, take_network, take_u32, take_u64, take_utf8};
 use crate::packing::{push_number, push_sized};
+use crate::snapshot::StoredBlock;
 
 const DELETED: usize = 1;
 const NULL_ATTRIBUTES: usize = 2;
@@ -19,6 +20,18 @@ impl Compact for Block {
 
     fn take_compact(bytes: &mut &[u8]) -> Option<Self> {
         Self::take_with(bytes, AttributeTable::take_compact)
+    }
+}
+
+/// Of a sound block only, under the key that its value names.
+impl Compact for StoredBlock {
+    fn push_compact(&self, out: &mut Vec<u8>) -> bool {
+        self.content.sound().is_some_and(|sound| sound.cidr() == self.key && sound.push_compact(out))
+    }
+
+    fn take_compact(bytes: &mut &[u8]) -> Option<Self> {
+        let block = Block::take_compact(bytes)?;
+        Some(Self { key: block.cidr(), content: BlockContent::Sound(Box::new(block)) })
     }
 }
 

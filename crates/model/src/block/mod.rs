@@ -188,7 +188,7 @@ impl Block {
         self.sequences = numbered.collect();
     }
 
-    /// Takes the mark of a deletion away, for those who judge the block as it was before.
+    /// Takes the mark of a deletion away, for those who check the block as it was before.
     pub fn unmark(&mut self) {
         self.deleted = false;
     }

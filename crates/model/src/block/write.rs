@@ -56,7 +56,7 @@ impl Serialize for Records<'_> {
 
 impl Serialize for Attribute {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.look(|record| record.serialize(serializer))
+        self.with_ref(|record| record.serialize(serializer))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{AffinityEdit, Edit, block, document, handle};
+use super::{AffinityEdit, Edit, EditError, block, document, handle};
 use crate::affinity::Affinity;
 use crate::key::Key;
 use crate::snapshot::Revision;
@@ -27,7 +27,7 @@ pub fn apply<'a, 'e>(
     edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,
     current: impl Fn(&Key) -> Option<Current<'a>>,
-) -> Result<Vec<(Key, Option<Object>)>, String> {
+) -> Result<Vec<(Key, Option<Object>)>, EditError> {
     let mut changes = Vec::new();
     for (key, edits) in by_object(edits) {
         let stored = current(&key);
@@ -60,16 +60,16 @@ fn by_object<'e>(edits: impl IntoIterator<Item = &'e Edit>) -> Vec<(Key, Vec<&'e
 }
 
 /// The object must be the version that was read.
-pub(super) fn is_version(key: &Key, stored: Option<&Revision>, version: &Revision) -> Result<(), String> {
+pub(super) fn is_version(key: &Key, stored: Option<&Revision>, version: &Revision) -> Result<(), EditError> {
     match stored {
         Some(stored) if stored.to_string() == version.to_string() => Ok(()),
-        Some(_) => Err(format!("{key} has changed since it was read")),
-        None => Err(format!("{key} is gone")),
+        Some(_) => Err(EditError::Changed(key.clone())),
+        None => Err(EditError::Gone(key.clone())),
     }
 }
 
-pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), String> {
-    stored.map_or(Ok(()), |_| Err(format!("{key} exists already")))
+pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), EditError> {
+    stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
 /// What edits make of an object: `Some(None)` where it is deleted, `None` where it stays as it is.
@@ -78,13 +78,13 @@ pub(super) type Changed = Option<Option<Object>>;
 /// What the one edit of an object makes of it; of several the last decides.
 pub(super) fn last(
     edits: &[&Edit],
-    mut make: impl FnMut(&Edit) -> Result<Changed, String>,
-) -> Result<Changed, String> {
+    mut make: impl FnMut(&Edit) -> Result<Changed, EditError>,
+) -> Result<Changed, EditError> {
     edits.iter().try_fold(None, |changed, edit| Ok(make(edit)?.or(changed)))
 }
 
 /// What the edits make of an affinity.
-fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, String> {
+fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, EditError> {
     last(edits, |edit| {
         let Edit::Affinity(_, edit) = edit else { return Ok(None) };
         Ok(Some(match edit {
@@ -99,7 +99,7 @@ fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<
             AffinityEdit::State(version, state) => {
                 is_version(key, stored.map(|s| s.revision), version)?;
                 let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
-                    return Err(format!("{key} cannot be decoded"));
+                    return Err(EditError::Undecodable(key.clone()));
                 };
                 let (state, is_unstated) = (state.clone(), false);
                 Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))

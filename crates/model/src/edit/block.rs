@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::{SignedDuration, Timestamp};
 
 use super::apply::{Current, is_absent, is_version};
-use super::{BlockEdit, Edit, Held};
+use super::{BlockEdit, Edit, EditError, Held};
 use crate::block::{Block, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
@@ -17,7 +17,7 @@ pub(super) fn changed<'e>(
     edits: &[&'e Edit],
     stored: Option<Current<'_>>,
     now: Timestamp,
-) -> Result<Option<Object>, String> {
+) -> Result<Option<Object>, EditError> {
     let of_block = |edit: &&'e Edit| match edit {
         Edit::Block(_, edit) => Some(edit),
         _ => None,
@@ -40,12 +40,12 @@ pub(super) fn changed<'e>(
     }
 }
 
-fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, String> {
-    let undecodable = || format!("{key} is gone or cannot be decoded");
+fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
+    let undecodable = || EditError::Unusable(key.clone());
     let Current { object, .. } = stored.ok_or_else(undecodable)?;
     let Some(Object::Block(content)) = object.map(Cow::into_owned) else { return Err(undecodable()) };
     match content.into_usable() {
-        Ok(block) if block.is_deleted() => Err(format!("{key} is being deleted")),
+        Ok(block) if block.is_deleted() => Err(EditError::BeingDeleted(key.clone())),
         Ok(block) => Ok(*block),
         Err(_) => Err(undecodable()),
     }
@@ -57,7 +57,7 @@ fn edited(
     edits: &[&BlockEdit],
     mut block: Block,
     now: Timestamp,
-) -> Result<Option<Object>, String> {
+) -> Result<Option<Object>, EditError> {
     if edits.is_empty() {
         return Ok(Some(Object::from(block)));
     }
@@ -91,7 +91,7 @@ fn release(
     edits: &[&BlockEdit],
     block: &mut BlockUpdate<'_>,
     now: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), EditError> {
     let mut ordinals = Vec::new();
     let mut longest = 0;
     for edit in edits {
@@ -118,7 +118,8 @@ fn edit_block(
     edit: &BlockEdit,
     block: &mut BlockUpdate<'_>,
     now: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), EditError> {
+    let ordinal_error = |error| EditError::Ordinal { key: key.clone(), error };
     match edit {
         // All releases are one.
         BlockEdit::Release { .. } => {}
@@ -127,17 +128,16 @@ fn edit_block(
         }
         BlockEdit::Assign { records } => {
             for (ordinal, record) in records {
-                let assigned = block.assign(*ordinal, record);
-                assigned.map_err(|error| format!("{key}: {error}"))?;
+                block.assign(*ordinal, record).map_err(ordinal_error)?;
             }
         }
         BlockEdit::Record { held, record } => {
             is_held(key, block.block(), held)?;
-            block.set_attribute(held.ordinal, record).map_err(|error| format!("{key}: {error}"))?;
+            block.set_attribute(held.ordinal, record).map_err(ordinal_error)?;
         }
         BlockEdit::Owner { from, to } => {
             if block.block().owner() != from.as_ref() {
-                return Err(format!("{key} has another owner than when it was read"));
+                return Err(EditError::AnotherOwner(key.clone()));
             }
             match to {
                 Some(owner) => block.set_owner(owner.clone(), now),
@@ -146,30 +146,33 @@ fn edit_block(
         }
         BlockEdit::GiveUp(owner) => {
             if block.block().owner() != Some(owner) {
-                return Err(format!("{key} has another owner than when it was read"));
+                return Err(EditError::AnotherOwner(key.clone()));
             }
             if !block.block().is_empty() {
-                return Err(format!("{key} holds addresses"));
+                return Err(EditError::NotEmpty(key.clone()));
             }
             block.clear_owner();
         }
         BlockEdit::Touch => block.touch(),
         BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) => {
-            return Err(format!("{key} cannot be created, replaced or deleted after other edits"));
+            return Err(EditError::NotFirst(key.clone()));
         }
     }
     Ok(())
 }
 
 /// The address must be recorded with the same record and sequence number as when the plan was made.
-fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
+fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), EditError> {
     let Some(found) = block.allocation(held.ordinal) else {
         let address = address_at(block.cidr(), held.ordinal);
-        return Err(format!("{key}: {address} is free already"));
+        return Err(EditError::Free { key: key.clone(), address });
     };
     if found.sequence != held.sequence || !found.attribute.is_same(held.record.as_ref()) {
-        let what = if found.attribute.is_cooling() { "released" } else { "reassigned" };
-        return Err(format!("{key}: {} has been {what} since it was read", found.address));
+        let (key, address) = (key.clone(), found.address);
+        return Err(match found.attribute.is_cooling() {
+            true => EditError::Released { key, address },
+            false => EditError::Reassigned { key, address },
+        });
     }
     Ok(())
 }

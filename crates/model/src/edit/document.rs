@@ -1,13 +1,17 @@
 //! Edits of pools and of the configuration of the allocator.
 
 use super::apply::{Changed, Current, is_absent, is_version, last};
-use super::{ConfigEdit, Edit, PoolEdit};
+use super::{ConfigEdit, Edit, EditError, PoolEdit};
 use crate::document::Document;
 use crate::key::Key;
 use crate::writable::Object;
 
 /// What the edits make of the object.
-pub(super) fn changed(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, String> {
+pub(super) fn changed(
+    key: &Key,
+    edits: &[&Edit],
+    stored: Option<&Current<'_>>,
+) -> Result<Changed, EditError> {
     last(edits, |edit| match edit {
         Edit::Pool(_, PoolEdit::Create(pool)) => {
             is_absent(key, stored)?;
@@ -35,22 +39,22 @@ pub(super) fn changed(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) 
 }
 
 /// The pool as it is now, where its `spec` is what was planned.
-fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, String> {
-    let Some(stored) = stored else { return Err(format!("{key} is gone")) };
+fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
+    let Some(stored) = stored else { return Err(EditError::Gone(key.clone())) };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
-        return Err(format!("{key} cannot be decoded"));
+        return Err(EditError::Undecodable(key.clone()));
     };
     if pool.spec() != planned.spec() {
-        return Err(format!("{key} has changed since it was read"));
+        return Err(EditError::Changed(key.clone()));
     }
     Ok(pool.clone())
 }
 
-fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<(), String> {
+fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<(), EditError> {
     let pool = as_planned(key, stored, planned)?;
     match pool.finalizers().first() {
-        Some(finalizer) => Err(format!("{key} has the finalizer {finalizer}")),
-        None if pool.is_being_deleted() => Err(format!("{key} is being deleted by others")),
+        Some(finalizer) => Err(EditError::HasFinalizer { key: key.clone(), finalizer: (*finalizer).into() }),
+        None if pool.is_being_deleted() => Err(EditError::BeingDeletedByOthers(key.clone())),
         None => Ok(()),
     }
 }
@@ -70,11 +74,11 @@ mod tests {
     }
 
     /// What deleting a pool that was `planned` so comes to, where it is `now` so.
-    fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, String> {
+    fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         edit(PoolEdit::Delete(pool(planned)), now)
     }
 
-    fn edit(edit: PoolEdit, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, String> {
+    fn edit(edit: PoolEdit, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         let edit = Edit::Pool("p".into(), edit);
         let revision = Revision::Etcd(7);
         let now = now.map(|now| Object::Pool(pool(now)));
@@ -92,13 +96,13 @@ mod tests {
         assert_eq!(delete(planned, Some(with_status)), Ok(vec![(key, None)]), "a status is no change");
 
         let disabled = r#"{"spec":{"cidr":"10.0.0.0/24","disabled":true}}"#;
-        assert!(delete(planned, Some(disabled)).unwrap_err().contains("has changed"));
+        assert!(delete(planned, Some(disabled)).unwrap_err().to_string().contains("has changed"));
         let kept = r#"{"metadata":{"finalizers":["x/y"]},"spec":{"cidr":"10.0.0.0/24"}}"#;
-        assert!(delete(planned, Some(kept)).unwrap_err().contains("finalizer x/y"));
+        assert!(delete(planned, Some(kept)).unwrap_err().to_string().contains("finalizer x/y"));
         let going =
             r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24"}}"#;
-        assert!(delete(planned, Some(going)).unwrap_err().contains("being deleted"));
-        assert!(delete(planned, None).unwrap_err().contains("is gone"));
+        assert!(delete(planned, Some(going)).unwrap_err().to_string().contains("being deleted"));
+        assert!(delete(planned, None).unwrap_err().to_string().contains("is gone"));
     }
 
     #[test]
@@ -110,8 +114,8 @@ mod tests {
         let disable = |now| edit(PoolEdit::Disable(pool(planned)), now);
         assert_eq!(disable(Some(planned)), Ok(vec![(Key::Pool("p".into()), Some(Object::Pool(disabled)))]));
         let other = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.1.0/24"}}"#;
-        assert!(disable(Some(other)).unwrap_err().contains("has changed"));
-        assert!(disable(None).unwrap_err().contains("is gone"));
+        assert!(disable(Some(other)).unwrap_err().to_string().contains("has changed"));
+        assert!(disable(None).unwrap_err().to_string().contains("is gone"));
     }
 
     #[test]

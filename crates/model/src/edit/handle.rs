@@ -1,7 +1,7 @@
 //! Edits of a handle.
 
 use super::apply::{Current, is_absent, is_version};
-use super::{Edit, HandleEdit};
+use super::{Edit, EditError, HandleEdit};
 use crate::handle::Handle;
 use crate::key::Key;
 use crate::writable::Object;
@@ -12,7 +12,7 @@ pub(super) fn changed(
     id: &str,
     edits: &[&Edit],
     stored: Option<&Current<'_>>,
-) -> Result<Option<Option<Object>>, String> {
+) -> Result<Option<Option<Object>>, EditError> {
     let mut changed: Option<Option<Handle>> = None;
     for edit in edits {
         let Edit::Handle(_, edit) = edit else { continue };
@@ -32,7 +32,7 @@ pub(super) fn changed(
             }
             HandleEdit::Counts(version, counts) => {
                 is_version(key, stored.map(|s| s.revision), version)?;
-                let mut handle = current()?.ok_or_else(|| format!("{key} is gone"))?;
+                let mut handle = current()?.ok_or_else(|| EditError::Gone(key.clone()))?;
                 counts.iter().for_each(|(block, count)| handle.set_count(*block, *count));
                 changed = Some(unless_empty(handle));
             }
@@ -54,11 +54,11 @@ pub(super) fn changed(
 }
 
 /// The handle that is stored. One that is marked deleted counts nothing any more.
-fn decoded(key: &Key, stored: Option<&Current<'_>>) -> Result<Option<Handle>, String> {
+fn decoded(key: &Key, stored: Option<&Current<'_>>) -> Result<Option<Handle>, EditError> {
     match stored.map(|s| s.object.as_deref()) {
         None => Ok(None),
         Some(Some(Object::Handle(handle))) => Ok(Some(handle.clone()).filter(|h| !h.is_deleted())),
-        Some(_) => Err(format!("{key} cannot be decoded")),
+        Some(_) => Err(EditError::Undecodable(key.clone())),
     }
 }
 

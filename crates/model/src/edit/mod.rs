@@ -6,6 +6,7 @@
 mod apply;
 mod block;
 mod document;
+mod error;
 mod evidence;
 mod handle;
 
@@ -15,6 +16,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 pub use self::apply::{Current, apply};
+pub use self::error::EditError;
 pub use self::evidence::{Condition, Found, Precondition, User};
 use crate::affinity::{Affinity, AffinityKey, AffinityState};
 use crate::attributes::{Attribute, PackedAttribute};

@@ -1,8 +1,8 @@
 //! Reading plain JSON: texts without escapes, line breaks, fractions and exponents, as Calico's values nearly always are.
 //!
 //! A large cluster is gigabytes of JSON of which most is passed over. This reader needs a fraction of the time of
-//! serde_json's, since it looks at 64 bytes at a time for quotes and for all that is rare ([`Quotes`]). It never judges:
-//! what it does not know, a text that is no JSON included, is [`Unusual`], and the general reader begins again, whose
+//! serde_json's, since it looks at 64 bytes at a time for quotes and for all that is rare ([`Quotes`]). It refuses
+//! nothing: what it does not know, a text that is no JSON included, is [`Unusual`], and the general reader begins again, whose
 //! errors people see. Everything that is passed over is still compared with the grammar, so that both readers accept the
 //! same.
 

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use super::SelectorError;
+
 /// Labels are at most this long, in bytes.
-const MAX_LABEL: usize = 512;
+pub(super) const MAX_LABEL: usize = 512;
 
 /// How a label's value is compared with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +102,17 @@ const WORDS: [(&[&str], Token); 5] = [
 ];
 
 /// Splits a selector into its words.
-pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, String> {
+pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, SelectorError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(text);
     while let Some(first) = rest.chars().next() {
         let (token, behind) = if let Some((sign, token)) = SIGNS.iter().find(|(s, _)| rest.starts_with(s)) {
             (token.clone(), &rest[sign.len()..])
         } else if first == '"' || first == '\'' {
-            let (value, behind) = rest[1..].split_once(first).ok_or("a text has no closing quote")?;
+            let (value, behind) = rest[1..].split_once(first).ok_or(SelectorError::OpenText)?;
             (Token::Text(value.to_owned()), behind)
         } else if let Some(Token::Label(label)) = tokens.last() {
-            word_operator(rest).ok_or_else(|| format!("the label {label:?} is followed by no operator"))?
+            word_operator(rest).ok_or_else(|| SelectorError::NoOperator(label.clone()))?
         } else {
             function_or_label(rest)?
         };
@@ -135,7 +137,7 @@ fn word_operator(text: &str) -> Option<(Token, &str)> {
     })
 }
 
-fn function_or_label(text: &str) -> Result<(Token, &str), String> {
+fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
     for name in ["all", "global"] {
         if let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('(')) {
             return Ok((Token::All, close(rest, name)?));
@@ -150,18 +152,18 @@ fn function_or_label(text: &str) -> Result<(Token, &str), String> {
 }
 
 /// What follows the `)` that ends a function.
-fn close<'a>(text: &'a str, name: &str) -> Result<&'a str, String> {
-    skip_blanks(text).strip_prefix(')').ok_or_else(|| format!("`{name}(` has no closing `)`"))
+fn close<'a>(text: &'a str, name: &'static str) -> Result<&'a str, SelectorError> {
+    skip_blanks(text).strip_prefix(')').ok_or(SelectorError::OpenFunction(name))
 }
 
-fn cut_label(text: &str) -> Result<(String, &str), String> {
+fn cut_label(text: &str) -> Result<(String, &str), SelectorError> {
     let end = text.find(|c| !is_label_char(c)).unwrap_or(text.len());
     match end {
         0 => Err(match text.chars().next() {
-            Some(c) => format!("{c:?} stands where a label is expected"),
-            None => "the text ends where a label is expected".to_owned(),
+            Some(c) => SelectorError::Unexpected { found: format!("{c:?}"), wanted: "a label" },
+            None => SelectorError::Ends("a label"),
         }),
-        end if end > MAX_LABEL => Err(format!("a label is longer than {MAX_LABEL} bytes")),
+        end if end > MAX_LABEL => Err(SelectorError::LongLabel),
         end => Ok((text[..end].to_owned(), &text[end..])),
     }
 }

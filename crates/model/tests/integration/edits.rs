@@ -22,7 +22,7 @@ fn refusal(record: &Attribute, sequence: u64, block: Block) -> String {
         assert_eq!(*key, Key::Block(cidr));
         Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) })
     };
-    apply(&edits, now, current).unwrap_err()
+    apply(&edits, now, current).unwrap_err().to_string()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use calipam_model::snapshot::Snapshot;
 pub struct Basis<'s> {
     /// What was read.
     pub snapshot: &'s Snapshot,
-    /// What was found in it, without anything that did not settle.
+    /// What was found in it, without anything that the recheck dropped.
     pub report: &'s Report,
     /// Lookups over the snapshot.
     pub context: Context<'s>,

@@ -1,4 +1,4 @@
-//! Affinities that are unsettled, stale or missing (facts 3.9, 3.15).
+//! Affinities that are unconfirmed, stale or missing (facts 3.9, 3.15).
 //!
 //! A confirmed affinity without block stays: its host creates the block as soon as it wants an address.
 
@@ -37,7 +37,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         let subject = Subject::affinity(&affinity.value.key);
         let found = CODES.into_iter().filter_map(|code| planner.basis.finding(code, &subject));
         let found: Vec<&Finding> = found.collect();
-        if !found.is_empty() && judge(planner, affinity, &found) {
+        if !found.is_empty() && plan_repair(planner, affinity, &found) {
             deleted.push(affinity);
         }
     }
@@ -65,7 +65,7 @@ enum Decision<'f> {
 }
 
 /// Decides about an affinity and plans it. True where it is deleted.
-fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
+fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
     let reason = || format!("affinity {key}");
@@ -146,8 +146,8 @@ fn decide<'f>(
     }
 
     if let AffinityType::Other(_) = value.key.kind {
-        let is_judged = !planner.index().is_unjudged(value.key.cidr);
-        if has(Code::UnexpectedAffinityType).is_some() && is_judged && !is_own {
+        let is_checked = !planner.index().is_unchecked(value.key.cidr);
+        if has(Code::UnexpectedAffinityType).is_some() && is_checked && !is_own {
             return Decision::Delete("Calico never writes its type, and no block belongs to it");
         }
         return if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave };
@@ -169,12 +169,12 @@ fn decide<'f>(
     if let Some(finding) = has(Code::UnsettledAffinity)
         && value.state != AffinityState::Confirmed
     {
-        return unsettled(planner, value, finding, block.is_some(), is_own);
+        return unconfirmed(planner, value, finding, block.is_some(), is_own);
     }
     if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave }
 }
 
-fn unsettled<'f>(
+fn unconfirmed<'f>(
     planner: &Planner<'_, '_>,
     value: &Affinity,
     finding: &'f Finding,

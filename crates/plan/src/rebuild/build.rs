@@ -121,7 +121,7 @@ fn at_once(
 
 /// In a block that is written as a whole, an address that is left out is free, and will be given out. Left out is therefore
 /// what has no user any more; where a user has merely changed, its address is recorded as planned. Where an address of the
-/// same handle is freed with it, what speaks against that keeps the whole block as it is.
+/// same handle is freed with it, what forbids that keeps the whole block as it is.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.what, What::Assign(_));
     if !addresses.iter().any(is_assigned) {

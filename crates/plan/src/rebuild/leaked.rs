@@ -56,7 +56,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> C
             planner.skip(finding, SkipReason::Overlap, detail);
         } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, observations) {
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
-                // No look at the block as it is now could have seen it.
+                // No read of the block as it is now could have seen it.
                 let detail =
                     format!("{}: its block is repaired first; rebuild again after that", finding.message());
                 planner.skip(finding, SkipReason::Unchecked, detail);

@@ -18,7 +18,7 @@ use crate::basis::preconditions::Preconditions;
 use crate::release::may_release::unknown_owner;
 
 /// What is known of such blocks. To Calico they do not exist, so that nothing says of their addresses whether they leaked:
-/// they are judged as if the mark was not there.
+/// they are checked as if the mark was not there.
 #[derive(Default)]
 pub(super) struct MarkedBlocks {
     /// That nothing uses these any more, by block.
@@ -28,7 +28,7 @@ pub(super) struct MarkedBlocks {
 }
 
 impl MarkedBlocks {
-    /// Judges them. Where there are any, the snapshot is copied and checked once more.
+    /// Checks them. Where there are any, the snapshot is copied and checked once more.
     pub(super) fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
         let is_wanted = |block: &&Versioned<StoredBlock>| {
             let content = &block.value.content;
@@ -55,12 +55,12 @@ impl MarkedBlocks {
         let revived_basis = Basis::new(&revived, &report, &options);
         let blocks = revived.blocks.iter().filter(|block| wanted.contains(&block.value.key));
         for block in blocks.filter_map(|block| block.value.content.sound()) {
-            marked.judge(&revived_basis, block);
+            marked.check(&revived_basis, block);
         }
         marked
     }
 
-    fn judge(&mut self, basis: &Basis<'_>, block: &Block) {
+    fn check(&mut self, basis: &Basis<'_>, block: &Block) {
         let mut leaks = Vec::new();
         for allocation in block.allocations() {
             if matches!(Claim::of(&allocation.attribute), Claim::Cooling | Claim::WindowsReserved) {

@@ -43,7 +43,7 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 
 /// Plans a rebuild. What is broken within the request and not repaired is skipped, with the reason.
 ///
-/// `observations` are earlier looks at the cluster, and `cooldown` is how many seconds a released address cools
+/// `observations` are earlier reads of the cluster, and `cooldown` is how many seconds a released address cools
 /// down, as for [`release::plan`](crate::release::plan()): leaked addresses are released by the same rules.
 ///
 /// Where corrupt blocks are repaired, the snapshot is copied once and checked again as if they were sound: that
@@ -85,15 +85,15 @@ fn of_repaired(
     let seen: HashSet<(Code, &Subject)> =
         basis.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
 
-    // What was found before and did not settle stands no more now.
-    let unsettled: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
+    // What was found before and dropped by the recheck stands no more now.
+    let dropped: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
         .findings
         .into_iter()
         .filter(|finding| !seen.contains(&(finding.code, &finding.subject)))
         .map(|finding| (finding.code, finding.subject))
         .collect();
 
-    report.findings.retain(|finding| !unsettled.contains(&(finding.code, finding.subject.clone())));
+    report.findings.retain(|finding| !dropped.contains(&(finding.code, finding.subject.clone())));
     let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
     let revealed =
         report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();

@@ -86,6 +86,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         }
         Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller ignores it"),
         Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
+        Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {

@@ -202,7 +202,7 @@ fn held_by_gone_nodes<'s>(
         let Some(node) = block.owner.and_then(BlockOwner::host).filter(|node| nodes.contains(*node)) else {
             continue;
         };
-        if block.sound.is_some() && !basis.context.index.is_unjudged(block.key) {
+        if block.sound.is_some() && !basis.context.index.is_unchecked(block.key) {
             held.blocks.insert(block.key, node.to_owned());
         } else {
             let detail = format!("block {} of {node} is corrupt", block.key);
@@ -217,7 +217,7 @@ fn held_by_gone_nodes<'s>(
             && nodes.contains(&key.node)
             && !affinity.value.deleted
             && scope.has_block(key.cidr);
-        if gone && !basis.context.index.is_unjudged(key.cidr) {
+        if gone && !basis.context.index.is_unchecked(key.cidr) {
             held.affinities.entry(key.cidr).or_default().push(affinity);
         }
     }

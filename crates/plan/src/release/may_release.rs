@@ -129,7 +129,7 @@ pub(crate) fn too_early_orphan(
     Some((SkipReason::SeenOnce, detail))
 }
 
-/// True where one look is enough: whose address it was cannot come back.
+/// True where one read is enough: whose address it was cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else { return false };
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
@@ -197,7 +197,7 @@ fn why_kept(
 ) -> Option<Refusal> {
     let index = &basis.context.index;
     let mut named = handles.objects(id).iter().flat_map(|object| object.value.blocks());
-    if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unjudged(*cidr)) {
+    if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unchecked(*cidr)) {
         let detail = format!("its handle {id} also names {broken}, which cannot be checked");
         return Some((SkipReason::Unchecked, detail));
     }
@@ -240,7 +240,7 @@ pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
 /// Why nothing is written about an address whose block is corrupt or cannot be decoded.
 pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
     let detail = || format!("{address} lies in a block that is corrupt or cannot be decoded");
-    index.is_unjudged(address.into()).then(|| (SkipReason::Unchecked, detail()))
+    index.is_unchecked(address.into()).then(|| (SkipReason::Unchecked, detail()))
 }
 
 fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {

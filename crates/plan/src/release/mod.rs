@@ -61,7 +61,7 @@ pub enum Force {
 
 /// Plans a release. What is asked for and cannot be released is skipped, with the reason.
 ///
-/// `observations` are earlier looks at the cluster: of the report of an earlier read, or of files that
+/// `observations` are earlier reads of the cluster: of the report of an earlier read, or of files that
 /// `--from-report` names. `cooldown` is how many seconds a released address cools down: what the cluster
 /// configures, or 0 where its schema has no field for it.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {

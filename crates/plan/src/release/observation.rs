@@ -1,4 +1,4 @@
-//! Earlier looks at the cluster. An address counts as leaked for a release only if it was seen unused twice,
+//! Earlier reads of the cluster. An address counts as leaked for a release only if it was seen unused twice,
 //! since every normal deletion of a pod passes through "allocated, but no endpoint".
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ impl Observation {
     }
 }
 
-/// One earlier look.
+/// One earlier read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observations {
     /// When it was.

@@ -55,12 +55,12 @@ impl ReportError {
     }
 }
 
-/// A report, and what speaks against using it here.
+/// A report, and what forbids using it here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReport {
     /// What it saw.
     pub observations: Observations,
-    /// What speaks against it, that which nothing overrides first.
+    /// What forbids it, that which nothing overrides first.
     pub objections: Vec<ReportError>,
 }
 
@@ -218,7 +218,7 @@ fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
         .collect()
 }
 
-/// What speaks against using these reports together, by report. calicoctl's rule is that one of them has to be
+/// What forbids using these reports together, by report. calicoctl's rule is that one of them has to be
 /// of the current state of the lock (facts 5.4); the others are older by nature.
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
     let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));

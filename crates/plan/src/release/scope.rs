@@ -94,7 +94,7 @@ impl Scope {
     }
 }
 
-/// True where a block that can be judged records the address.
+/// True where a block that can be checked records the address.
 pub(super) fn is_recorded(index: &Index<'_>, address: IpAddr) -> bool {
     records(index, address).next().is_some()
 }

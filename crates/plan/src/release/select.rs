@@ -258,7 +258,7 @@ impl<'s> Selector<'_, 's> {
         match self.about(address) {
             Some(finding) => {
                 // Alone, whatever else its handle holds.
-                let is_corrupt = self.basis.context.index.is_unjudged(address.into());
+                let is_corrupt = self.basis.context.index.is_unchecked(address.into());
                 if self.force == Force::Named && !is_corrupt {
                     self.selection.forced.push(address);
                 }

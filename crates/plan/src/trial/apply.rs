@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use calipam_model::edit::{Current, Edit, apply};
+use calipam_model::edit::{Current, Edit, EditError, apply};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::writable::Object;
@@ -19,7 +19,7 @@ pub struct StepError {
     /// The reason that the step states.
     pub step: String,
     /// The guard that does not hold.
-    pub reason: String,
+    pub reason: EditError,
 }
 
 /// Makes all steps of a plan on the snapshot that it was planned on.
@@ -112,7 +112,7 @@ impl Objects {
                 let affinity = Versioned { value, revision };
                 self.store(key, index, |s| &mut s.affinities, affinity, Replaced::affinity);
             }
-            // Plans that change pools or the configuration are judged by what they are, not by findings.
+            // Plans that change pools or the configuration are checked by what they are, not by findings.
             (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
         }
     }

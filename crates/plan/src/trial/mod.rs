@@ -36,7 +36,7 @@ pub enum FailedTrial {
 /// repair is gone then, and nothing new appears. Where that is not so, the steps that are involved are left out of
 /// the plan and skipped, and the rest is tried again.
 ///
-/// `report` is whole: neither filtered nor settled.
+/// `report` is whole: neither filtered nor rechecked.
 pub fn try_plan(
     mut snapshot: Snapshot,
     report: Report,

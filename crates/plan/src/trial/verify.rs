@@ -36,8 +36,8 @@ impl fmt::Display for Refusal {
 }
 
 /// Compares the report on the data of the trial with the one that the plan was made from, both of which must
-/// be whole: neither filtered nor settled in different ways. What lay under a block that could not be
-/// judged, and is judged after the plan has repaired it, is nothing new; nor is what shows only because an
+/// be whole: filtered and rechecked in the same way, or not at all. What lay under a block that could not be
+/// checked, and is checked after the plan has repaired it, is nothing new; nor is what shows only because an
 /// address in use is recorded at last.
 pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusal> {
     Found::from(before).verify(plan, after)

@@ -1,4 +1,4 @@
-//! Plans, made on generated clusters, simulated, and judged again.
+//! Plans, made on generated clusters, simulated, and checked again.
 
 mod assign;
 mod rebuild;

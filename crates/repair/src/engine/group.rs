@@ -204,14 +204,14 @@ async fn write(
             Ok(Swap::Done(revisions)) => break Some(revisions.iter().map(text_of).collect()),
             // After a lost answer, a lost swap may be this very write.
             Ok(Swap::Conflict) if resends == 0 => break None,
-            Ok(Swap::Conflict) => match look(context, &intent).await? {
+            Ok(Swap::Conflict) => match outcome_of(context, &intent).await? {
                 IntentOutcome::Written(outcome) => break outcome.written,
                 IntentOutcome::NotWritten => break None,
                 IntentOutcome::Changed(keys) => return Ok(Written::Unclear(keys)),
             },
             Err(error) if resends == RESENDS && !error.is_refusal() => {
                 is_certain &= error.is_certainly_unwritten();
-                if is_certain && matches!(look(context, &intent).await, Ok(IntentOutcome::NotWritten)) {
+                if is_certain && matches!(outcome_of(context, &intent).await, Ok(IntentOutcome::NotWritten)) {
                     context.journal.conclude(Outcome { id: intent.id, written: None })?;
                 }
                 return Err(error.into());
@@ -219,7 +219,7 @@ async fn write(
             Err(error) => {
                 is_certain &= error.is_certainly_unwritten();
                 resends += 1;
-                match look(context, &intent).await {
+                match outcome_of(context, &intent).await {
                     Ok(IntentOutcome::Written(outcome)) => {
                         failure = finish_deletions(context, batch).await;
                         break outcome.written;
@@ -305,7 +305,7 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
 }
 
 /// Finds out by reading what became of a write whose answer was lost.
-async fn look(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
+async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
     let keys: Vec<Key> =
         intent.changes.iter().map(|change| crate::journal::key_of(&change.key)).collect::<Result<_, _>>()?;
     Ok(intent_outcome(intent, &context.writer.read(&keys).await?))

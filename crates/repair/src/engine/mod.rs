@@ -159,7 +159,7 @@ pub struct Execution {
     pub written: usize,
     /// Steps that found everything as they were to leave it.
     pub already: usize,
-    /// Steps that were written in part: what remains to be written met a conflict, or the run broke off in it.
+    /// Steps that were written in part: what remains to be written met a conflict, or the run was interrupted in it.
     pub partly: usize,
     /// Steps of which nothing was written, because something had changed.
     pub aborted: usize,
@@ -167,9 +167,9 @@ pub struct Execution {
     pub open_intents: u64,
     /// What was abandoned because something had changed: steps, and addresses of steps.
     pub conflicts: Vec<Conflict>,
-    /// Steps that were not begun: the run was interrupted or broke off.
+    /// Steps that were not begun: the run was interrupted, or a failure ended it.
     pub not_begun: usize,
-    /// Why the run broke off.
+    /// The failure that ended the run.
     pub broken_off: Option<RepairError>,
     /// The run was asked to stop.
     pub interrupted: bool,

@@ -17,7 +17,7 @@ const BEGIN: &[u8; 10] = b"{\"header\":";
 /// What the last line of a run begins with that came to its end.
 const END: &[u8] = b"{\"end\":{}";
 
-/// Appends lines. A last line that broke off when the run was killed is dropped: nothing rests on it.
+/// Appends lines. A last line that is incomplete, since the run was killed, is dropped: nothing rests on it.
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
     let write = || -> io::Result<()> {
         let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;

@@ -50,7 +50,7 @@ enum LineWriter {
 
 /// A disk that can be full, or let others go first: what a test puts in the place of the one below.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// A line of so many bytes is to be made durable; gives how many of them find room. What finds none breaks off.
+    /// A line of so many bytes is to be made durable; gives how many of them find room. What finds none is cut off.
     fn admit(&self, bytes: usize) -> Pending<'_, usize>;
 }
 
@@ -237,7 +237,7 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // Nobody waits any more where the run was broken off.
+                // Nobody waits any more where the run was interrupted.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }

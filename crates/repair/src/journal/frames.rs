@@ -79,7 +79,7 @@ impl<R: Read> Text<R> {
     pub(super) fn new(mut file: R) -> io::Result<Self> {
         let mut first = Vec::new();
         file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first)?;
-        // A file with only a part of them is one whose first frame broke off.
+        // A file with only a part of them is one whose first frame is incomplete.
         let is_framed = !first.is_empty() && MAGIC.starts_with(&first);
         let file = Cursor::new(first).chain(file);
         Ok(Self { file, is_framed, text: Vec::new(), taken: 0, end: 0 })

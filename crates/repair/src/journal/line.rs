@@ -112,7 +112,7 @@ mod tests {
         }
         assert_eq!(lines.next().unwrap(), None);
         assert_eq!((lines.end, lines.number), (Some(text.len() as u64), 4));
-        // The last end of a line can only make its line one that breaks off.
+        // The last end of a line can only make its line incomplete.
         for byte in 0..text.len() - 1 {
             let mut flipped = text.clone();
             flipped[byte] ^= 1;

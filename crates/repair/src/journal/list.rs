@@ -20,8 +20,9 @@ use super::read::{JournalError, Recorded, header};
 pub enum JournalState {
     /// It came to its end by itself.
     Ended,
-    /// It was killed or broke off.
-    BrokenOff,
+    /// It was killed, or a failure ended it.
+    #[serde(rename = "broken-off")]
+    Interrupted,
     /// It was killed, and the lock that it took may still be there.
     LockLeft,
     /// It lives.
@@ -125,7 +126,7 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let first = lines.next()?.and_then(|(line, is_sound)| header(path, line, is_sound).ok());
     let Some(header) = first else { return Ok(None) };
 
-    let (mut objects, mut lock, mut state) = (0, None, JournalState::BrokenOff);
+    let (mut objects, mut lock, mut state) = (0, None, JournalState::Interrupted);
     while let Some((line, is_sound)) = lines.next()? {
         if !is_sound {
             state = JournalState::Damaged;
@@ -230,6 +231,6 @@ mod tests {
         assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::Damaged);
         let without_end = text.lines().next().unwrap().to_owned() + "\n";
         fs::write(&path, without_end).unwrap();
-        assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::BrokenOff);
+        assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::Interrupted);
     }
 }

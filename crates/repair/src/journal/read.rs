@@ -91,7 +91,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads the journal that the user has named. A last line that breaks off is passed over: what was not durable was
+    /// Reads the journal that the user has named. An incomplete last line is passed over: what was not durable was
     /// never begun.
     ///
     /// # Errors
@@ -181,11 +181,11 @@ impl Recorded {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
-    /// The intents of which it has to be looked what became of them: those without outcome and, where the run did not end by
+    /// The intents whose objects have to be read for what became of them: those without outcome and, where the run did not end by
     /// itself, those that were found not written and were the last of their objects.
-    pub(crate) fn unsettled(&self) -> Vec<&Intent> {
+    pub(crate) fn open(&self) -> Vec<&Intent> {
         let mut later: BTreeSet<&str> = BTreeSet::new();
-        let mut unsettled = Vec::new();
+        let mut open = Vec::new();
         for intent in self.intents.iter().rev() {
             let is_last = intent.changes.iter().all(|change| !later.contains(&*change.key));
             if self
@@ -193,12 +193,12 @@ impl Recorded {
                 .get(&intent.id)
                 .is_none_or(|outcome| outcome.written.is_none() && !self.ended && is_last)
             {
-                unsettled.push(intent);
+                open.push(intent);
             }
             later.extend(intent.changes.iter().map(|change| &*change.key));
         }
-        unsettled.reverse();
-        unsettled
+        open.reverse();
+        open
     }
 
     /// True where the run was to lock the datastore, and ended without restoring the lock.

@@ -31,7 +31,7 @@ pub async fn resolve(
     datastore: &Datastore,
 ) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>), RepairError> {
     let mut found = BTreeMap::new();
-    for intent in recorded.unsettled() {
+    for intent in recorded.open() {
         let keys: Vec<Key> = intent.changes.iter().map(|c| key_of(&c.key)).collect::<Result<_, _>>()?;
         let stored = datastore.stored(&keys).await?;
         found.insert(intent.id, intent_outcome(intent, &stored));
@@ -107,7 +107,7 @@ pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
 }
 
-/// Judges an intent by its objects as they are now.
+/// Checks an intent by its objects as they are now.
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{BlockEdit, Current, Edit, Found, Part, Precondition, Step, Unit, apply};
+use calipam_model::edit::{
+    BlockEdit, Current, Edit, EditError, Found, Part, Precondition, Step, Unit, apply,
+};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
@@ -79,15 +81,20 @@ impl Task for WriteTask {
         let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
         match apply_to(edits, objects, now) {
             Ok(changes) => self.write(&pieces, changes, objects),
-            Err(reason) => {
+            Err(error) => {
                 let block = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
                 let alone = |piece: &Piece| {
                     let block = block.filter(|block| block.part != piece.part);
                     let edits = block.into_iter().flat_map(|block| block.edits(&self.step));
-                    apply_to(edits.chain(piece.edits(&self.step)), objects, now).err()
+                    apply_to(edits.chain(piece.edits(&self.step)), objects, now)
+                        .err()
+                        .map(|error| error.to_string())
                 };
                 let failing = self.failing(&pieces, alone);
-                if failing.is_empty() { Decision::Conflict(reason) } else { self.omit(failing, omitted) }
+                match failing.is_empty() {
+                    true => Decision::Conflict(error.to_string()),
+                    false => self.omit(failing, omitted),
+                }
             }
         }
     }
@@ -131,13 +138,13 @@ impl WriteTask {
         if self.counts_only { &[] } else { self.step.evidence_of_whole() }
     }
 
-    /// The parts that something speaks against.
+    /// The parts that something forbids.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
         let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Why a part must not be made, whatever its own edits say; `None` where nothing speaks against it.
+    /// Why a part must not be made, whatever its own edits say; `None` where nothing forbids it.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
@@ -160,7 +167,7 @@ impl WriteTask {
                 return Some(about_addresses(later, &no_longer_holds(key, why)));
             }
             let block = step.block_part().into_iter().flat_map(block_edits);
-            apply_to(block.chain(block_edits(later)), objects, now).err()
+            apply_to(block.chain(block_edits(later)), objects, now).err().map(|error| error.to_string())
         })
     }
 
@@ -225,7 +232,7 @@ fn about_addresses(part: &Part, reason: &str) -> String {
     if addresses.is_empty() { reason.to_owned() } else { format!("{}: {reason}", addresses.join(", ")) }
 }
 
-/// True for evidence that a write compares without a look at the object before.
+/// True for evidence that a write compares without reading the object first.
 fn is_compared_as_it_is(expect: &Precondition) -> bool {
     matches!(expect, Precondition::Absent | Precondition::At(_))
 }
@@ -297,7 +304,7 @@ fn apply_to<'e>(
     edits: impl Iterator<Item = &'e Edit>,
     objects: &Objects,
     now: Timestamp,
-) -> Result<Vec<(Key, Option<Object>)>, String> {
+) -> Result<Vec<(Key, Option<Object>)>, EditError> {
     apply(edits, now, |key| objects.get(key).and_then(Option::as_ref).map(current))
 }
 

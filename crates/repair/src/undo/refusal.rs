@@ -95,7 +95,7 @@ impl UndoStep {
 impl UndoPlan {
     /// The same for the objects as they are now: steps of which something has changed since are skipped, those that would
     /// create what overlaps something else, and those that find everything as it was before the run are left out.
-    pub async fn look(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
+    pub async fn read(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         names_cluster(information.as_ref(), "journal", &self.cluster)?;
         let keys: Vec<Key> =

@@ -333,7 +333,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
 
         // The plan says so beforehand, and a run that does not look first refuses it as well.
         let plan = UndoPlan::new(&Recorded::read(&run).unwrap()).unwrap();
-        let looked = plan.clone().look(&store).await.unwrap();
+        let looked = plan.clone().read(&store).await.unwrap();
         assert!(looked.steps().is_empty() && !looked.skipped().is_empty(), "{looked:?}");
         let options = Options::new("undo", &undone);
         let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();

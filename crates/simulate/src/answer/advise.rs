@@ -1,5 +1,6 @@
 //! Which block size, pool and limit of blocks fit a cluster?
 
+use calipam_assign::Family;
 use calipam_check::views::Count;
 use calipam_model::IpNet;
 use calipam_model::cidr;
@@ -9,7 +10,7 @@ use super::{Advice, BlockSizeRow, Candidate, Objection, Threads, block_sizes};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// An ADD with another block size may take so many thousandths of the quickest one, on average, before that speaks against
+/// An ADD with another block size may take so many thousandths of the quickest one, on average, before that is a drawback of
 /// the size.
 const SLOWER: u64 = 1_250;
 /// How long one ADD in a hundred may take.
@@ -25,16 +26,17 @@ const SPARE: u128 = 4;
 /// a larger one.
 pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
-    let is_v4 = fresh.pools.iter().any(|pool| cidr::is_v4(pool.cidr));
-    let sizes = sizes_for(&fresh, is_v4, sizes);
+    let has_v4 = fresh.pools.iter().any(|pool| cidr::is_v4(pool.cidr));
+    let family = if has_v4 { Family::V4 } else { Family::V6 };
+    let sizes = sizes_for(&fresh, family, sizes);
     let candidates = candidates(&fresh, &sizes, threads)?;
     let block_size = match best(&candidates) {
         Some(size) => Some(size),
-        None => best(&self::candidates(&with_larger_pool(&fresh, is_v4, &sizes), &sizes, threads)?),
+        None => best(&self::candidates(&with_larger_pool(&fresh, family, &sizes), &sizes, threads)?),
     };
 
     let pool_addresses = block_size.map(|size| addresses_needed(&fresh, size));
-    let of_family = fresh.pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == is_v4);
+    let of_family = fresh.pools.iter().filter(|pool| Family::of(pool.cidr) == family);
     let existing = of_family.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr)));
     Ok(Advice {
         nodes: fresh.nodes,
@@ -50,10 +52,10 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Adv
 }
 
 /// The sizes of the family that the pools have, none larger than a pool.
-fn sizes_for(scenario: &Scenario, is_v4: bool, sizes: &[u8]) -> Vec<u8> {
-    let of_family = scenario.pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == is_v4);
+fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
+    let of_family = scenario.pools.iter().filter(|pool| Family::of(pool.cidr) == family);
     let longest = of_family.map(|pool| pool.cidr.prefix_len()).max().unwrap_or(0);
-    let of_family = |size: &u8| if is_v4 || *size > 32 { *size } else { *size + 96 };
+    let of_family = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
     sizes.iter().map(of_family).filter(|size| *size >= longest).collect()
 }
 
@@ -89,9 +91,9 @@ fn drawbacks(scenario: &Scenario, row: &BlockSizeRow, quickest: Micros) -> Vec<O
 }
 
 /// The same cluster with one pool of the family that is large enough for each of the sizes.
-fn with_larger_pool(scenario: &Scenario, is_v4: bool, sizes: &[u8]) -> Scenario {
+fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
     let (own, mut pools): (Vec<PoolSpec>, Vec<PoolSpec>) =
-        scenario.pools.iter().cloned().partition(|pool| cidr::is_v4(pool.cidr) == is_v4);
+        scenario.pools.iter().cloned().partition(|pool| Family::of(pool.cidr) == family);
     let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
     let larger = own
         .first()

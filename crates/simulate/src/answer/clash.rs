@@ -7,7 +7,7 @@ use super::{Cause, CauseRow, Clashes, Sighting, Threads, parallel};
 use crate::scenario::{Event, Planned, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// How often a check looks.
+/// How often a check reads.
 const CHECKS: Micros = Micros::from_secs(30);
 /// How long the cluster runs before the cause comes.
 const BEFORE: Micros = Micros::from_mins(5);
@@ -42,7 +42,7 @@ pub fn clashes(
         .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
         .collect();
     jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let seen = parallel::map(threads, &jobs, |(_, scenario)| look(scenario));
+    let seen = parallel::map(threads, &jobs, |(_, scenario)| observe(scenario));
     let mut by_cause: BTreeMap<Cause, Vec<Seen>> = BTreeMap::new();
     for ((cause, _), seen) in jobs.iter().zip(seen) {
         by_cause.entry(*cause).or_default().push(seen?);
@@ -76,7 +76,7 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     }
 }
 
-fn look(scenario: &Scenario) -> Result<Seen, ScenarioError> {
+fn observe(scenario: &Scenario) -> Result<Seen, ScenarioError> {
     let (end, lifetime) = (scenario.end(), scenario.lifetime.unwrap_or(LIFETIME));
     let at = end - AFTER;
     let world = simulate(scenario, |world| world.plan_checks(at - lifetime.min(BEFORE), CHECKS))?;

@@ -50,6 +50,6 @@ fn point(sample: &Sample, first: Micros) -> Point {
 
 /// From when on something holds to the end.
 fn since(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
-    let settled = points.iter().rposition(|point| !holds(point)).map_or(0, |last| last + 1);
-    points.get(settled).map(|point| point.after)
+    let first = points.iter().rposition(|point| !holds(point)).map_or(0, |last| last + 1);
+    points.get(first).map(|point| point.after)
 }

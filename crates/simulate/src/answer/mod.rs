@@ -261,7 +261,7 @@ pub struct Candidate {
     pub drawbacks: Vec<Objection>,
 }
 
-/// What speaks against a block size.
+/// A drawback of a block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objection {

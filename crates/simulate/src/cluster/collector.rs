@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use calipam_assign::{Allocator, Error, Release};
+use calipam_assign::{Allocator, Error, InUse, Release};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::Block;
@@ -14,7 +14,7 @@ use crate::datastore::Client;
 use crate::scenario::Collector;
 use crate::time::Micros;
 
-/// How long it waits for more of the same before it looks.
+/// How long it waits for more of the same before it begins.
 const TOGETHER: Micros = Micros::from_secs(1);
 /// How long it waits until it tries again what it could not do.
 const AGAIN: Micros = Micros::from_secs(5);
@@ -30,7 +30,7 @@ struct State {
     empty_since: BTreeMap<IpNet, Micros>,
 }
 
-/// What a look at everything has found.
+/// What reading everything has found.
 #[derive(Default)]
 struct Found {
     leaks: Vec<Release>,
@@ -49,7 +49,7 @@ impl World {
         self.engine.spawn(run(state));
     }
 
-    /// A node or a pod is gone: the collector looks soon.
+    /// A node or a pod is gone: the collector begins soon.
     pub(super) fn collect_soon(&self) {
         self.is_collecting.set(true);
     }
@@ -59,14 +59,14 @@ async fn run(mut state: State) {
     let engine = state.world.engine.clone();
     let mut next = state.settings.interval();
     loop {
-        // A signal is looked for once in a while, so that several come together.
+        // A signal is checked once in a while, so that several come together.
         while engine.now() < next && !state.world.is_collecting.replace(false) {
             engine.sleep(TOGETHER).await;
         }
         if engine.now() >= next {
             next = engine.now() + state.settings.interval();
         }
-        if !state.look().await {
+        if !state.collect().await {
             engine.sleep(AGAIN).await;
             state.world.is_collecting.set(true);
         }
@@ -74,8 +74,8 @@ async fn run(mut state: State) {
 }
 
 impl State {
-    /// Looks at everything and releases what is leaked; false where something is left to do.
-    async fn look(&mut self) -> bool {
+    /// Reads everything and releases what is leaked; false where something is left to do.
+    async fn collect(&mut self) -> bool {
         let found = self.find();
         let mut is_done = true;
         for batch in found.leaks.chunks(BATCH) {
@@ -83,10 +83,10 @@ impl State {
         }
         for (block, node) in found.blocks {
             // Where another client was faster there is nothing to do.
-            let _ = self.allocator.release_affinity(block, &node, true).await;
+            let _ = self.allocator.release_affinity(block, &node, InUse::Refuse).await;
         }
         for node in found.nodes {
-            match self.allocator.release_host_affinities(AffinityType::Host, &node, true).await {
+            match self.allocator.release_host_affinities(AffinityType::Host, &node, InUse::Refuse).await {
                 Ok(()) | Err(Error::NoAffinity(_)) => {}
                 Err(_) => is_done = false,
             }

@@ -5,13 +5,14 @@ use std::rc::Rc;
 use calipam_assign::{Allocator, Release};
 
 use super::World;
+use super::failure::Failure;
 use crate::scenario::Event;
 use crate::time::Micros;
 
 /// How long a restart waits for the pods of one batch before it goes on without them.
 const BATCH: Micros = Micros::from_mins(2);
-/// How often it looks whether they run.
-const LOOK: Micros = Micros::from_secs(1);
+/// How often it checks whether they run.
+const POLL: Micros = Micros::from_secs(1);
 
 impl World {
     /// Plans what the scenario says.
@@ -28,10 +29,12 @@ impl World {
 
     fn happen(self: &Rc<Self>, event: &Event) {
         match event {
-            Event::FailNode(name) => self.fail(self.scenario.node_index(name).into_iter().collect(), true),
-            Event::FailZone(zone) => self.fail(self.nodes_of_zone(*zone), true),
+            Event::FailNode(name) => {
+                self.fail(self.scenario.node_index(name).into_iter().collect(), Failure::Stopped);
+            }
+            Event::FailZone(zone) => self.fail(self.nodes_of_zone(*zone), Failure::Stopped),
             Event::PartitionNode(name) => {
-                self.fail(self.scenario.node_index(name).into_iter().collect(), false)
+                self.fail(self.scenario.node_index(name).into_iter().collect(), Failure::CutOff);
             }
             Event::DrainNode(name) => self.drain(self.scenario.node_index(name)),
             Event::Restart { batch } => {
@@ -106,7 +109,7 @@ async fn restart(world: Rc<World>, batch: u32) {
         let until = world.engine.now() + BATCH;
         let is_waiting = || (first..last).any(|id| world.pods.borrow().get(id).started.is_none());
         while is_waiting() && world.engine.now() < until {
-            world.engine.sleep(LOOK).await;
+            world.engine.sleep(POLL).await;
         }
         for id in old {
             world.delete(*id);

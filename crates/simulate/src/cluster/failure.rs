@@ -32,9 +32,17 @@ pub(crate) struct Sample {
     pub waiting: u64,
 }
 
+/// How nodes fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Their machines stop.
+    Stopped,
+    /// They are cut off, and their pods run on.
+    CutOff,
+}
+
 impl World {
-    /// Nodes fail: with `stops` their machines stop, else they are cut off and their pods run on.
-    pub(super) fn fail(self: &Rc<Self>, failed: Vec<u32>, stops: bool) {
+    pub(super) fn fail(self: &Rc<Self>, failed: Vec<u32>, failure: Failure) {
         self.note_held(&failed);
         for node in &failed {
             let pods: Vec<(u32, Option<crate::engine::TaskId>)> = {
@@ -47,8 +55,8 @@ impl World {
                 if let Some(task) = task {
                     self.engine.kill(task);
                 }
-                self.pods.borrow_mut().lose(pod, stops);
-                if stops {
+                self.pods.borrow_mut().lose(pod, failure);
+                if failure == Failure::Stopped {
                     self.stop(pod);
                 }
             }

@@ -118,13 +118,14 @@ impl World {
         self.random.borrow_mut().below(end)
     }
 
-    /// A client for what people and controllers do beside the plugin.
+    /// A client for what people and controllers do besides the plugin.
     fn operator(&self) -> Client {
-        Client::for_plugin(&self.server, true)
+        let is_labelled = true;
+        Client::for_plugin(&self.server, is_labelled)
     }
 }
 
-/// What the datastore holds at the begin.
+/// What the datastore holds at the start.
 fn data(scenario: &Scenario) -> Data {
     let start = scenario.start.as_deref();
     let reservations = start.map(|start| start.reservations.clone()).unwrap_or_default();

@@ -18,7 +18,7 @@ pub(crate) struct NodeState {
     pub zone: u32,
     /// The lock of the plugins of the node.
     pub lock: Lock,
-    /// What searches that found nothing keep beside the lock.
+    /// What searches that found nothing keep next to the lock.
     pub notes: Arc<MemoryNotes>,
     /// Its machine runs and reaches the control plane.
     pub is_alive: bool,

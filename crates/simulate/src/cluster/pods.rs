@@ -7,6 +7,7 @@ use std::rc::Rc;
 use calipam_model::attributes::AttributeRef;
 
 use super::World;
+use super::failure::Failure;
 use super::measure::Outcome;
 use super::plugin;
 use crate::engine::within;
@@ -118,11 +119,11 @@ impl Pods {
         self.waiting + self.lost
     }
 
-    /// The node of a pod failed; with `stops` its containers ended.
-    pub(crate) fn lose(&mut self, id: u32, stops: bool) {
+    /// The node of a pod failed.
+    pub(crate) fn lose(&mut self, id: u32, failure: Failure) {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = true;
-        if stops && pod.runs && !pod.is_replaced {
+        if failure == Failure::Stopped && pod.runs && !pod.is_replaced {
             pod.is_lost = true;
             self.lost += 1;
         }

@@ -44,7 +44,7 @@ impl World {
         let mut snapshot = Snapshot {
             datastore: self.server.kind,
             taken_at: self.engine.now().timestamp(),
-            settled: true,
+            rechecked: true,
             ipam_config: data.config(),
             ..Snapshot::default()
         };

@@ -162,7 +162,7 @@ impl Client {
         written
     }
 
-    /// Kubernetes: reads an object that the client does not have at this revision, for to replace it as a whole.
+    /// Kubernetes: reads an object that the client does not have at this revision, to replace it as a whole.
     async fn read_again(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         if !self.is_on_kubernetes() || self.known.borrow().get(key) == Some(revision) {
             return Ok(());

@@ -17,7 +17,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::blocks::Blocks;
 
-/// Bytes of an object beside a block, as servers send it.
+/// Bytes of an object besides a block, as servers send it.
 const SMALL_OBJECT: u64 = 400;
 /// Bytes of the key of a block in a list of keys.
 const KEY: u64 = 70;

@@ -3,7 +3,7 @@
 use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::pool::Pool;
-use calipam_model::selector::Selector;
+use calipam_model::selector::{Selector, SelectorError};
 
 use super::{Event, Scenario};
 use crate::datastore::CostsError;
@@ -37,7 +37,7 @@ pub enum ScenarioError {
     #[error("the pools {0} and {1} overlap")]
     PoolsOverlap(IpNet, IpNet),
     #[error("the node selector of the pool {pool} cannot be read: {reason}")]
-    Selector { pool: IpNet, reason: String },
+    Selector { pool: IpNet, reason: SelectorError },
     #[error("a limit of blocks for each node needs strict affinity, as in Calico")]
     LimitNeedsStrictAffinity,
     #[error(
@@ -183,7 +183,7 @@ impl Scenario {
     }
 }
 
-/// Pods that arrive beside the others.
+/// Pods that arrive besides the others.
 fn arrivals(event: &Event) -> u32 {
     match event {
         Event::Burst(count) | Event::ShareHandles(count) => *count,

@@ -52,7 +52,7 @@ pub struct Scenario {
     pub arrival: Option<Rate>,
     /// How long pods live on average; another pod arrives for each that leaves. For ever where it is not said.
     pub lifetime: Option<Micros>,
-    /// How long the simulation goes on; until all is settled where it is not said: two minutes after the last pod
+    /// How long the simulation goes on; where it is not said, until all has ended: two minutes after the last pod
     /// has arrived, and on while pods that wait still start.
     pub duration: Option<Micros>,
     /// After how long a runtime tries again to start a pod.
@@ -184,13 +184,13 @@ impl Scenario {
     pub fn end(&self) -> Micros {
         self.duration.unwrap_or_else(|| {
             let filled = self.filled_at() + Micros::from_mins(2);
-            let last = self.events.iter().map(|planned| planned.at + self.settling(&planned.what)).max();
+            let last = self.events.iter().map(|planned| planned.at + self.duration_of(&planned.what)).max();
             last.map_or(filled, |last| last.max(filled))
         })
     }
 
     /// How long it takes until nothing comes of an event any more.
-    fn settling(&self, event: &Event) -> Micros {
+    fn duration_of(&self, event: &Event) -> Micros {
         let collected = self.collector.as_ref().map_or(Micros::from_mins(30), |collector| {
             collector.grace + collector.interval() * 2 + Micros::from_mins(5)
         });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, Assigned, AutoAssign, Claimed, Error, Expected, NewOwner, OwnerConditions,
+    Allocator, AssignIp, Assigned, AutoAssign, Claimed, Error, Expected, InUse, NewOwner, OwnerConditions,
     OwnerUpdates, PodName, Release, Released, Store,
 };
 use calipam_model::IpNet;
@@ -24,6 +24,10 @@ impl Input<'_> {
 
     pub(crate) fn number(&self, name: &str) -> u32 {
         self.0.get(name).and_then(Value::as_u64).and_then(|n| n.try_into().ok()).unwrap_or_default()
+    }
+
+    fn in_use(&self) -> InUse {
+        if self.flag("mustBeEmpty") { InUse::Refuse } else { InUse::Release }
     }
 
     fn flag(&self, name: &str) -> bool {
@@ -108,13 +112,11 @@ pub(crate) async fn perform(
         "claim" => claim(allocator, input).await?,
         "release-affinity" => {
             let (_, host) = input.holder();
-            only_error(
-                allocator.release_affinity(input.cidr("cidr")?, &host, input.flag("mustBeEmpty")).await,
-            )
+            only_error(allocator.release_affinity(input.cidr("cidr")?, &host, input.in_use()).await)
         }
         "release-host" => {
             let (kind, host) = input.holder();
-            only_error(allocator.release_host_affinities(kind, &host, input.flag("mustBeEmpty")).await)
+            only_error(allocator.release_host_affinities(kind, &host, input.in_use()).await)
         }
         "release-pool" => only_error(allocator.release_pool_affinities(input.cidr("cidr")?).await),
         "remove-host" => {

@@ -106,7 +106,7 @@ fn run_halves(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Resu
         half
     };
     let (program, others) = thread::scope(|scope| {
-        let title = "Running the tests of the program beside the others; they are printed at their end";
+        let title = "Running the tests of the program besides the others; they are printed at their end";
         let program = scope.spawn(|| step::run_printed_later(title, &mut half(&[PROGRAM])));
         let others = step::run("Running all other tests", &mut half(&["--skip", PROGRAM]));
         (program.join().expect("the step does not panic"), others)

@@ -1,6 +1,6 @@
 //! Claiming blocks and giving them up.
 
-use calipam_assign::{AssignIp, Claimed};
+use calipam_assign::{AssignIp, Claimed, InUse};
 use calipam_model::affinity::AffinityType;
 use serde_json::json;
 
@@ -76,19 +76,19 @@ fn with_one_address() -> Cluster {
 fn a_block_in_use_is_not_given_up_where_it_must_be_empty() {
     let cluster = with_one_address();
     let cidr = cluster.block().cidr();
-    let error = cluster.give_up(cidr, "host-a", true).unwrap_err().to_string();
+    let error = cluster.give_up(cidr, "host-a", InUse::Refuse).unwrap_err().to_string();
     assert_eq!(error, format!("block '{cidr}' is not empty"));
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 
     cluster.release_handle("h").unwrap();
-    cluster.give_up(cidr, "host-a", true).unwrap();
+    cluster.give_up(cidr, "host-a", InUse::Refuse).unwrap();
     assert!(cluster.blocks().is_empty() && cluster.affinities().is_empty());
 }
 
 #[test]
 fn a_block_in_use_that_need_not_be_empty_is_left_without_owner() {
     let cluster = with_one_address();
-    cluster.give_up(cluster.block().cidr(), "host-a", false).unwrap();
+    cluster.give_up(cluster.block().cidr(), "host-a", InUse::Release).unwrap();
     assert_eq!(cluster.block().owner(), None);
     assert!(cluster.affinities().is_empty());
     cluster.release_handle("h").unwrap();
@@ -99,13 +99,13 @@ fn a_block_in_use_that_need_not_be_empty_is_left_without_owner() {
 fn a_block_of_another_host_is_not_given_up() {
     let cluster = with_one_address();
     cluster.node("host-b", &[]);
-    cluster.give_up(net("10.0.0.0/24"), "host-b", false).unwrap();
+    cluster.give_up(net("10.0.0.0/24"), "host-b", InUse::Release).unwrap();
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 }
 
 /// Why blocks of a CIDR are not given up.
 fn not_given_up(cidr: &str, expected: &str) {
-    let error = with_one_address().give_up(net(cidr), "host-a", false).unwrap_err().to_string();
+    let error = with_one_address().give_up(net(cidr), "host-a", InUse::Release).unwrap_err().to_string();
     assert_eq!(error, expected);
 }
 
@@ -130,7 +130,7 @@ fn of_several_blocks_all_but_those_in_use_are_given_up() {
     cluster.release_handle("h").unwrap();
     assert_eq!(cluster.blocks().len(), 3, "they stay with their owner");
     cluster.addresses(&wants("host-a", 1));
-    assert!(cluster.give_up_all("host-a", true).unwrap_err().to_string().ends_with("is not empty"));
+    assert!(cluster.give_up_all("host-a", InUse::Refuse).unwrap_err().to_string().ends_with("is not empty"));
     assert_eq!((cluster.block().allocated(), cluster.affinities().len()), (1, 1));
 }
 
@@ -138,7 +138,7 @@ fn of_several_blocks_all_but_those_in_use_are_given_up() {
 fn blocks_of_a_deleted_pool_are_given_up_with_their_host() {
     let cluster = with_three_blocks();
     cluster.remove_pool("10.0.0.0/24");
-    cluster.give_up_all("host-a", false).unwrap();
+    cluster.give_up_all("host-a", InUse::Release).unwrap();
     assert!(cluster.affinities().is_empty());
     assert_eq!(cluster.blocks().len(), 3, "their addresses are allocated");
     cluster.release_handle("h").unwrap();
@@ -150,7 +150,7 @@ fn blocks_of_other_hosts_stay_when_a_host_gives_up_its_own() {
     let cluster = with_one_address();
     cluster.node("host-b", &[]);
     cluster.addresses(&wants("host-b", 1));
-    cluster.give_up_all("host-a", false).unwrap();
+    cluster.give_up_all("host-a", InUse::Release).unwrap();
     assert_eq!((cluster.affinities().len(), cluster.blocks_of("host-b").len()), (1, 1));
 }
 
@@ -211,6 +211,6 @@ fn blocks_of_a_virtual_holder_are_claimed_and_given_up_as_those_of_hosts() {
     let done = run(cluster.allocator().claim_affinity(net("10.0.0.0/26"), kind.clone(), holder)).unwrap();
     assert_eq!(done.claimed.len(), 1);
     assert!(cluster.store.values("/calico/ipam/v2/virtual/load-balancer/").len() == 1);
-    run(cluster.allocator().release_host_affinities(kind, holder, true)).unwrap();
+    run(cluster.allocator().release_host_affinities(kind, holder, InUse::Refuse)).unwrap();
     assert!(cluster.blocks().is_empty() && cluster.store.values("/calico/ipam/v2/virtual/").is_empty());
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, MemoryStore, Partly, Record, Release,
-    Released,
+    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, InUse, MemoryStore, Partly, Record,
+    Release, Released,
 };
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
@@ -125,12 +125,12 @@ impl Cluster {
         }
     }
 
-    pub(super) fn give_up(&self, cidr: IpNet, node: &str, must_be_empty: bool) -> Result<(), Error> {
-        run(self.allocator().release_affinity(cidr, node, must_be_empty))
+    pub(super) fn give_up(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<(), Error> {
+        run(self.allocator().release_affinity(cidr, node, in_use))
     }
 
-    pub(super) fn give_up_all(&self, node: &str, must_be_empty: bool) -> Result<(), Error> {
-        run(self.allocator().release_host_affinities(AffinityType::Host, node, must_be_empty))
+    pub(super) fn give_up_all(&self, node: &str, in_use: InUse) -> Result<(), Error> {
+        run(self.allocator().release_host_affinities(AffinityType::Host, node, in_use))
     }
 
     pub(super) fn blocks(&self) -> Vec<Block> {

@@ -3,7 +3,7 @@
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-use calipam_assign::{Allocator, Fault, MemoryStore, Release};
+use calipam_assign::{Allocator, Fault, InUse, MemoryStore, Release};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
 use serde_json::json;
@@ -93,7 +93,7 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
 
         let give_up = |_| -> Pin<Box<dyn Future<Output = ()>>> {
             let allocator = Allocator::new(&cluster.store);
-            Box::pin(async move { allocator.release_affinity(pool, "host-a", false).await.unwrap() })
+            Box::pin(async move { allocator.release_affinity(pool, "host-a", InUse::Release).await.unwrap() })
         };
         race(seed, (0..10).map(give_up));
         assert!(cluster.blocks().is_empty() && cluster.affinities().is_empty());
@@ -121,7 +121,7 @@ async fn claim(store: &MemoryStore, host: &str) {
 }
 
 async fn give_up(store: &MemoryStore, host: &str) {
-    drop(Allocator::new(store).release_affinity(net("10.0.0.0/30"), host, false).await);
+    drop(Allocator::new(store).release_affinity(net("10.0.0.0/30"), host, InUse::Release).await);
 }
 
 /// No affinity is confirmed for a block of another host. The block may be gone: its host makes it again with its next

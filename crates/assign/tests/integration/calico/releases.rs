@@ -1,6 +1,6 @@
 //! Releasing addresses.
 
-use calipam_assign::{AutoAssign, Release, Released};
+use calipam_assign::{AutoAssign, InUse, Release, Released};
 use calipam_model::cidr;
 use calipam_model::pool::PoolUse;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn an_address_that_was_given_again_under_its_handle_is_not_released_by_who_saw_i
 fn an_address_whose_block_was_deleted_and_made_again_is_not_released_by_who_saw_it_before() {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     let address = cluster.addresses(&tunnel())[0].to_string();
-    cluster.give_up_all("host-a", false).unwrap();
+    cluster.give_up_all("host-a", InUse::Release).unwrap();
     let seen = sequence_of(&cluster, &address);
     cluster.release_handle(HANDLE).unwrap();
     assert!(cluster.blocks().is_empty(), "the block had no owner");

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::{AssignIp, AutoAssign, Message};
+use calipam_assign::{AssignIp, AutoAssign, InUse, Message};
 use calipam_model::IpNet;
 use serde_json::json;
 
@@ -125,7 +125,7 @@ fn a_block_with_nothing_but_what_windows_reserves_is_empty() {
     let given = cluster.addresses(&windows("host-a", 1, 0));
     cluster.release_all(&given);
     assert!(cluster.block().is_empty());
-    cluster.give_up_all("host-a", true).unwrap();
+    cluster.give_up_all("host-a", InUse::Refuse).unwrap();
     assert!(cluster.blocks().is_empty());
 }
 

@@ -292,14 +292,14 @@ fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>)
     group
 }
 
-/// IDs, packed and cut at the carriage return, that the blocks name whose content is not judged.
-pub(super) fn named_by_unjudged(context: &Context<'_>, unjudged: &HashSet<IpNet>) -> HashSet<Box<[u8]>> {
+/// IDs, packed and cut at the carriage return, that the blocks name whose content is not checked.
+pub(super) fn named_by_unchecked(context: &Context<'_>, unchecked: &HashSet<IpNet>) -> HashSet<Box<[u8]>> {
     let mut named = HashSet::new();
-    if unjudged.is_empty() {
+    if unchecked.is_empty() {
         return named;
     }
     let stored = context.snapshot.blocks.iter().map(|b| &b.value);
-    for block in stored.filter(|b| !b.content.is_deleted() && unjudged.contains(&b.key)) {
+    for block in stored.filter(|b| !b.content.is_deleted() && unchecked.contains(&b.key)) {
         match &block.content {
             BlockContent::Sound(block) => {
                 named.extend(block.attributes().filter_map(|a| a.handle()).map(clean));

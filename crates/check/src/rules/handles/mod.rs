@@ -12,54 +12,54 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
-use self::groups::{Group, StoredHandle, groups, named_by_unjudged, undecodable};
+use self::groups::{Group, StoredHandle, groups, named_by_unchecked, undecodable};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
 use crate::record::Record;
 
-/// Judges every handle, stored or recorded.
+/// Checks every handle, stored or recorded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let unjudged = context.index.unjudged();
+    let unchecked = context.index.unchecked();
     let scope = Scope {
         context,
         blocks_read: context.snapshot.has_read(Source::Blocks),
         handles_read: context.snapshot.has_read(Source::Handles),
-        unjudged_handles: named_by_unjudged(context, &unjudged),
-        unjudged_blocks: unjudged,
+        unchecked_handles: named_by_unchecked(context, &unchecked),
+        unchecked_blocks: unchecked,
         undecodable: undecodable(context.snapshot),
     };
-    groups(context).iter().for_each(|group| scope.judge(group, out));
+    groups(context).iter().for_each(|group| scope.check(group, out));
 }
 
-/// What decides whether a handle can be judged.
+/// What decides whether a handle can be checked.
 struct Scope<'c, 's> {
     context: &'c Context<'s>,
     blocks_read: bool,
     handles_read: bool,
     /// CIDRs of blocks about whose content nothing is known.
-    unjudged_blocks: HashSet<IpNet>,
+    unchecked_blocks: HashSet<IpNet>,
     /// IDs, packed, that such blocks name.
-    unjudged_handles: HashSet<Box<[u8]>>,
+    unchecked_handles: HashSet<Box<[u8]>>,
     /// IDs, packed, of handles whose value cannot be decoded. They exist.
     undecodable: HashSet<Box<[u8]>>,
 }
 
 impl<'s> Scope<'_, 's> {
-    fn judge(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
-        if self.is_unjudged(group) {
+    fn check(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
+        if self.is_unchecked(group) {
             return;
         }
-        self.judge_carriage_return(group, out);
-        self.judge_sharing(group, out);
+        self.check_carriage_return(group, out);
+        self.check_sharing(group, out);
         // IDs are compared up to the carriage return, so that a handle stored under the whole ID counts
         // where there is no other one.
         let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
             Some(_) if !self.blocks_read => {}
             Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
-            Some(object) => self.judge_counts(group, object, out),
+            Some(object) => self.check_counts(group, object, out),
             None if self.undecodable.contains(group.id.packed()) => {}
             // Only IDs with a carriage return, and nothing recorded under what comes before it.
             None if group.records.is_empty() && self.blocks_read => {
@@ -70,14 +70,14 @@ impl<'s> Scope<'_, 's> {
         }
     }
 
-    /// True if a block that cannot be judged may hold addresses of the handle.
-    fn is_unjudged(&self, group: &Group<'_, '_>) -> bool {
-        if self.unjudged_blocks.is_empty() {
+    /// True if a block that cannot be checked may hold addresses of the handle.
+    fn is_unchecked(&self, group: &Group<'_, '_>) -> bool {
+        if self.unchecked_blocks.is_empty() {
             return false;
         }
         let mut maps = group.objects().flat_map(|object| object.value.blocks());
-        self.unjudged_handles.contains(group.id.packed())
-            || maps.any(|(cidr, _)| self.unjudged_blocks.contains(&cidr))
+        self.unchecked_handles.contains(group.id.packed())
+            || maps.any(|(cidr, _)| self.unchecked_blocks.contains(&cidr))
     }
 
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
@@ -107,7 +107,7 @@ impl<'s> Scope<'_, 's> {
             .depending_on(self.dependencies(group))
     }
 
-    fn judge_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
+    fn check_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
         let wrong = differences(Some(object), &group.records, Which::Wrong);
         if wrong.is_empty() {
             return;
@@ -126,7 +126,7 @@ impl<'s> Scope<'_, 's> {
     }
 
     /// IDs with a carriage return, in a record or in the key of a handle.
-    fn judge_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
+    fn check_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         let records: Vec<Record<'_, '_>> = group.records.iter().filter(|r| is_dirty(r)).copied().collect();
         if records.is_empty() && group.strays.is_empty() {
             return;
@@ -144,7 +144,7 @@ impl<'s> Scope<'_, 's> {
 
     /// `<namespace>.<pod>`, the form of Calico 2.x, under which a pod and its predecessor of the same
     /// name are one (facts 4.2).
-    fn judge_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
+    fn check_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         if group.records.len() < 2 {
             return;
         }

@@ -1,4 +1,4 @@
-//! Handles judged on clusters of a few hand-written entries.
+//! Handles checked on clusters of a few hand-written entries.
 
 use serde_json::{Value, json};
 

@@ -127,7 +127,7 @@ fn is_there(shell: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(shell).is_file())
 }
 
-/// `share` beside the directory, as `/usr/local/share` beside `/usr/local/bin`.
+/// `share` next to the directory, as `/usr/local/share` beside `/usr/local/bin`.
 fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
     let directory = fs::canonicalize(directory).map_err(|error| failure("find", directory, error))?;
     Ok(directory.parent().unwrap_or(&directory).join("share"))

@@ -1,6 +1,6 @@
 //! `serve`: repeats the check, and serves what the last one found.
 //!
-//! Checks run one after the other on a thread and a runtime of their own, so that judging a large cluster delays no
+//! Checks run one after the other on a thread and a runtime of their own, so that checking a large cluster delays no
 //! answer. Each leaves finished texts: an answer is a copy of one, and never reads the datastore.
 
 mod host;
@@ -145,17 +145,17 @@ async fn check(
     begin: Instant,
 ) -> Result<Good, Failure> {
     let checker = Checker::new(&args.options)?;
-    let mut look = checker.look(None, global, console).await?;
-    checker.keep(&mut look, console)?;
+    let mut checked = checker.check(None, global, console).await?;
+    checker.keep(&mut checked, console)?;
     let outcome =
-        if args.options.fail_on.fails(look.report.worst()) { Outcome::Findings } else { Outcome::Clean };
+        if args.options.fail_on.fails(checked.report.worst()) { Outcome::Findings } else { Outcome::Clean };
     let checked = Checked {
-        report: &look.report,
-        snapshot: &look.snapshot,
+        report: &checked.report,
+        snapshot: &checked.snapshot,
         changes: None,
         took: begin.elapsed(),
         exit_code: exit::code(&Ok(outcome)),
     };
-    let summary = count(look.report.findings.len(), "finding", "findings");
+    let summary = count(checked.report.findings.len(), "finding", "findings");
     Good::new(&checked, summary).map_err(|error| Failure::Io { doing: "write the report".into(), error })
 }

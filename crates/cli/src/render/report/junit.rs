@@ -49,7 +49,7 @@ fn fails(findings: &[&Finding], changes: Option<&Changes>) -> bool {
     findings.iter().any(|finding| finding.severity < Severity::Info && counts(finding))
 }
 
-/// A source without which the rule could judge nothing.
+/// A source without which the rule could check nothing.
 fn unread_of(code: Code, report: &Report) -> Option<Source> {
     let is_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
     code.needs().iter().copied().find(|source| !is_read(source))

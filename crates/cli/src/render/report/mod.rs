@@ -1,5 +1,5 @@
 //! The report of a check, in the formats that only a report has: for programs that watch (Prometheus), test
-//! (JUnit) and review (SARIF), and as a list of names. None of them judges: all of it is in the report.
+//! (JUnit) and review (SARIF), and as a list of names. None of them decides anything: all of it is in the report.
 
 mod calicoctl;
 pub(crate) mod changes;
@@ -31,7 +31,7 @@ pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metri
 /// A check that came to an end.
 pub(crate) struct Checked<'a> {
     pub report: &'a Report,
-    /// What was judged: metrics and pages show how full the pools are as well.
+    /// What was checked: metrics and pages show how full the pools are as well.
     pub snapshot: &'a Snapshot,
     /// What has changed since an earlier report, where there is one to compare with.
     pub changes: Option<&'a Changes>,

@@ -33,7 +33,7 @@ pub(crate) fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Re
 /// How a run ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunMetrics {
-    /// The cluster could be read and judged.
+    /// The cluster could be read and checked.
     pub up: bool,
     pub took: Duration,
     pub exit_code: u8,

@@ -61,7 +61,7 @@ fn rule(code: &Code) -> Value {
 }
 
 /// Findings are written one by one: a hundred thousand of them need not be in memory twice. In a comparison those that
-/// are gone follow; what was not judged has no state that SARIF knows.
+/// are gone follow; what was not checked has no state that SARIF knows.
 impl Serialize for Results<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut sequence = serializer.serialize_seq(None)?;

@@ -157,7 +157,7 @@ fn finding_lines(findings: &[Finding], partly_read: &[Source], lines: &mut Lines
         lines.add("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
     }
     if !partly_read.is_empty() {
-        lines.add("Finding", if findings.is_empty() { "not judged" } else { "others are not judged" });
+        lines.add("Finding", if findings.is_empty() { "not checked" } else { "others are not checked" });
     } else if findings.is_empty() {
         lines.add("Finding", "none");
     }

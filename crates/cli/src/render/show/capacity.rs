@@ -7,45 +7,27 @@ use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, 
 use super::{View, or_dash, table, text_or_dash};
 use crate::render::bar::bar;
 use crate::render::document::Detail;
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::thousands;
-
-use Align::{Left, Right};
 
 impl View for PoolList {
     const KIND: &'static str = "PoolList";
     const NAMED: [&'static str; 3] = ["pool", "pools", "name"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let mut columns = vec![
-            ("POOL", Left),
-            ("CIDR", Left),
-            ("TOTAL", Right),
-            ("IN USE", Right),
-            ("%", Right),
-            ("COOLING", Right),
-            ("RESERVED", Right),
-            ("FREE", Right),
-            ("ALLOCATABLE", Right),
-        ];
+        let mut grid = Grid::new(
+            page,
+            detail,
+            "POOL  CIDR  >TOTAL  >IN USE  >%  >COOLING  >RESERVED  >FREE  >ALLOCATABLE",
+        );
         let wide = detail == Detail::Full;
         let windows = !wide && self.pools.iter().any(|pool| pool.windows_reserved.0 > 0);
         if windows {
-            columns.push(("WINDOWS", Right));
+            grid.columns(">WINDOWS");
         }
         if wide {
-            columns.extend([
-                ("USE", Left),
-                ("BLOCKS", Right),
-                ("BLOCK SIZE", Right),
-                ("WINDOWS", Right),
-                ("UNKNOWN", Right),
-                ("USES", Left),
-                ("ASSIGNMENT", Left),
-                ("NODE SELECTOR", Left),
-            ]);
+            grid.columns("USE  >BLOCKS  >BLOCK SIZE  >WINDOWS  >UNKNOWN  USES  ASSIGNMENT  NODE SELECTOR");
         }
-        let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "IN USE", "TOTAL"]);
         for pool in &self.pools {
             let mut row = pool_row(pool, wide.then_some(page));
@@ -137,29 +119,22 @@ impl View for BlockList {
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let wide = detail == Detail::Full;
-        let mut columns = vec![
-            ("BLOCK", Left),
-            ("POOL", Left),
-            ("BLOCK OWNER", Left),
-            ("TOTAL", Right),
-            ("IN USE", Right),
-            ("BORROWED BY OTHERS", Right),
-            ("COOLING", Right),
-            ("RESERVED", Right),
-            ("FREE", Right),
-        ];
+        let mut grid = Grid::new(
+            page,
+            detail,
+            "BLOCK  POOL  BLOCK OWNER  >TOTAL  >IN USE  >BORROWED BY OTHERS  >COOLING  >RESERVED  >FREE",
+        );
         let windows = wide || self.blocks.iter().any(|block| block.windows_reserved > 0);
         if windows {
-            columns.push(("WINDOWS", Right));
+            grid.columns(">WINDOWS");
         }
         if wide {
-            columns.extend([("USE", Left), ("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
+            grid.columns("USE  CLAIMED  SEQUENCE NUMBER");
         }
         let corrupt = self.blocks.iter().any(|block| !block.problems.is_empty());
         if corrupt {
-            columns.push(("PROBLEMS", Left));
+            grid.columns("PROBLEMS");
         }
-        let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "BORROWED BY OTHERS", "POOL"]);
         for block in &self.blocks {
             let mut row = block_row(block, windows, wide.then_some(page));
@@ -200,14 +175,12 @@ fn block_row(block: &BlockView, windows: bool, wide: Option<Page>) -> Vec<String
     row
 }
 
-/// How full the pools are, beside the findings of a check.
+/// How full the pools are, besides the findings of a check.
 pub(crate) fn pools_with_bars(list: &PoolList, page: Page) -> Grid {
-    let columns =
-        [("POOL", Left), ("CIDR", Left), ("TOTAL", Right), ("IN USE", Right), ("%", Right), ("USE", Left)];
-    let mut grid = Grid::new(page, Detail::Full, &columns);
+    let mut grid = Grid::new(page, Detail::Full, "POOL  CIDR  >TOTAL  >IN USE  >%  USE");
     for pool in &list.pools {
         let mut row = pool_row(pool, None);
-        row.truncate(columns.len() - 1);
+        row.truncate(5);
         row.push(bar(pool.in_use, pool.total, page));
         grid.row(row);
     }

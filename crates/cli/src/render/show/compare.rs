@@ -8,10 +8,8 @@ use calipam_check::views::{Comparison, NodeComparison};
 
 use super::{View, or_dash, table};
 use crate::render::document::Detail;
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::thousands;
-
-use Align::{Left, Right};
 
 impl View for Comparison {
     const KIND: &'static str = "Comparison";
@@ -21,21 +19,19 @@ impl View for Comparison {
         let endpoints = self.with_endpoints;
         let wide = detail == Detail::Full;
         // Numbers stand on the right, the addresses of the wide table on the left.
-        let differing = if wide { Left } else { Right };
-        let mut columns = vec![("NODE", Left), ("PODS", Right), ("IN KUBERNETES", Right)];
-        columns.extend(endpoints.then_some(("IN ENDPOINTS", Right)));
-        columns.extend([
-            ("IN BLOCKS", Right),
-            ("AGREED", Right),
-            ("NOT RECORDED", differing),
-            ("NOT USED", differing),
-        ]);
-        let others = self.nodes.iter().any(|node| !node.recorded_for_others.is_empty());
-        columns.extend(others.then_some(("RECORDED FOR OTHERS", differing)));
+        let side = if wide { "" } else { ">" };
+        let mut grid = Grid::new(page, detail, "NODE  >PODS  >IN KUBERNETES");
         if endpoints {
-            columns.extend([("WITHOUT ENDPOINT", differing), ("ENDPOINT ONLY", differing)]);
+            grid.columns(">IN ENDPOINTS");
         }
-        let mut grid = Grid::new(page, detail, &columns);
+        grid.columns(&format!(">IN BLOCKS  >AGREED  {side}NOT RECORDED  {side}NOT USED"));
+        let others = self.nodes.iter().any(|node| !node.recorded_for_others.is_empty());
+        if others {
+            grid.columns(&format!("{side}RECORDED FOR OTHERS"));
+        }
+        if endpoints {
+            grid.columns(&format!("{side}WITHOUT ENDPOINT  {side}ENDPOINT ONLY"));
+        }
         grid.can_do_without(&["AGREED", "IN ENDPOINTS", "PODS"]);
         for node in &self.nodes {
             grid.row(row(node, endpoints, others, wide));

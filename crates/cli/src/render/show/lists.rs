@@ -9,10 +9,8 @@ use calipam_model::plugin::Plugin;
 
 use super::{View, or_dash, table, text_or_dash};
 use crate::render::document::Detail;
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::{count, thousands};
-
-use Align::{Left, Right};
 
 impl View for NodeList {
     const KIND: &'static str = "NodeList";
@@ -20,20 +18,14 @@ impl View for NodeList {
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let wide = detail == Detail::Full;
-        let mut columns = vec![
-            ("NODE", Left),
-            ("BLOCKS", Right),
-            ("ADDRESSES", Right),
-            ("BORROWED", Right),
-            ("BORROWED BY OTHERS", Right),
-            ("FREE", Left),
-            ("CLAIMABLE", Left),
-            ("STRANDED", Left),
-        ];
+        let mut grid = Grid::new(
+            page,
+            detail,
+            "NODE  >BLOCKS  >ADDRESSES  >BORROWED  >BORROWED BY OTHERS  FREE  CLAIMABLE  STRANDED",
+        );
         if wide {
-            columns.extend([("PLUGIN", Left), ("TUNNELS", Left)]);
+            grid.columns("PLUGIN  TUNNELS");
         }
-        let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["BORROWED BY OTHERS", "BORROWED", "CLAIMABLE"]);
         for node in &self.nodes {
             grid.row(node_row(node, wide));
@@ -45,7 +37,7 @@ impl View for NodeList {
 fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
     let headroom = if wide { headroom_by_pool(node) } else { headroom_by_family(node) };
     let mut row = vec![
-        if node.exists { node.node.clone() } else { format!("{} (does not exist)", node.node) },
+        if node.exists { node.node.clone() } else { format!("{} (missing)", node.node) },
         thousands(node.blocks),
         thousands(node.addresses),
         thousands(node.borrowed),
@@ -131,15 +123,7 @@ impl View for BorrowedList {
     const NAMED: [&'static str; 3] = ["address", "addresses", "address"];
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let columns = [
-            ("ADDRESS", Left),
-            ("NODE", Left),
-            ("BLOCK", Left),
-            ("BLOCK OWNER", Left),
-            ("TYPE", Left),
-            ("ALLOCATED TO", Left),
-        ];
-        let mut grid = Grid::new(page, detail, &columns);
+        let mut grid = Grid::new(page, detail, "ADDRESS  NODE  BLOCK  BLOCK OWNER  TYPE  ALLOCATED TO");
         grid.can_do_without(&["TYPE", "BLOCK"]);
         for address in &self.addresses {
             grid.row([
@@ -166,11 +150,10 @@ impl View for ConfigurationView {
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let differs = self.settings.iter().any(|setting| setting.resource.is_some());
-        let mut columns = vec![("SETTING", Left), ("VALUE", Left), ("FROM", Left)];
+        let mut grid = Grid::new(page, detail, "SETTING  VALUE  FROM");
         if differs {
-            columns.push(("IN IPAMConfiguration", Left));
+            grid.columns("IN IPAMConfiguration");
         }
-        let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["FROM"]);
         for setting in &self.settings {
             let mut row = vec![setting.name, &setting.value, &setting.origin];
@@ -189,12 +172,10 @@ impl View for AddressList {
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let wide = detail == Detail::Full;
-        let mut columns =
-            vec![("ADDRESS", Left), ("NODE", Left), ("BLOCK", Left), ("TYPE", Left), ("ALLOCATED TO", Left)];
+        let mut grid = Grid::new(page, detail, "ADDRESS  NODE  BLOCK  TYPE  ALLOCATED TO");
         if wide {
-            columns.extend([("POOL", Left), ("HANDLE", Left)]);
+            grid.columns("POOL  HANDLE");
         }
-        let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["BLOCK", "TYPE"]);
         for held in &self.addresses {
             let mut row = vec![

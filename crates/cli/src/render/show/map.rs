@@ -90,7 +90,7 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
 
 /// How a cell is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Glyph {
     Unclaimed,
     Free,
     /// Tenths that are in use, from 1 to 9.
@@ -100,7 +100,7 @@ enum Look {
     Found(Severity),
 }
 
-impl Look {
+impl Glyph {
     fn of(cell: Option<&MapCell>) -> Self {
         let Some(cell) = cell else { return Self::Unclaimed };
         if let Some(worst) = cell.worst {
@@ -179,9 +179,9 @@ impl<'a> Drawing<'a> {
         self.page.color && self.page.unicode
     }
 
-    fn look(&self, row: u32, column: u32) -> Option<Look> {
+    fn glyph(&self, row: u32, column: u32) -> Option<Glyph> {
         let index = row * self.columns + column;
-        (index < self.map.size).then(|| Look::of(self.cells.get(&index).copied()))
+        (index < self.map.size).then(|| Glyph::of(self.cells.get(&index).copied()))
     }
 
     fn rows(&self) -> u32 {
@@ -195,8 +195,10 @@ impl<'a> Drawing<'a> {
 
     fn characters(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in 0..self.rows() {
-            let cells: String =
-                (0..self.columns).filter_map(|column| self.look(row, column)).map(Look::character).collect();
+            let cells: String = (0..self.columns)
+                .filter_map(|column| self.glyph(row, column))
+                .map(Glyph::character)
+                .collect();
             writeln!(out, "{}{cells}", self.label(row))?;
         }
         Ok(())
@@ -205,13 +207,13 @@ impl<'a> Drawing<'a> {
     /// Two rows of cells in a line: the upper ones are the foreground of an upper half block.
     fn half_blocks(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in (0..self.rows()).step_by(2) {
-            let pairs: Vec<(Option<Look>, Option<Look>)> = (0..self.columns)
-                .map(|column| (self.look(row, column), self.look(row + 1, column)))
+            let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)
+                .map(|column| (self.glyph(row, column), self.glyph(row + 1, column)))
                 .collect();
             write!(out, "{}", self.label(row))?;
             for run in pairs.chunk_by(|a, b| a == b) {
                 let (upper, lower) = run[0];
-                let style = Style::new().fg_color(upper.map(Look::color)).bg_color(lower.map(Look::color));
+                let style = Style::new().fg_color(upper.map(Glyph::color)).bg_color(lower.map(Glyph::color));
                 write!(out, "{style}{}{style:#}", "▀".repeat(run.len()))?;
             }
             writeln!(out)?;
@@ -223,24 +225,24 @@ impl<'a> Drawing<'a> {
 /// What the colours mean.
 fn colors() -> String {
     let parts = [
-        (Look::Unclaimed, "no block"),
-        (Look::Free, "free"),
-        (Look::Used(1), "below 40% in use"),
-        (Look::Used(4), "below 70%"),
-        (Look::Used(7), "more"),
-        (Look::Full, "all"),
-        (Look::Unknown, "unknown"),
-        (Look::Found(Severity::Critical), "critical"),
-        (Look::Found(Severity::Error), "error"),
-        (Look::Found(Severity::Warning), "warning"),
-        (Look::Found(Severity::Info), "info"),
+        (Glyph::Unclaimed, "no block"),
+        (Glyph::Free, "free"),
+        (Glyph::Used(1), "below 40% in use"),
+        (Glyph::Used(4), "below 70%"),
+        (Glyph::Used(7), "more"),
+        (Glyph::Full, "all"),
+        (Glyph::Unknown, "unknown"),
+        (Glyph::Found(Severity::Critical), "critical"),
+        (Glyph::Found(Severity::Error), "error"),
+        (Glyph::Found(Severity::Warning), "warning"),
+        (Glyph::Found(Severity::Info), "info"),
     ];
-    let part = |(look, words): (Look, &str)| {
-        let style = Style::new().fg_color(Some(look.color()));
+    let part = |(glyph, words): (Glyph, &str)| {
+        let style = Style::new().fg_color(Some(glyph.color()));
         format!("{style}■{style:#} {words}")
     };
     let (use_of_cells, worst) = parts.split_at(7);
-    let line = |parts: &[(Look, &str)]| parts.iter().copied().map(part).collect::<Vec<_>>().join("  ");
+    let line = |parts: &[(Glyph, &str)]| parts.iter().copied().map(part).collect::<Vec<_>>().join("  ");
     format!("{}\nWorst finding: {}", line(use_of_cells), line(worst))
 }
 
@@ -256,13 +258,13 @@ mod tests {
 
     #[test]
     fn a_cell_shows_the_worst_of_what_is_known() {
-        let of = |cell: MapCell| Look::of(Some(&cell)).character();
-        let looks = [of(cell(0, 64)), of(cell(1, 64)), of(cell(63, 64)), of(cell(64, 64))];
-        assert_eq!(looks, ['-', '1', '9', '#']);
+        let of = |cell: MapCell| Glyph::of(Some(&cell)).character();
+        let glyphs = [of(cell(0, 64)), of(cell(1, 64)), of(cell(63, 64)), of(cell(64, 64))];
+        assert_eq!(glyphs, ['-', '1', '9', '#']);
         assert_eq!(of(cell(u128::MAX / 2, u128::MAX)), '5');
         assert_eq!(of(MapCell { unknown: Count(1), ..cell(1, 64) }), '?');
         assert_eq!(of(MapCell { worst: Some(Severity::Warning), ..cell(1, 64) }), 'W');
         assert_eq!(of(MapCell { blocks: 0, ..cell(0, 64) }), '.');
-        assert_eq!(Look::of(None).character(), '.');
+        assert_eq!(Glyph::of(None).character(), '.');
     }
 }

@@ -20,7 +20,8 @@ pub(super) fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn W
         let against: Vec<&str> = candidate.drawbacks.iter().map(|objection| words(*objection)).collect();
         (&candidate.row, against.join("; "))
     });
-    runs::size_table(rows, true, detail, page, out)
+    let with_drawbacks = true;
+    runs::size_table(rows, with_drawbacks, detail, page, out)
 }
 
 /// The advice in words.

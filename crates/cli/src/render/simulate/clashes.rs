@@ -6,17 +6,13 @@ use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
 use super::heading;
 use crate::render::document::Detail;
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::thousands;
 use crate::render::wrap::on_page;
 
-use Align::{Left, Right};
-
 pub(super) fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("Causes of duplicate addresses", page, out)?;
-    let columns =
-        [("CAUSE", Left), ("RUNS", Right), ("WITH CLASH", Right), ("CLASHES", Right), ("FIRST AFTER", Right)];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "CAUSE  >RUNS  >WITH CLASH  >CLASHES  >FIRST AFTER");
     for row in &clashes.causes {
         grid.row([
             words(row.cause).to_owned(),
@@ -51,8 +47,7 @@ fn findings(row: &CauseRow, detail: Detail, page: Page, out: &mut dyn Write) -> 
     if row.findings.is_empty() {
         return writeln!(out, "  no finding");
     }
-    let columns = [("CODE", Left), ("SEEN AFTER", Right), ("IN RUNS", Right), ("BEFORE A CLASH", Right)];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "CODE  >SEEN AFTER  >IN RUNS  >BEFORE A CLASH");
     for Sighting { code, runs, runs_before_clash, after } in &row.findings {
         let cells = [code.clone(), after.to_string(), thousands(runs), thousands(runs_before_clash)];
         grid.row(cells);

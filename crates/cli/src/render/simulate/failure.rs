@@ -7,24 +7,19 @@ use calipam_simulate::answer::{Course, Failure, Point};
 
 use super::{bars, heading};
 use crate::render::document::Detail;
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::{count, thousands};
 use crate::render::wrap::on_page;
-
-use Align::{Left, Right};
 
 pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("Addresses of nodes that fail", page, out)?;
     writeln!(out, "{}", on_page(&headline(failure), 0, page))?;
 
-    let columns = [
-        ("COLLECTOR", Left),
-        ("ADDRESSES FREE AFTER", Right),
-        ("BLOCKS FREE AFTER", Right),
-        ("RECOVERY", Right),
-        ("MAX PENDING", Right),
-    ];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(
+        page,
+        detail,
+        "COLLECTOR  >ADDRESSES FREE AFTER  >BLOCKS FREE AFTER  >RECOVERY  >MAX PENDING",
+    );
     for (name, course) in courses(failure) {
         grid.row([
             name.to_owned(),

@@ -6,11 +6,9 @@ use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::{bars, heading, share};
 use crate::render::document::Detail;
-use crate::render::table::{Align, Grid, Page};
+use crate::render::table::{Grid, Page};
 use crate::render::text::{escape, thousands};
 use crate::render::wrap::on_page;
-
-use Align::{Left, Right};
 
 /// One run, fact by fact.
 pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
@@ -58,20 +56,11 @@ pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> 
 /// Latency of an ADD by the number of nodes.
 pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("ADD latency by cluster size", page, out)?;
-    let columns = [
-        ("NODES", Right),
-        ("PODS", Right),
-        ("MEDIAN", Right),
-        ("99 %", Right),
-        ("WORST", Right),
-        ("IN OWN BLOCK", Right),
-        ("WITH A NEW BLOCK", Right),
-        ("REQUESTS", Right),
-        ("REQUESTS WITH A NEW BLOCK", Right),
-        ("CONFLICTS", Right),
-        ("NOT RUNNING", Right),
-    ];
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(
+        page,
+        detail,
+        ">NODES  >PODS  >MEDIAN  >99 %  >WORST  >IN OWN BLOCK  >WITH A NEW BLOCK  >REQUESTS  >REQUESTS WITH A NEW BLOCK  >CONFLICTS  >NOT RUNNING",
+    );
     grid.can_do_without(&["PODS", "IN OWN BLOCK", "NOT RUNNING", "REQUESTS WITH A NEW BLOCK", "WORST"]);
     for run in &scale.rows {
         grid.row(scale_cells(run).into_iter().chain([thousands(run.waiting_pods)]));
@@ -106,44 +95,34 @@ pub(super) fn block_sizes(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     heading("The cluster with each block size", page, out)?;
-    size_table(rows.iter().map(|row| (row, String::new())), false, detail, page, out)?;
+    let with_drawbacks = false;
+    size_table(rows.iter().map(|row| (row, String::new())), with_drawbacks, detail, page, out)?;
     let wasted = rows.iter().map(|row| (format!("/{}", row.block_size), row.run.blocks.wasted));
     bars::counts("Wasted addresses, by block size", wasted, page, out)?;
     let routes = rows.iter().map(|row| (format!("/{}", row.block_size), row.run.blocks.routes));
     bars::counts("Routes, by block size", routes, page, out)
 }
 
-/// The table of block sizes, with what speaks against each.
+/// The table of block sizes, with the drawbacks of each.
 pub(super) fn size_table<'a>(
     rows: impl Iterator<Item = (&'a BlockSizeRow, String)>,
-    judged: bool,
+    with_drawbacks: bool,
     detail: Detail,
     page: Page,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut columns = vec![
-        ("BLOCK SIZE", Left),
-        ("MEDIAN", Right),
-        ("99 %", Right),
-        ("WORST", Right),
-        ("REQUESTS", Right),
-        ("BLOCKS", Right),
-        ("WASTED", Right),
-        ("WASTED %", Right),
-        ("ROUTES", Right),
-        ("BORROWED %", Right),
-        ("STRANDED", Right),
-        ("CONFLICTS", Right),
-        ("NOT RUNNING", Right),
-    ];
-    if judged {
-        columns.push(("DRAWBACKS", Left));
+    let mut grid = Grid::new(
+        page,
+        detail,
+        "BLOCK SIZE  >MEDIAN  >99 %  >WORST  >REQUESTS  >BLOCKS  >WASTED  >WASTED %  >ROUTES  >BORROWED %  >STRANDED  >CONFLICTS  >NOT RUNNING",
+    );
+    if with_drawbacks {
+        grid.columns("DRAWBACKS");
     }
-    let mut grid = Grid::new(page, detail, &columns);
     grid.can_do_without(&["WORST", "CONFLICTS", "REQUESTS", "BLOCKS", "WASTED %"]);
     for (row, against) in rows {
         let mut cells = size_cells(row);
-        if judged {
+        if with_drawbacks {
             cells.push(if against.is_empty() { "-".to_owned() } else { against });
         }
         grid.row(cells);

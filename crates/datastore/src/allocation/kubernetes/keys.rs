@@ -39,17 +39,19 @@ pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<A
     Ok(Answer { entries: vec![item.metadata.entry(cidr)], shows_group: true, ..Answer::default() })
 }
 
-/// The keys of all blocks with revisions, or without, which is a tenth of that.
+/// What is asked for a list of objects: the query, and the form of the answer.
+type Form = (&'static str, Accept);
+pub(super) const WITH_REVISIONS: Form = ("", Accept::Names);
+/// A tenth of the bytes.
+pub(super) const NAMES: Form = ("?includeObject=None", Accept::Table);
+
+/// The keys of all blocks.
 pub(super) async fn block_keys(
     client: &Arc<KubeClient>,
-    with_revisions: bool,
+    (query, accept): Form,
     is_wanted: impl Fn(IpNet) -> bool,
 ) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
-    let (query, accept) = match with_revisions {
-        true => ("", Accept::Names),
-        false => ("?includeObject=None", Accept::Table),
-    };
     match page(client, &kind, query, accept).await {
         Ok(page) => {
             let blocks = page.blocks().filter(|(cidr, _)| is_wanted(*cidr));
@@ -80,7 +82,7 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     let mut entries: Vec<Entry> = larger.into_iter().flat_map(|answer| answer.entries).collect();
     for found in around {
         let Some(found) = found else {
-            return block_keys(client, false, |found| cidr::overlap(found, net)).await;
+            return block_keys(client, NAMES, |found| cidr::overlap(found, net)).await;
         };
         let blocks = found.into_iter().filter_map(|name| cidr_of_block(&name));
         let overlapping = blocks.filter(|found| cidr::overlap(*found, net));

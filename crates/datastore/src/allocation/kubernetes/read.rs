@@ -77,9 +77,11 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
         }
         Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,
         Query::Overlapping(cidr) => keys::overlapping(client, *cidr).await,
-        Query::BlockKeys(family) => keys::block_keys(client, false, |cidr| Family::of(cidr) == *family).await,
+        Query::BlockKeys(family) => {
+            keys::block_keys(client, keys::NAMES, |cidr| Family::of(cidr) == *family).await
+        }
         Query::BlockRevisions(family) => {
-            keys::block_keys(client, true, |cidr| Family::of(cidr) == *family).await
+            keys::block_keys(client, keys::WITH_REVISIONS, |cidr| Family::of(cidr) == *family).await
         }
         Query::Affinities { kind, holder, family } => {
             let is_of = |key: &Key| match key {

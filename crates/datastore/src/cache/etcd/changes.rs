@@ -13,7 +13,7 @@ use super::entries::{Entry, add, push_deletion, push_key, take_change};
 use super::{State, stale};
 use crate::cache::WhyWhole;
 use crate::cache::newest::{Newest, sum};
-use crate::client::etcd::{Answer, Told, ToldChange};
+use crate::client::etcd::{Answer, TakeChanges, WatchedChange};
 
 /// What is stored under a key.
 pub(super) enum Stored {
@@ -104,14 +104,14 @@ impl Decoding {
         Self { sender, decoded }
     }
 
-    /// All changes, where what the cache knows as the last write was told again.
+    /// All changes, where what the cache knows as the last write came again.
     pub(super) async fn finish(self) -> Result<New, WhyWhole> {
         drop(self.sender);
         self.decoded.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?.finish()
     }
 }
 
-impl Told for Decoding {
+impl TakeChanges for Decoding {
     fn take(&mut self, answer: Answer) {
         // Where the thread has ended, that is seen when it is waited for.
         let _ = self.sender.send(answer);
@@ -122,7 +122,7 @@ impl Told for Decoding {
 struct Decoded {
     /// What the cache comes to without the changes.
     before: State,
-    /// The sums of what was told up to the last write that the cache knows.
+    /// The sums of what came up to the last write that the cache knows.
     again: Vec<u32>,
     newest: Newest,
     /// By key: the revision of the last change, what is stored since, and where the change lies in the text.
@@ -144,7 +144,7 @@ impl Decoded {
         }
     }
 
-    fn take(&mut self, change: ToldChange<'_>) {
+    fn take(&mut self, change: WatchedChange<'_>) {
         if !is_read(change.key) {
             return;
         }
@@ -154,7 +154,7 @@ impl Decoded {
             return;
         }
         self.newest.note(change.revision, sum);
-        // A key may have been told a later change already.
+        // A later change of the key may have come already.
         if self.changes.get(change.key).is_some_and(|(revision, ..)| *revision > change.revision) {
             return;
         }
@@ -210,12 +210,12 @@ mod tests {
 
     const HANDLE: &str = "/calico/ipam/v2/handle/net.a";
 
-    fn change(revision: i64, key: &'static str, value: Option<&'static str>) -> ToldChange<'static> {
-        ToldChange { revision, key: key.as_bytes(), value: value.map(str::as_bytes) }
+    fn change(revision: i64, key: &'static str, value: Option<&'static str>) -> WatchedChange<'static> {
+        WatchedChange { revision, key: key.as_bytes(), value: value.map(str::as_bytes) }
     }
 
     /// At revision 7 the last write was that of a handle.
-    fn told(changes: impl IntoIterator<Item = ToldChange<'static>>) -> Result<New, WhyWhole> {
+    fn told(changes: impl IntoIterator<Item = WatchedChange<'static>>) -> Result<New, WhyWhole> {
         let mut state = State { objects: 9, changes: 3, ..State::default() };
         state.newest.note(7, || sum(HANDLE.as_bytes(), Some(b"{}")));
         let mut decoded = Decoded::after(&state);
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn the_last_write_that_is_known_is_told_again() {
         let is_other =
-            |changes: Vec<ToldChange<'static>>| matches!(told(changes), Err(WhyWhole::AnotherHistory(_)));
+            |changes: Vec<WatchedChange<'static>>| matches!(told(changes), Err(WhyWhole::AnotherHistory(_)));
         assert!(!is_other(vec![change(7, HANDLE, Some("{}"))]));
         assert!(is_other(vec![change(7, HANDLE, Some("other")), change(8, HANDLE, Some("{}"))]));
         assert!(is_other(Vec::new()));

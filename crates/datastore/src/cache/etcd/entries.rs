@@ -2,7 +2,6 @@
 //! etcd has it.
 
 use calipam_files::raw::RawEntry;
-use calipam_model::block::{Block, BlockContent};
 use calipam_model::compact::{Compact, push_number, push_sized, take_byte, take_bytes, take_u64};
 use calipam_model::endpoint::Endpoint;
 use calipam_model::handle::Handle;
@@ -38,47 +37,40 @@ impl Entry<'_> {
 /// Adds an entry to a snapshot, and to the entries of a cache. True where that has its compact form, which does not say when
 /// the object was created.
 pub(super) fn add(snapshot: &mut Snapshot, entry: RawEntry<'_>, out: &mut Vec<u8>) -> bool {
-    let lengths = |s: &Snapshot| [s.blocks.len(), s.handles.len(), s.endpoints.len(), s.defects.len()];
+    // By kind. What cannot be decoded in part or at all is decoded again each time.
+    let lengths = |s: &Snapshot| [s.defects.len(), s.blocks.len(), s.handles.len(), s.endpoints.len()];
     let before = lengths(snapshot);
     snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
-    let [blocks, handles, endpoints, defects] = before;
-    let start = out.len();
 
-    let mut push = |kind: u8, push: &dyn Fn(&mut Vec<u8>) -> bool| {
-        out.push(kind);
-        push_number(out, entry.mod_revision as usize);
-        let is_whole = push(out);
-        if !is_whole {
-            out.truncate(start);
-        }
-        is_whole
-    };
-    let is_compact = match lengths(snapshot) {
-        // What cannot be decoded in part or at all is decoded again each time.
-        [.., now] if now > defects => false,
-        [now, ..] if now > blocks => snapshot.blocks.last().is_some_and(|block| match &block.value.content {
-            BlockContent::Sound(sound) if sound.cidr() == block.value.key => {
-                push(BLOCK, &|out| sound.push_compact(out))
-            }
-            _ => false,
-        }),
-        [_, now, ..] if now > handles => {
-            snapshot.handles.last().is_some_and(|handle| push(HANDLE, &|out| handle.value.push_compact(out)))
-        }
-        [_, _, now, _] if now > endpoints => snapshot
-            .endpoints
-            .last()
-            .is_some_and(|endpoint| push(ENDPOINT, &|out| endpoint.value.push_compact(out))),
+    let grown = lengths(snapshot).into_iter().zip(before).position(|(now, before)| now > before);
+    let is_compact = match grown.map_or(AS_STORED, |kind| kind as u8) {
+        BLOCK => push(out, BLOCK, entry.mod_revision, snapshot.blocks.last()),
+        HANDLE => push(out, HANDLE, entry.mod_revision, snapshot.handles.last()),
+        ENDPOINT => push(out, ENDPOINT, entry.mod_revision, snapshot.endpoints.last()),
         _ => false,
     };
     if !is_compact {
-        push(AS_STORED, &|out| {
-            push_sized(out, entry.key);
-            push_sized(out, entry.value);
-            true
-        });
+        push_head(out, AS_STORED, entry.mod_revision);
+        push_sized(out, entry.key);
+        push_sized(out, entry.value);
     }
     is_compact
+}
+
+/// Appends an object. False, and nothing appended, where it has no compact form.
+fn push<T: Compact>(out: &mut Vec<u8>, kind: u8, revision: i64, object: Option<&Versioned<T>>) -> bool {
+    let start = out.len();
+    push_head(out, kind, revision);
+    let is_whole = object.is_some_and(|object| object.value.push_compact(out));
+    if !is_whole {
+        out.truncate(start);
+    }
+    is_whole
+}
+
+fn push_head(out: &mut Vec<u8>, kind: u8, revision: i64) {
+    out.push(kind);
+    push_number(out, revision as usize);
 }
 
 /// Takes an entry; `None` where there is none.
@@ -95,11 +87,7 @@ fn take_kind<'t>(kind: u8, bytes: &mut &'t [u8]) -> Option<Entry<'t>> {
             let (key, value) = (take_bytes(bytes)?, take_bytes(bytes)?);
             Entry::AsStored(RawEntry { key, value, mod_revision, ..RawEntry::default() })
         }
-        BLOCK => {
-            let block = Block::take_compact(bytes)?;
-            let value = StoredBlock { key: block.cidr(), content: BlockContent::Sound(Box::new(block)) };
-            Entry::Block(Versioned { value, revision })
-        }
+        BLOCK => Entry::Block(Versioned { value: StoredBlock::take_compact(bytes)?, revision }),
         HANDLE => Entry::Handle(Versioned { value: Handle::take_compact(bytes)?, revision }),
         ENDPOINT => Entry::Endpoint(Versioned { value: Endpoint::take_compact(bytes)?, revision }),
         _ => return None,

@@ -125,7 +125,7 @@ async fn changed(
     let watched = async {
         let (ranges, due) = (ranges(), Due::new());
         let decoding = || Decoding::begin(&state);
-        let watched = client.tell_changes(&ranges, span, &due, "what has changed", decoding);
+        let watched = client.watch_changes(&ranges, span, &due, "what has changed", decoding);
         let told = tokio::time::timeout(PATIENCE, watched).await;
         stale::require_all(told)?.finish().await
     };

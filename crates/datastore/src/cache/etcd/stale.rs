@@ -35,7 +35,7 @@ fn require_same_history(state: &State, begun: &Begun) -> std::result::Result<(),
     Err(WhyWhole::AnotherHistory(reason))
 }
 
-/// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).
+/// Refuses versions of etcd that may say too early that everything was sent (issue 15220 of etcd).
 async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());

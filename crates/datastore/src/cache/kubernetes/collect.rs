@@ -125,7 +125,8 @@ impl Packing {
             return Err(io::Error::other(format!("{name} is not in the order of names")));
         }
         let version = number(&meta.resource_version).map_err(io::Error::other)?;
-        self.newest.note(version.cast_signed(), || sum_of(&name, &meta.uid, false));
+        let is_deleted = false;
+        self.newest.note(version.cast_signed(), || sum_of(&name, &meta.uid, is_deleted));
         self.objects += 1;
 
         push_entry(&mut self.text, &name, value);

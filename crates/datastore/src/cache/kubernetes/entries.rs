@@ -4,7 +4,6 @@
 use std::io;
 
 use calipam_files::objects::{Encoding, KnownKind};
-use calipam_model::block::{Block, BlockContent};
 use calipam_model::compact::{Compact, push_sized, take_byte, take_bytes, take_utf8};
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source, StoredBlock, Versioned};
@@ -25,31 +24,22 @@ pub(super) fn add(
     object: &[u8],
     encoding: Encoding,
 ) -> io::Result<Vec<u8>> {
-    let lengths = |s: &Snapshot| (s.blocks.len(), s.handles.len(), s.defects.len());
-    let (blocks, handles, defects) = lengths(snapshot);
+    // By kind. What cannot be decoded, in part or at all, is decoded again each time.
+    let lengths = |s: &Snapshot| [s.defects.len(), s.blocks.len(), s.handles.len()];
+    let before = lengths(snapshot);
     (kind.known.add)(snapshot, object, encoding);
 
-    let mut out = Vec::new();
-    let is_compact = match lengths(snapshot) {
-        // What cannot be decoded, in part or at all, is decoded again each time.
-        (.., now) if now > defects => false,
-        (now, ..) if now > blocks => snapshot.blocks.last().is_some_and(|block| match &block.value.content {
-            BlockContent::Sound(sound) if sound.cidr() == block.value.key => {
-                push_version(&mut out, BLOCK, &block.revision) && sound.push_compact(&mut out)
-            }
-            _ => false,
-        }),
-        (_, now, _) if now > handles => snapshot.handles.last().is_some_and(|handle| {
-            push_version(&mut out, HANDLE, &handle.revision) && handle.value.push_compact(&mut out)
-        }),
-        _ => false,
+    let grown = lengths(snapshot).into_iter().zip(before).position(|(now, before)| now > before);
+    let compact = match grown.map_or(JSON, |kind| kind as u8) {
+        BLOCK => compact(BLOCK, snapshot.blocks.last()),
+        HANDLE => compact(HANDLE, snapshot.handles.last()),
+        _ => None,
     };
-    if is_compact {
-        return Ok(out);
+    if let Some(compact) = compact {
+        return Ok(compact);
     }
 
-    out.clear();
-    out.push(JSON);
+    let mut out = vec![JSON];
     match kind.known.source {
         // They hold what is none of our business, such as environments.
         Source::Pods => {
@@ -68,9 +58,7 @@ pub(super) fn read(snapshot: &mut Snapshot, known: &KnownKind, mut value: &[u8])
         JSON => (known.add)(snapshot, value, Encoding::Json),
         BLOCK => {
             let revision = take_version(&mut value)?;
-            let block = Block::take_compact(&mut value)?;
-            let value = StoredBlock { key: block.cidr(), content: BlockContent::Sound(Box::new(block)) };
-            snapshot.blocks.push(Versioned { value, revision });
+            snapshot.blocks.push(Versioned { value: StoredBlock::take_compact(&mut value)?, revision });
         }
         HANDLE => {
             let revision = take_version(&mut value)?;
@@ -81,13 +69,13 @@ pub(super) fn read(snapshot: &mut Snapshot, known: &KnownKind, mut value: &[u8])
     Some(())
 }
 
-/// Appends the tag of a form and the version of an object. False where it has labels, for which there is no place.
-fn push_version(out: &mut Vec<u8>, tag: u8, revision: &Revision) -> bool {
-    let Revision::Kubernetes(version) = revision else { return false };
-    out.push(tag);
-    push_sized(out, version.resource_version.as_bytes());
-    push_sized(out, version.uid.as_bytes());
-    version.labels.is_empty()
+/// An object with its tag and version; `None` where it has no compact form, or labels, for which there is no place.
+fn compact<T: Compact>(tag: u8, object: Option<&Versioned<T>>) -> Option<Vec<u8>> {
+    let Versioned { value, revision: Revision::Kubernetes(version) } = object? else { return None };
+    let mut out = vec![tag];
+    push_sized(&mut out, version.resource_version.as_bytes());
+    push_sized(&mut out, version.uid.as_bytes());
+    (version.labels.is_empty() && value.push_compact(&mut out)).then_some(out)
 }
 
 fn take_version(bytes: &mut &[u8]) -> Option<Revision> {

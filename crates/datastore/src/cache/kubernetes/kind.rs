@@ -13,7 +13,7 @@ use crate::cache::newest::Newest;
 use crate::cache::{WhyWhole, has_much_changed};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
-use crate::client::kubernetes::watch::{Change, Told, Watch, newest};
+use crate::client::kubernetes::watch::{Change, Watch, WatchEvent, newest};
 use crate::error::Failure;
 use crate::read::whole::kubernetes::list::Begun;
 
@@ -141,10 +141,10 @@ impl<'s> Telling<'s> {
     }
 
     /// Takes what is told next; true where that was all.
-    fn take(&mut self, told: Told) -> Result<bool, WhyWhole> {
+    fn take(&mut self, event: WatchEvent) -> Result<bool, WhyWhole> {
         let known = self.before.newest.last.cast_unsigned();
-        let change = match told {
-            Told::Reached(version) => {
+        let change = match event {
+            WatchEvent::Reached(version) => {
                 self.reached = self.reached.max(version);
                 self.has_bookmark = version < self.until;
                 return match self.has_bookmark {
@@ -152,7 +152,7 @@ impl<'s> Telling<'s> {
                     false => self.require_same_history().map(|()| true),
                 };
             }
-            Told::Change(change) => change,
+            WatchEvent::Change(change) => change,
         };
         self.reached = self.reached.max(change.version);
         let sum = || sum_of(&change.name, &change.uid, change.is_deleted);
@@ -202,9 +202,9 @@ impl<'s> Telling<'s> {
 mod tests {
     use super::*;
 
-    fn change(version: u64, name: &str) -> Told {
+    fn change(version: u64, name: &str) -> WatchEvent {
         let (name, uid) = (name.to_owned(), format!("uid of {name}"));
-        Told::Change(Change { version, name, uid, is_deleted: false, object: Vec::new() })
+        WatchEvent::Change(Change { version, name, uid, is_deleted: false, object: Vec::new() })
     }
 
     /// At version 20 the last write was that of `a` as 12.
@@ -214,7 +214,7 @@ mod tests {
         State { version: 20, newest, objects: 9, bytes: 0, changes: 3 }
     }
 
-    fn tell(until: u64, told: Vec<Told>) -> Result<(bool, Vec<String>, State), WhyWhole> {
+    fn tell(until: u64, told: Vec<WatchEvent>) -> Result<(bool, Vec<String>, State), WhyWhole> {
         let state = state();
         let mut telling = Telling::new(&state, until)?;
         let mut is_all = false;
@@ -233,15 +233,15 @@ mod tests {
             (is_all, names.join(" "), state.newest.last)
         };
         let yes = |names: &str, last| (true, names.to_owned(), last);
-        assert_eq!(all(30, vec![change(12, "a"), change(25, "b"), Told::Reached(30)]), yes("b", 25));
+        assert_eq!(all(30, vec![change(12, "a"), change(25, "b"), WatchEvent::Reached(30)]), yes("b", 25));
         assert_eq!(all(30, vec![change(12, "a"), change(25, "b"), change(31, "c")]), yes("b", 25));
         assert_eq!(all(30, vec![change(12, "a"), change(30, "b")]), yes("b", 30));
         // What the list had found already is not a change, but known to have been written.
-        assert_eq!(all(30, vec![change(12, "a"), change(19, "b"), Told::Reached(31)]), yes("", 19));
+        assert_eq!(all(30, vec![change(12, "a"), change(19, "b"), WatchEvent::Reached(31)]), yes("", 19));
         assert_eq!(all(20, vec![change(12, "a")]), yes("", 12));
         let no = |names: &str, last| (false, names.to_owned(), last);
         assert_eq!(all(30, vec![change(12, "a")]), no("", 12));
-        assert_eq!(all(30, vec![change(12, "a"), change(25, "b"), Told::Reached(29)]), no("b", 25));
+        assert_eq!(all(30, vec![change(12, "a"), change(25, "b"), WatchEvent::Reached(29)]), no("b", 25));
     }
 
     #[test]
@@ -250,9 +250,9 @@ mod tests {
         assert!(is_other(19, vec![]));
         assert!(is_other(30, vec![change(12, "b"), change(25, "b")]));
         assert!(is_other(30, vec![change(13, "a")]));
-        assert!(is_other(30, vec![Told::Reached(30)]));
-        assert!(is_other(20, vec![change(12, "b"), Told::Reached(20)]));
-        assert!(!is_other(30, vec![change(12, "b"), change(12, "a"), Told::Reached(30)]));
+        assert!(is_other(30, vec![WatchEvent::Reached(30)]));
+        assert!(is_other(20, vec![change(12, "b"), WatchEvent::Reached(20)]));
+        assert!(!is_other(30, vec![change(12, "b"), change(12, "a"), WatchEvent::Reached(30)]));
     }
 
     #[test]

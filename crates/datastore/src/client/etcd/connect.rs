@@ -20,13 +20,15 @@ impl EtcdClient {
     /// Connects to the first endpoint that answers. They are tried in order; the next one is tried as
     /// soon as one has failed, or has not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
-        Self::connect_first(settings, true)
+        let probe = true;
+        Self::connect_first(settings, probe)
     }
 
     /// As [`Self::connect`], for programs that make a few requests: where there is only one endpoint, it is asked for nothing
     /// yet, and whether it answers shows with the first request. Of several, one that is dead is found out before.
     pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
-        Self::connect_first(settings, settings.endpoints.len() > 1).await
+        let probe = settings.endpoints.len() > 1;
+        Self::connect_first(settings, probe).await
     }
 
     fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {

@@ -32,7 +32,7 @@ pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
 pub(crate) use self::watch::Change;
-pub(crate) use self::watch::{Answer, Due, Told, ToldChange};
+pub(crate) use self::watch::{Answer, Due, TakeChanges, WatchedChange};
 use crate::error::{Cause, Error, Failure, Result, Server};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;

@@ -26,7 +26,7 @@ pub struct Change {
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
 /// A change as an answer holds it.
-pub(crate) struct ToldChange<'a> {
+pub(crate) struct WatchedChange<'a> {
     pub revision: i64,
     pub key: &'a [u8],
     /// As of a [`Change`].
@@ -41,26 +41,26 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn changes(&self) -> impl Iterator<Item = ToldChange<'_>> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = WatchedChange<'_>> {
         self.answer.events().iter().filter_map(|event| {
             let kv = event.kv().filter(|kv| kv.mod_revision() <= self.to)?;
             let value = (event.event_type() == EventType::Put).then(|| kv.value());
-            Some(ToldChange { revision: kv.mod_revision(), key: kv.key(), value })
+            Some(WatchedChange { revision: kv.mod_revision(), key: kv.key(), value })
         })
     }
 }
 
 /// What becomes of the answers of a watch, in their order.
-pub(crate) trait Told: Send {
+pub(crate) trait TakeChanges: Send {
     fn take(&mut self, answer: Answer);
 }
 
-impl Told for Vec<Change> {
+impl TakeChanges for Vec<Change> {
     fn take(&mut self, answer: Answer) {
-        self.extend(answer.changes().map(|told| Change {
-            revision: told.revision,
-            key: told.key.to_vec(),
-            value: told.value.map(<[u8]>::to_vec),
+        self.extend(answer.changes().map(|taken| Change {
+            revision: taken.revision,
+            key: taken.key.to_vec(),
+            value: taken.value.map(<[u8]>::to_vec),
         }));
     }
 }
@@ -118,16 +118,16 @@ impl EtcdClient {
         due: &Due,
         what: &str,
     ) -> Result<Vec<Change>> {
-        let mut changes = self.tell_changes(ranges, (from, to), due, what, Vec::new).await?;
+        let mut changes = self.watch_changes(ranges, (from, to), due, what, Vec::new).await?;
         changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
         changes.dedup();
         Ok(changes)
     }
 
     /// Tells every change of the keys of some ranges from revision `from` to `to`, both included, while they are still being
-    /// read: to what `begin` makes, which is made again where the request has to be made again. Of one range they are told in
+    /// read: to what `begin` makes, which is made again where the request has to be made again. Of one range they are taken in
     /// the order of their revisions.
-    pub(crate) async fn tell_changes<T: Told>(
+    pub(crate) async fn watch_changes<T: TakeChanges>(
         &self,
         ranges: &[Range],
         (from, to): (i64, i64),
@@ -140,7 +140,7 @@ impl EtcdClient {
             watch(line, ranges, (from, to), due, begin())
         });
         let failure = match watched.await {
-            Ok(Watched::Changes(told)) => return Ok(told),
+            Ok(Watched::Changes(taken)) => return Ok(taken),
             Ok(Watched::Compacted) => Failure::Compacted,
             Ok(Watched::Refused(reason)) if reason.contains("permission denied") => {
                 Failure::PermissionDenied(String::new())
@@ -167,12 +167,12 @@ async fn first_change(line: Line, range: &Range, after: i64) -> std::result::Res
     Err(etcd_client::Error::WatchError("the stream ended".to_owned()))
 }
 
-async fn watch<T: Told>(
+async fn watch<T: TakeChanges>(
     line: Line,
     ranges: &[Range],
     (from, to): (i64, i64),
     due: &Due,
-    mut told: T,
+    mut taken: T,
 ) -> std::result::Result<Watched<T>, etcd_client::Error> {
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
@@ -180,7 +180,7 @@ async fn watch<T: Told>(
         if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
     };
     let mut waiting = ranges.iter();
-    let Some(first) = waiting.next() else { return Ok(Watched::Changes(told)) };
+    let Some(first) = waiting.next() else { return Ok(Watched::Changes(taken)) };
     let mut stream = client.watch(first.start.clone(), Some(options(first))).await?;
     for range in waiting {
         stream.watch(range.start.clone(), Some(options(range))).await?;
@@ -209,26 +209,26 @@ async fn watch<T: Told>(
         let reached = answer.header().map_or(0, |header| header.revision());
         let is_progress = !answer.created() && answer.events().is_empty();
         let answer = Answer { answer, to };
-        settle(&answer, &mut due);
-        told.take(answer);
+        strike_off(&answer, &mut due);
+        taken.take(answer);
         if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
-            return Ok(Watched::Changes(told));
+            return Ok(Watched::Changes(taken));
         }
     }
 }
 
-/// Takes what an answer settles from what is due.
-fn settle(answer: &Answer, due: &mut Due) {
+/// Takes what an answer brings from what is due.
+fn strike_off(answer: &Answer, due: &mut Due) {
     if due.is_empty() {
         return;
     }
     for change in answer.changes() {
-        let is_settled = match due.get(change.key) {
+        let has_come = match due.get(change.key) {
             Some(Some(revision)) => change.revision >= *revision,
             Some(None) => change.value.is_none(),
             None => false,
         };
-        if is_settled {
+        if has_come {
             due.remove(change.key);
         }
     }

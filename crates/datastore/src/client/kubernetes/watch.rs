@@ -37,7 +37,7 @@ pub(crate) struct Change {
 
 /// What a watch tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum WatchEvent {
     Change(Change),
     /// A bookmark: all changes up to this version have been told.
     Reached(u64),
@@ -94,7 +94,7 @@ impl Watch {
 
     /// What it tells next; `None` where the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
     /// has happened since.
-    pub(crate) async fn next(&mut self) -> Result<Option<Told>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {
             if let Some(length) = self.text[self.taken..].iter().position(|byte| *byte == b'\n') {
                 let line = &self.text[self.taken..self.taken + length];
@@ -102,7 +102,7 @@ impl Watch {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                return told(line).map(Some);
+                return parse_event(line).map(Some);
             }
             self.text.drain(..std::mem::take(&mut self.taken));
             if self.text.len() > MAX_CHANGE {
@@ -130,8 +130,8 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
         };
         loop {
             match watch.next().await {
-                Ok(Some(Told::Change(_))) | Err(Failure::Compacted) => return Ok(()),
-                Ok(Some(Told::Reached(version))) => after = version,
+                Ok(Some(WatchEvent::Change(_))) | Err(Failure::Compacted) => return Ok(()),
+                Ok(Some(WatchEvent::Reached(version))) => after = version,
                 Ok(None) => break,
                 Err(failure) => return Err(failure),
             }
@@ -141,7 +141,7 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
     }
 }
 
-fn told(line: &[u8]) -> Result<Told, Failure> {
+fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
     #[derive(Deserialize)]
     struct Event<'a> {
         #[serde(rename = "type", borrow)]
@@ -158,12 +158,12 @@ fn told(line: &[u8]) -> Result<Told, Failure> {
     let meta = metadata(object, Encoding::Json).ok_or_else(|| strange("an object has no metadata".into()))?;
     let version = number(&meta.resource_version)?;
     let is_deleted = match &*event.kind {
-        "BOOKMARK" => return Ok(Told::Reached(version)),
+        "BOOKMARK" => return Ok(WatchEvent::Reached(version)),
         "ADDED" | "MODIFIED" => false,
         "DELETED" => true,
         other => return Err(strange(format!("{other:?}"))),
     };
-    Ok(Told::Change(Change {
+    Ok(WatchEvent::Change(Change {
         version,
         name: name_in_kind(&meta.namespace, &meta.name),
         uid: meta.uid.to_string(),
@@ -189,8 +189,8 @@ mod tests {
 
     use super::*;
 
-    fn tell(kind: &str, object: &serde_json::Value) -> Result<Told, Failure> {
-        told(json!({"type": kind, "object": object}).to_string().as_bytes())
+    fn tell(kind: &str, object: &serde_json::Value) -> Result<WatchEvent, Failure> {
+        parse_event(json!({"type": kind, "object": object}).to_string().as_bytes())
     }
 
     #[test]
@@ -203,10 +203,10 @@ mod tests {
             is_deleted: false,
             object: pod.to_string().into_bytes(),
         };
-        assert_eq!(tell("ADDED", &pod), Ok(Told::Change(change.clone())));
-        assert_eq!(tell("MODIFIED", &pod), Ok(Told::Change(change.clone())));
-        assert_eq!(tell("DELETED", &pod), Ok(Told::Change(Change { is_deleted: true, ..change })));
-        assert_eq!(tell("BOOKMARK", &pod), Ok(Told::Reached(12)));
+        assert_eq!(tell("ADDED", &pod), Ok(WatchEvent::Change(change.clone())));
+        assert_eq!(tell("MODIFIED", &pod), Ok(WatchEvent::Change(change.clone())));
+        assert_eq!(tell("DELETED", &pod), Ok(WatchEvent::Change(Change { is_deleted: true, ..change })));
+        assert_eq!(tell("BOOKMARK", &pod), Ok(WatchEvent::Reached(12)));
         let gone = json!({"kind": "Status", "code": 410, "message": "too old resource version: 1 (9)"});
         assert_eq!(tell("ERROR", &gone), Err(Failure::Compacted));
     }
@@ -224,7 +224,7 @@ mod tests {
             assert!(tell("ERROR", &object).is_err(), "{object}");
         }
         for line in ["", "x", "[]", r#"{"type":"ADDED"}"#] {
-            assert!(told(line.as_bytes()).is_err(), "{line}");
+            assert!(parse_event(line.as_bytes()).is_err(), "{line}");
         }
     }
 }

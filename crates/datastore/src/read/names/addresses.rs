@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, block_around};
+use calipam_assign::Family;
+use calipam_model::cidr::block_around;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
@@ -17,7 +18,7 @@ const FEW_BLOCKS: usize = 16;
 /// The blocks of a live cluster.
 pub(super) trait Blocks {
     /// CIDRs of blocks of a family whose text begins so; of many, some.
-    async fn some(&self, begin: &str, is_v4: bool) -> Result<BTreeSet<String>>;
+    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
     /// What the IPv4 addresses of blocks begin with, up to the next dot after `begin`.
     async fn networks(&self, begin: &str) -> Result<Vec<String>>;
     /// The addresses that are allocated in some blocks.
@@ -27,22 +28,22 @@ pub(super) trait Blocks {
 /// The addresses that begin with a text, or of too many their networks.
 pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
     if begin.contains(':') {
-        return in_blocks(blocks, begin, begin, false).await;
+        return in_blocks(blocks, begin, begin, Family::V6).await;
     }
     let network = &begin[..begin.rfind('.').map_or(0, |dot| dot + 1)];
-    let found = blocks.some(network, true).await?;
+    let found = blocks.some(network, Family::V4).await?;
     // A network of /24 is at the end of the way, however many blocks it has.
     if found.len() <= FEW_BLOCKS || network.matches('.').count() == 3 {
-        let mut names = in_blocks(blocks, network, begin, true).await?;
+        let mut names = in_blocks(blocks, network, begin, Family::V4).await?;
         if begin.is_empty() {
-            names.extend(in_blocks(blocks, "", "", false).await?);
+            names.extend(in_blocks(blocks, "", "", Family::V6).await?);
         }
         return Ok(few(names, begin));
     }
     let mut networks: BTreeSet<String> = blocks.networks(network).await?.into_iter().collect();
     networks.retain(|network| network.starts_with(begin));
     if begin.is_empty() {
-        networks.extend(blocks.some("", false).await?.iter().filter_map(|block| address_of(block)));
+        networks.extend(blocks.some("", Family::V6).await?.iter().filter_map(|block| address_of(block)));
     }
     Ok(networks)
 }
@@ -53,16 +54,16 @@ async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,
     begin: &str,
-    is_v4: bool,
+    family: Family,
 ) -> Result<BTreeSet<String>> {
-    let found = blocks.some(network, is_v4).await?;
-    if !is_v4 && found.len() > FEW_BLOCKS {
+    let found = blocks.some(network, family).await?;
+    if family == Family::V6 && found.len() > FEW_BLOCKS {
         return Ok(found.iter().filter_map(|block| address_of(block)).collect());
     }
     let mut keys: BTreeSet<Key> =
         found.iter().filter_map(|block| block.parse().ok()).map(Key::Block).collect();
     if let Some(first) = first_address(begin, network) {
-        let sizes = if first.is_ipv4() { BLOCK_PREFIXES_V4 } else { BLOCK_PREFIXES_V6 };
+        let sizes = Family::of_address(first).block_prefixes();
         keys.extend(sizes.filter_map(|size| block_around(first, size)).map(Key::Block));
     }
     let mut addresses = blocks.allocated(keys).await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_assign::Family;
 use calipam_files::raw::prefix_end;
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
@@ -122,9 +123,8 @@ impl Names for Keys<'_> {
 struct Cluster<'c>(&'c Arc<EtcdClient>);
 
 impl Blocks for Cluster<'_> {
-    async fn some(&self, begin: &str, is_v4: bool) -> Result<BTreeSet<String>> {
-        let [v4, v6] = families();
-        let folder = if is_v4 { v4 } else { v6 };
+    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
+        let folder = format!("{BLOCK_PREFIX}ipv{}/block/", family.number());
         let keys = some(&Keys { client: self.0, folder: folder.clone() }, begin).await?;
         Ok(keys.iter().filter_map(|key| block(&folder, key)).collect())
     }

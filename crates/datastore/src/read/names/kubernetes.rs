@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use calipam_assign::Family;
 use calipam_files::objects::Accept;
 use calipam_files::objects::names::{cidr_of_block, handle_name};
 use calipam_model::key::Key;
@@ -120,9 +121,9 @@ impl Names for Objects<'_> {
 }
 
 impl Blocks for Objects<'_> {
-    async fn some(&self, begin: &str, is_v4: bool) -> Result<BTreeSet<String>> {
+    async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
         let found = some(self, &dashed(begin)).await?;
-        Ok(cidrs(found).filter(|cidr| cidr.contains(':') != is_v4).collect())
+        Ok(cidrs(found).filter(|cidr| cidr.contains(':') == (family == Family::V6)).collect())
     }
 
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {

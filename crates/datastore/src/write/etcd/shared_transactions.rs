@@ -123,7 +123,8 @@ impl SharedTransactions {
         if is_alone || batch.changes.is_empty() {
             return super::commit(client, self.kubernetes.as_ref(), batch).await;
         }
-        let parts = Parts::new(batch, false).map_err(|error| super::refused(client, &error))?;
+        let kubernetes_compared = false;
+        let parts = Parts::new(batch, kubernetes_compared).map_err(|error| super::refused(client, &error))?;
         let (answer, answered) = oneshot::channel();
         self.writes.push(Write { parts, answer });
         match self.writes.wait(answered, || self.write_several(client)).await {

@@ -46,7 +46,7 @@ pub(super) async fn views_agree(store: &Datastore) {
         assert_eq!(narrow.coverage[&users], unread, "{name}");
         let read = [narrow.handles.len(), narrow.endpoints.len(), narrow.pods.len(), narrow.services.len()];
         assert_eq!(read, [0; 4], "{name}");
-        // By what was not read nothing is judged: no rule that needs it finds anything.
+        // By what was not read nothing is checked: no rule that needs it finds anything.
         let report = calipam_check::check(&narrow, &calipam_check::Options::default());
         let known = calipam_check::check(&whole, &calipam_check::Options::default());
         for finding in &report.findings {

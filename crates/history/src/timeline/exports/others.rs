@@ -101,7 +101,7 @@ impl Others {
     /// Compares with what was said before. Of a source that the export does not hold, it says nothing.
     fn take(&mut self, snapshot: &Snapshot, mut found: Found, sources: &[Source]) -> Vec<Event> {
         let now = snapshot.taken_at;
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for source in sources.iter().copied().filter(|source| covers(snapshot, *source)) {
             let words = words(source);
             let before = self.covered.insert(source, now);
@@ -110,11 +110,11 @@ impl Others {
             for object in known {
                 let said = found.remove(&object);
                 let last = self.last.get(&object).cloned().or_else(|| before.map(|before| (before, None)));
-                told.extend(event(&object.1, &words, last.as_ref(), said.as_ref(), now));
+                events.extend(event(&object.1, &words, last.as_ref(), said.as_ref(), now));
                 self.last.insert(object, (now, said));
             }
         }
-        told
+        events
     }
 }
 
@@ -126,12 +126,12 @@ fn event(
     said: Option<&Said>,
     now: Timestamp,
 ) -> Option<Event> {
-    let told =
+    let make =
         |what: What, detail: &str| raw(0, what, subject.clone(), [None, None], detail.to_owned(), None);
     let what = |usual: What| match said {
-        Some(Err(reason)) => told(What::Undecodable, reason),
-        Some(Ok(text)) => told(usual, text),
-        None => told(words.gone, ""),
+        Some(Err(reason)) => make(What::Undecodable, reason),
+        Some(Ok(text)) => make(usual, text),
+        None => make(words.gone, ""),
     };
     match (last, said) {
         (None, None) => None,

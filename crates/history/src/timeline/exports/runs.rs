@@ -1,13 +1,13 @@
-//! What runs of calipam wrote, by their journals, beside what exports tell.
+//! What runs of calipam wrote, by their journals, besides what exports tell.
 
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
+use crate::timeline::about::raw_events;
 use crate::timeline::block::{BlockEvent, BlockState, events};
 use crate::timeline::event::{Event, Origin, Run};
-use crate::timeline::told::told;
 use crate::timeline::when::When;
 use crate::timeline::{About, Written, decode, owner_of};
 
@@ -21,7 +21,7 @@ struct Write {
     run: Run,
     started_at: Timestamp,
     cidr: IpNet,
-    /// What no export has told so far.
+    /// What no export has shown so far.
     events: Vec<BlockEvent>,
     after: BlockState,
     /// The journal says what became of it.
@@ -54,7 +54,7 @@ impl Runs {
 
     /// What exports do not tell: it came and went between two of them, or before the first or after the last.
     pub(super) fn finish(self, about: &About) -> Vec<Event> {
-        self.0.into_iter().filter(|write| write.is_certain).flat_map(|write| write.told(about)).collect()
+        self.0.into_iter().filter(|write| write.is_certain).flat_map(|write| write.events(about)).collect()
     }
 }
 
@@ -73,9 +73,10 @@ impl Write {
         Some(Self { run: write.run.clone(), started_at, cidr, events, after, is_certain: write.is_certain })
     }
 
-    fn told(self, about: &About) -> Vec<Event> {
+    fn events(self, about: &About) -> Vec<Event> {
         let owner = owner_of(&self.after);
-        let raw = self.events.iter().flat_map(|e| told(self.cidr, owner.as_ref(), 0, e, &self.after, about));
+        let raw =
+            self.events.iter().flat_map(|e| raw_events(self.cidr, owner.as_ref(), 0, e, &self.after, about));
         let time = When { after: Some(self.started_at), ..When::default() };
         raw.map(|raw| Event {
             revision: None,

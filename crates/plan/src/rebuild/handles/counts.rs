@@ -187,7 +187,7 @@ enum Decision {
 impl HandlePlan<'_, '_> {
     fn plan(self, planner: &mut Planner<'_, '_>, countings: &mut Countings) {
         let desired = self.desired();
-        let decision = self.decide(&desired, |block| planner.index().is_unjudged(*block));
+        let decision = self.decide(&desired, |block| planner.index().is_unchecked(*block));
         let counted = match &decision {
             Decision::DeleteAfter(block, revision) => {
                 let delete = self.edit(HandleEdit::Delete(revision.clone()));
@@ -245,8 +245,8 @@ impl HandlePlan<'_, '_> {
 
     /// Compares what is desired with what is observed. Counts of blocks that change are no matter of this: these are
     /// written with the block.
-    fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unjudged: impl Fn(&IpNet) -> bool) -> Decision {
-        let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unjudged(block);
+    fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unchecked: impl Fn(&IpNet) -> bool) -> Decision {
+        let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unchecked(block);
         let is_corrected = !self.repairs.is_empty();
         let claimed = self.claimed();
         let knows_moved = self.moved.keys().any(|block| claimed.contains_key(block));

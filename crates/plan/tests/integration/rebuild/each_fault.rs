@@ -79,6 +79,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::EndpointNodeMismatch
         | Code::ServiceWithoutAddress
         | Code::ServiceAddressExtra
+        | Code::InvalidPoolSelector
         | Code::PoolNearlyFull
         | Code::StrandedAddresses
         | Code::AutoAllocationOff

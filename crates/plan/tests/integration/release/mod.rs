@@ -1,4 +1,4 @@
-//! Plans of releases, made on generated clusters, simulated, and judged again.
+//! Plans of releases, made on generated clusters, simulated, and checked again.
 
 mod everything;
 mod healthy;

@@ -8,7 +8,7 @@ use calipam_plan::release::{self, Observations, Request};
 use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
-/// Judges whatever its age.
+/// Checks whatever its age.
 pub(super) fn no_grace() -> Options {
     Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
 }

@@ -20,7 +20,7 @@ pub(super) async fn open(overrides: Overrides) -> Datastore {
     Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
 }
 
-/// Judges addresses of any age.
+/// Checks addresses of any age.
 pub(super) fn options() -> Options {
     Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
 }

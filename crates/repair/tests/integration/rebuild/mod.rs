@@ -1,4 +1,4 @@
-//! Rebuilds on real servers: every fault is planned, tried, carried out and judged again, and nothing but what the plan
+//! Rebuilds on real servers: every fault is planned, tried, carried out and checked again, and nothing but what the plan
 //! names has changed.
 
 mod etcd;

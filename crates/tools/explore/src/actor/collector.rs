@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use calipam_assign::{Allocator, Family, Query, Record, Release, Store};
+use calipam_assign::{Allocator, Family, InUse, Query, Record, Release, Store};
 use calipam_model::IpNet;
 use calipam_model::block::Block;
 
@@ -43,7 +43,7 @@ pub fn give_up_empty(block: IpNet, node: &str) -> Actor {
         let node = node.clone();
         async move {
             let allocator = Allocator::new(Client::new(&world, actor));
-            drop(allocator.release_affinity(block, &node, true).await);
+            drop(allocator.release_affinity(block, &node, InUse::Refuse).await);
         }
     })
 }

@@ -14,7 +14,7 @@ use calipam_model::config::IpamSetting;
 use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as plan_release};
 use calipam_repair::journal::Recorded;
 use calipam_workflow::{
-    Activity, AssignRequest, ConfigureRequest, Error, Executed, Intent, Judging, Meter, NoConsent, Note,
+    Activity, AssignRequest, ConfigureRequest, Criteria, Error, Executed, Intent, Meter, NoConsent, Note,
     Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired, SplitRequest, Writing,
     assign, configure, rebuild, release, split, undo,
 };
@@ -131,9 +131,9 @@ impl Session {
 }
 
 /// How a person judges: what stands at a second look, shortly after the first.
-fn judging() -> Judging {
+fn criteria() -> Criteria {
     let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
-    Judging { options, settle: SignedDuration::ZERO }
+    Criteria { options, recheck_after: SignedDuration::ZERO }
 }
 
 async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> Result<Repaired, Error> {
@@ -142,7 +142,7 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
         selector: None,
         pools: Vec::new(),
         reports: Vec::new(),
-        judging: judging(),
+        criteria: criteria(),
         lock: intent.writing.as_ref().is_some_and(|writing| writing.lock),
         intent: intent.clone(),
     };
@@ -162,7 +162,7 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
                 selector: None,
                 pools: Vec::new(),
                 output_dir: None,
-                judging: judging(),
+                criteria: criteria(),
                 intent,
             };
             rebuild(datastore, &request, &AtTerminal).await
@@ -177,7 +177,7 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
                 attributes: Default::default(),
                 force: false,
             };
-            let request = AssignRequest { wanted, pools: Vec::new(), judging: judging(), intent };
+            let request = AssignRequest { wanted, pools: Vec::new(), criteria: criteria(), intent };
             assign(datastore, &request, &AtTerminal).await
         }
         Command::Split(pool) => {

@@ -127,7 +127,7 @@ pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool 
 /// A check finds nothing but this.
 fn explained(values: &[(String, Vec<u8>, i64)], now: Timestamp, allowed: &[Code]) -> Result<(), String> {
     let mut snapshot = snapshot(values);
-    (snapshot.taken_at, snapshot.settled) = (now, true);
+    (snapshot.taken_at, snapshot.rechecked) = (now, true);
     match values.iter().any(|(path, ..)| path.starts_with(kubernetes::ALL)) {
         true => {
             snapshot.datastore = DatastoreKind::Kubernetes;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_assign::plugin::Wanted;
-use calipam_assign::{Allocator, AutoAssign, Record, Store};
+use calipam_assign::{Allocator, AutoAssign, InUse, Record, Store};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
@@ -109,7 +109,7 @@ impl Before<'_> {
     /// A block that has addresses in use lost its owner.
     fn disown(&self, block: &str, node: &str) {
         let allocator = Allocator::new(self.0.data());
-        drop(at_once(allocator.release_affinity(cidr(block), node, false)));
+        drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
     }
 }
 

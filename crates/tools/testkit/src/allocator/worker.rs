@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use calipam_assign::{Allocator, AssignIp, AutoAssign, Error};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, InUse};
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
@@ -315,7 +315,7 @@ impl<'w> Worker<'w> {
 
     fn give_up(&mut self, owner: &Node, net: IpNet) -> Result<()> {
         let _giving_up = lock(&self.shared.giving_up);
-        match finish(self.allocator.release_affinity(net, &owner.name, true)) {
+        match finish(self.allocator.release_affinity(net, &owner.name, InUse::Refuse)) {
             Ok(()) => self.log().released += 1,
             Err(Error::NotEmpty(_)) => {
                 // A pod came after the affinity was marked. The node would find the mark when it next wants an address; no

@@ -71,7 +71,7 @@ impl Cluster {
         let serial = self.next_pod;
         self.next_pod += 1;
         let mut rng = self.spec.rng(0x706f_6400_0000_0000 | serial);
-        // Between an hour and 20 days ago: old enough to be judged, younger than the blocks.
+        // Between an hour and 20 days ago: old enough to be checked, younger than the blocks.
         let age = SignedDuration::from_secs(3600 + rng.below(20 * 86_400) as i64);
         let age = age + SignedDuration::from_nanos(rng.below(1_000_000_000) as i64);
         let since = self.spec.now.checked_sub(age).expect("a time in this era");

@@ -161,7 +161,7 @@ pub(super) fn outside_pools_tunnel(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// Handles and affinities remain, so that everything is judged.
+/// Handles and affinities remain, so that everything is checked.
 pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let used: Vec<String> = cluster.entries.values().flat_map(addresses_in_use).collect();
     let blocks = "/calico/ipam/v2/assignment/";

@@ -219,6 +219,7 @@ faults! {
     UndecodableControllers "undecodable-controllers" Alone undecodable_sources::controllers, "no JSON";
     UndecodableInformation "undecodable-information" Alone undecodable_sources::information, "no JSON";
     UndecodablePool "undecodable-pool" Alone undecodable_sources::pool, "a CIDR that is none";
+    InvalidSelector "invalid-selector" Alone pools::invalid_selector, "a nodeSelector without a value";
     UndecodableReservation "undecodable-reservation" Alone undecodable_sources::reservation, "no JSON";
     UndecodableReservationField "undecodable-reservation-field" Alone undecodable_sources::reservation_field, "no CIDR";
     UndecodableConfig "undecodable-config" Alone undecodable_sources::config, "no JSON";

@@ -61,6 +61,13 @@ pub(super) fn twins(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
+/// Calico then gives no address of the family to any request that names no pool.
+pub(super) fn invalid_selector(cluster: &mut Cluster) {
+    let (name, cidr) = cluster.extra_pool();
+    cluster.put_pool(&name, Pool { node_selector: "zone ==".to_owned(), ..Pool::new(cidr, 28) });
+    cluster.expect("invalid-pool-selector", cidr);
+}
+
 /// A pool of one block, which a node owns.
 fn tiny(cluster: &mut Cluster) -> (String, IpNet) {
     let node = cluster.host();

@@ -1,4 +1,4 @@
-//! Keys and values of IPAM that cannot be understood. What hangs on them is not judged.
+//! Keys and values of IPAM that cannot be understood. What hangs on them is not checked.
 
 use ipnet::IpNet;
 
@@ -46,7 +46,7 @@ fn unmask(key: &str, block: IpNet) -> String {
     key.replace(&format!("{first}-"), &format!("{other}-"))
 }
 
-/// What the block records is not judged, nor its affinity.
+/// What the block records is not checked, nor its affinity.
 pub(super) fn unmasked_block(cluster: &mut Cluster) {
     let (_, net, _) = cluster.victim_block();
     let stored = cluster.remove(&key::block(net));

@@ -74,7 +74,7 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
 }
 
-/// Its rules are not judged: neither strict affinity nor a difference to the resource.
+/// Its rules are not checked: neither strict affinity nor a difference to the resource.
 pub(super) fn config(cluster: &mut Cluster) {
     cluster.shown.strict_affinity = true;
     cluster.put_settings();

@@ -11,7 +11,7 @@ impl Cluster {
             location: "testkit".to_owned(),
             revision: self.len().to_string(),
             taken_at: self.spec().now,
-            settled: true,
+            rechecked: true,
             ..Snapshot::default()
         };
         snapshot.mark_read(ETCD_SOURCES);

@@ -1,4 +1,4 @@
-//! What a request looks at before it looks at blocks.
+//! What is read for a request before any block.
 
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::config::IpamConfig;
@@ -19,14 +19,14 @@ use crate::request::AutoAssign;
 use crate::reserved::Reserved;
 use crate::store::{Entry, Query, Store};
 
-/// How long what was looked at is taken for true: a pool that is disabled or a reservation that is made a little later
+/// For how long what was read is taken to be true: a pool that is disabled or a reservation that is made a little later
 /// than an assignment begins is missed by Calico, too.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
 /// All that is known about a request without knowing the blocks: configuration, pools, reservations, the node, its
 /// affinities and the handle.
 #[derive(Debug)]
-pub struct Look {
+pub struct Inputs {
     pub(super) made_at: Timestamp,
     /// Others may have changed something since.
     pub(super) is_early: bool,
@@ -39,7 +39,7 @@ pub struct Look {
     pub(super) handle: Known,
 }
 
-impl Look {
+impl Inputs {
     /// False as well where the clock went back.
     pub(super) fn is_recent(&self, now: Timestamp) -> bool {
         let age = now.duration_since(self.made_at);
@@ -48,11 +48,11 @@ impl Look {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Looks at all that a request needs to know beside the blocks, in one round trip for both families.
+    /// Reads all that a request needs but the blocks, in one round trip for both families.
     ///
     /// To be called before a lock is waited for: on Kubernetes lists can take a tenth of a second after a write, since the
     /// API server's cache catches up with etcd first. See [`Self::auto_assign_after`].
-    pub async fn look(&self, request: &AutoAssign) -> Result<Look> {
+    pub async fn read_inputs(&self, request: &AutoAssign) -> Result<Inputs> {
         let made_at = self.now();
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
         let mut queries = vec![Query::Get(Key::IpamConfig), Query::Reservations, Query::Pools];
@@ -81,7 +81,7 @@ impl<S: Store> Allocator<S> {
         let handle = handle_at.map(|at| allocator::handle(take(at))).transpose()?;
         let affinities = (3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take);
         let affinities = affinities_of(affinities);
-        Ok(Look { made_at, is_early: false, kind, config, reserved, pools, node, affinities, handle })
+        Ok(Inputs { made_at, is_early: false, kind, config, reserved, pools, node, affinities, handle })
     }
 }
 

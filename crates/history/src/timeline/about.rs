@@ -24,9 +24,9 @@ pub(crate) fn known(cidr: IpNet, revision: i64, state: &BlockState, about: &Abou
     };
     let held = |subject: Subject, record: Option<&Record>, detail: String| {
         let after = record.map(|record| Holder::of(&record.attribute));
-        let mut told = raw(revision, What::Known, subject, [None, after], detail, None);
-        told.event.block = matches!(told.event.subject, Subject::Address(_)).then_some(cidr);
-        told
+        let mut event_of = raw(revision, What::Known, subject, [None, after], detail, None);
+        event_of.event.block = matches!(event_of.event.subject, Subject::Address(_)).then_some(cidr);
+        event_of
     };
     let block = format!("{cidr} of {}", owner(&fields.owner));
     let of_records = |wanted: &dyn Fn(&Record) -> bool| -> Vec<Raw> {
@@ -72,7 +72,7 @@ fn node_of(record: &Record) -> Option<String> {
 }
 
 /// The events of a block as those about the subject.
-pub(crate) fn told(
+pub(crate) fn raw_events(
     cidr: IpNet,
     block_owner: Option<&BlockOwner>,
     revision: i64,
@@ -128,9 +128,9 @@ fn of_event(
         BlockEvent::Known(_) | BlockEvent::Order(_) | BlockEvent::Sequence(_) => return None,
     };
     let recorded = time_of(event);
-    let mut told = raw(revision, what, subject, holders, detail, recorded);
-    told.event.block = address.map(|_| cidr);
-    Some(told)
+    let mut event_of = raw(revision, what, subject, holders, detail, recorded);
+    event_of.event.block = address.map(|_| cidr);
+    Some(event_of)
 }
 
 /// The time that was recorded with an event.

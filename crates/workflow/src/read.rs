@@ -1,4 +1,4 @@
-//! One look at the cluster: a read, its judgement, and a second read of what could be half-changed.
+//! Reading a cluster, checking what was read, and reading again what could be half-changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::error::Error;
 use crate::operator::{Activity, Meter, Note, Operator, Pending};
 use crate::recheck;
 
-/// How to judge what is read.
+/// What counts as a finding.
 #[derive(Clone, Debug)]
-pub struct Judging {
+pub struct Criteria {
     pub options: Options,
     /// After how long suspects are read again; zero for not at all.
-    pub settle: SignedDuration,
+    pub recheck_after: SignedDuration,
 }
 
 /// What was read, and what was found in it.
-pub struct Look {
+pub struct CheckResult {
     pub snapshot: Snapshot,
     /// What was found and stands.
     pub report: Report,
@@ -37,43 +37,43 @@ pub struct Look {
     pub dropped: Vec<Finding>,
 }
 
-impl Look {
-    pub(crate) fn basis(&self, judging: &Judging) -> Basis<'_> {
-        Basis::new(&self.snapshot, &self.report, &judging.options)
+impl CheckResult {
+    pub(crate) fn basis(&self, criteria: &Criteria) -> Basis<'_> {
+        Basis::new(&self.snapshot, &self.report, &criteria.options)
     }
 }
 
-/// Reads and judges. What a half-done operation of Calico could explain is read again, and dropped where it has
+/// Reads and checks. What a half-done operation of Calico could explain is read again, and dropped where it has
 /// changed.
-pub fn look<'a>(
+pub(crate) fn read_and_check<'a>(
     datastore: &'a Datastore,
-    judging: &'a Judging,
+    criteria: &'a Criteria,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Look, Error>> {
+) -> Pending<'a, Result<CheckResult, Error>> {
     Box::pin(async move {
         let snapshot = read(datastore, operator).await?;
-        recheck::check_twice(datastore, snapshot, judging, operator).await
+        recheck::check_twice(datastore, snapshot, criteria, operator).await
     })
 }
 
-/// A look or, with `confirm`, two of them, so far apart: then only what both found stays. With the folder `cache`, where the
+/// As [`read_and_check`] or, with `confirm`, twice, so far apart: then only what both found stays. With the folder `cache`, where the
 /// last check has kept what it had read, only what has changed since is read.
-pub fn look_and_confirm<'a>(
+pub fn check_and_confirm<'a>(
     datastore: &'a Datastore,
-    judging: &'a Judging,
+    criteria: &'a Criteria,
     confirm: Option<SignedDuration>,
     cache: Option<&'a Path>,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Look, Error>> {
+) -> Pending<'a, Result<CheckResult, Error>> {
     Box::pin(async move {
-        let look = async || {
+        let once = async || {
             let snapshot = match cache {
                 Some(folder) => read_with_cache(datastore, folder, operator).await?,
                 None => read(datastore, operator).await?,
             };
-            recheck::check_twice(datastore, snapshot, judging, operator).await
+            recheck::check_twice(datastore, snapshot, criteria, operator).await
         };
-        let first = look().await?;
+        let first = once().await?;
         let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
         if !datastore.is_live() {
             operator.note(Note::CannotConfirm);
@@ -81,11 +81,11 @@ pub fn look_and_confirm<'a>(
         }
 
         // Otherwise both snapshots would be in memory at once.
-        let Look { report: found, snapshot, .. } = first;
+        let CheckResult { report: found, snapshot, .. } = first;
         drop(snapshot);
         wait(pause, Activity::Confirming, operator).await;
 
-        let mut second = look().await?;
+        let mut second = once().await?;
         second.report.confirm(&found);
         Ok(second)
     })

@@ -1,0 +1,43 @@
+//! Why edits cannot be made.
+
+use std::net::IpAddr;
+
+use crate::block::AssignError;
+use crate::key::Key;
+
+/// A guard of an edit that does not hold for the object as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    #[error("{0} exists already")]
+    Exists(Key),
+    #[error("{0} is gone")]
+    Gone(Key),
+    #[error("{0} has changed since it was read")]
+    Changed(Key),
+    #[error("{0} cannot be decoded")]
+    Undecodable(Key),
+    /// A block that is not there, cannot be decoded or is corrupt.
+    #[error("{0} is gone or cannot be decoded")]
+    Unusable(Key),
+    /// A block with Calico's mark of deletion.
+    #[error("{0} is being deleted")]
+    BeingDeleted(Key),
+    #[error("{0} is being deleted by others")]
+    BeingDeletedByOthers(Key),
+    #[error("{key} has the finalizer {finalizer}")]
+    HasFinalizer { key: Key, finalizer: String },
+    #[error("{0} has another owner than when it was read")]
+    AnotherOwner(Key),
+    #[error("{0} holds addresses")]
+    NotEmpty(Key),
+    #[error("{0} cannot be created, replaced or deleted after other edits")]
+    NotFirst(Key),
+    #[error("{key}: {error}")]
+    Ordinal { key: Key, error: AssignError },
+    #[error("{key}: {address} is free already")]
+    Free { key: Key, address: IpAddr },
+    #[error("{key}: {address} has been released since it was read")]
+    Released { key: Key, address: IpAddr },
+    #[error("{key}: {address} has been reassigned since it was read")]
+    Reassigned { key: Key, address: IpAddr },
+}

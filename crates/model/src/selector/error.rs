@@ -1,0 +1,32 @@
+//! Why a selector is refused.
+
+use super::MAX_DEPTH;
+use super::tokens::{MAX_LABEL, Token};
+
+/// What is wrong with a selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    #[error("the text ends where {0} is expected")]
+    Ends(&'static str),
+    #[error("{found} stands where {wanted} is expected")]
+    Unexpected { found: String, wanted: &'static str },
+    #[error("{found} stands where an operator is expected, after the label {label:?}")]
+    NotAnOperator { found: String, label: String },
+    #[error("the label {0:?} is followed by no operator")]
+    NoOperator(String),
+    #[error("a text has no closing quote")]
+    OpenText,
+    #[error("`{0}(` has no closing `)`")]
+    OpenFunction(&'static str),
+    #[error("a label is longer than {MAX_LABEL} bytes")]
+    LongLabel,
+    /// Calico has no such limit.
+    #[error("parentheses nest deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+impl SelectorError {
+    pub(super) fn unexpected(found: &Token, wanted: &'static str) -> Self {
+        Self::Unexpected { found: found.to_string(), wanted }
+    }
+}
