@@ -70,7 +70,7 @@ fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
         for blocks in [&[][..], &FULL] {
             let evidence = json!({"field": field, "selector": "zone ==", "reason": reason});
             let message =
-                format!("10.244.1.0/28 has the {field} \"zone ==\", which does not parse: {reason}");
+                format!("tiny (10.244.1.0/28) has the {field} \"zone ==\", which does not parse: {reason}");
             assert_eq!(found(blocks, field, json!("zone ==")), [(message, evidence)]);
         }
     }

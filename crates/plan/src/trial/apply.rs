@@ -19,7 +19,7 @@ pub struct StepError {
     /// The reason that the step states.
     pub step: String,
     /// The guard that does not hold.
-    pub reason: EditError,
+    pub reason: Box<EditError>,
 }
 
 /// Makes all steps of a plan on the snapshot that it was planned on.
@@ -37,7 +37,8 @@ pub(super) fn apply_with_revert(
     let mut objects = Objects::new(snapshot, plan);
     let result = plan.actions.iter().try_for_each(|action| {
         let changes = apply(action.step.edits(), now, |key| objects.current(key));
-        let changes = changes.map_err(|reason| StepError { step: action.step.reason.clone(), reason })?;
+        let changes = changes
+            .map_err(|reason| StepError { step: action.step.reason.clone(), reason: reason.into() })?;
         changes.into_iter().for_each(|(key, object)| objects.put(key, object));
         Ok(())
     });
