@@ -70,18 +70,15 @@ fn source(path: &std::path::Path) -> String {
     files.map(|file| source(&file.unwrap().path())).collect()
 }
 
-/// The names of the columns of all tables, from the code that prints them: a name and how its cells stand.
+/// The names of the columns of all tables, from the code that prints them: the headers of `Grid`.
 fn columns() -> BTreeSet<String> {
     let at = |name: &str| source(&root().join("crates/cli/src").join(name));
-    let code = at("render").replace(&at("render/table_tests.rs"), "") + &at("commands");
-    let name = |part: &str| {
-        let (name, rest) = part.split_once("\", ")?;
-        let is_name =
-            name.replace("IPAMConfiguration", "").chars().all(|c| c.is_ascii_uppercase() || " %".contains(c));
-        let stands = ["Left)", "Right)", "Align::Left)", "Align::Right)", "differing)"];
-        (is_name && stands.iter().any(|how| rest.starts_with(how))).then(|| name.to_owned())
-    };
-    code.split("(\"").filter_map(name).collect()
+    let own = ["render/table_tests.rs", "render/table.rs"].map(at);
+    let code = own.iter().fold(at("render"), |code, own| code.replace(own, "")) + &at("commands");
+    let calls = ["Grid::new(", "grid.columns("].map(|call| code.split(call).skip(1));
+    let headers = calls.into_iter().flatten().filter_map(|call| call.split('"').nth(1));
+    let columns = headers.flat_map(|header| header.split("  "));
+    columns.map(|column| column.trim_start_matches("{side}").trim_start_matches('>').to_owned()).collect()
 }
 
 /// One name, one meaning; one meaning, one name.

@@ -50,8 +50,14 @@ fn every_rule_that_etcd_decides_has_a_fault() {
         "service-without-address",
         "service-address-extra",
     ];
-    let cluster = Cluster::all_faults(ClusterSpec::new(1), 1);
-    let found: std::collections::BTreeSet<&str> = findings(&cluster).iter().map(|f| f.code.name()).collect();
+    let mut clusters = vec![Cluster::all_faults(ClusterSpec::new(1), 1)];
+    for fault in Fault::ALL.iter().filter(|fault| fault.stands_alone()) {
+        let mut cluster = Cluster::small(ClusterSpec::new(1));
+        cluster.inject(*fault, 1);
+        clusters.push(cluster);
+    }
+    let found: std::collections::BTreeSet<&str> =
+        clusters.iter().flat_map(findings).map(|finding| finding.code.name()).collect();
     let lacking: Vec<&str> = calipam_check::Code::ALL
         .iter()
         .map(|code| code.name())
