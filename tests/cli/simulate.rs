@@ -104,11 +104,7 @@ fn advice_names_the_pool_that_a_cluster_needs() {
 fn what_no_cluster_can_be_is_refused_with_a_hint() {
     for (options, says, hint) in [
         (&["simulate"][..], "there is no pool", "--pool"),
-        (
-            &["simulate", "--pool", "10.0.0.0/28", "--nodes", "3", "--block-size", "28"],
-            "more than the 16 addresses",
-            "larger pool",
-        ),
+        (&["simulate", "--pool", "10.0.0.0/20", "--nodes", "3,5", "--fail-node"], "one number of nodes", ""),
         (
             &["simulate", "--pool", "10.0.0.0/28", "--block-size", "26"],
             "larger than the pool",

@@ -228,6 +228,10 @@ impl SimulateArgs {
             if scenario.start.is_some() {
                 return Err(Failure::usage("the nodes are those of the cluster: leave `--nodes` out"));
             }
+            if self.nodes.len() > 1 && !self.answers_by_size() {
+                let message = "one number of nodes alone has this answer: `--nodes` compares several where nothing else is asked for";
+                return Err(Failure::usage(message));
+            }
             scenario.nodes = *most;
         }
         set(&mut scenario.zones, &self.zones);
@@ -239,11 +243,12 @@ impl SimulateArgs {
         if let Some(Sizes(sizes)) = &self.block_size
             && let [size] = sizes[..]
         {
-            if scenario.start.is_some() {
+            if scenario.start.is_none() {
+                *scenario = scenario.with_block_size(size);
+            } else if !self.advise {
                 let message = "the blocks of a cluster keep their size: name a range, or `--advise`";
                 return Err(Failure::usage(message));
             }
-            *scenario = scenario.with_block_size(size);
         }
         scenario.strict_affinity |= self.strict_affinity;
         set(&mut scenario.max_blocks_per_host, &self.max_blocks_per_host);
@@ -267,6 +272,11 @@ impl SimulateArgs {
         }
         self.plan_failure(scenario);
         Ok(())
+    }
+
+    /// True if the question is how latency grows with the number of nodes.
+    fn answers_by_size(&self) -> bool {
+        !self.fails() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
     }
 
     fn fails(&self) -> bool {
@@ -300,7 +310,8 @@ impl SimulateArgs {
     pub(crate) fn sizes(&self) -> Vec<u8> {
         match &self.block_size {
             Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),
-            _ if self.advise => USUAL_SIZES.collect(),
+            Some(Sizes(sizes)) if self.advise => sizes.clone(),
+            None if self.advise => USUAL_SIZES.collect(),
             _ => Vec::new(),
         }
     }

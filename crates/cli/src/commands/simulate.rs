@@ -118,9 +118,6 @@ fn is_failure(event: &Event) -> bool {
 fn refused(error: &ScenarioError) -> Failure {
     let hint = match error {
         ScenarioError::NoPool => "name one: `--pool 10.244.0.0/16`",
-        ScenarioError::TooManyPods { .. } => {
-            "a larger pool (`--pool`), or fewer nodes or pods (`--nodes`, `--pods-per-node`)"
-        }
         ScenarioError::BlockLargerThanPool { .. } | ScenarioError::BlockSize { .. } => {
             "`--block-size` is a prefix length: 26 for blocks of 64 addresses"
         }

@@ -1,10 +1,11 @@
 //! Which block size, pool and limit of blocks fit a cluster?
 
 use calipam_assign::Family;
+use std::sync::Arc;
+
 use calipam_check::views::Count;
 use calipam_model::IpNet;
 use calipam_model::cidr;
-use calipam_model::config::DEFAULT_MAX_BLOCKS_PER_HOST;
 
 use super::{Advice, BlockSizeRow, Candidate, Objection, Threads, block_sizes};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
@@ -26,7 +27,7 @@ const SPARE: u128 = 4;
 /// a larger one.
 pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
-    let has_v4 = fresh.pools.iter().any(|pool| cidr::is_v4(pool.cidr));
+    let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
     let family = if has_v4 { Family::V4 } else { Family::V6 };
     let sizes = sizes_for(&fresh, family, sizes);
     let candidates = candidates(&fresh, &sizes, threads)?;
@@ -36,10 +37,9 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Adv
     };
 
     let pool_addresses = block_size.map(|size| addresses_needed(&fresh, size));
-    let of_family = fresh.pools.iter().filter(|pool| Family::of(pool.cidr) == family);
-    let existing = of_family.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr)));
+    let existing = pools_of(&fresh, family).fold(0, |sum: u128, cidr| sum.saturating_add(cidr::size(cidr)));
     Ok(Advice {
-        nodes: fresh.nodes,
+        nodes: fresh.node_count(),
         pods_per_node: fresh.pods_per_node,
         max_pods_per_node: fresh.max_pods_per_node,
         block_size,
@@ -51,12 +51,16 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Adv
     })
 }
 
-/// The sizes of the family that the pools have, none larger than a pool.
+/// The pools of a family from which pods get addresses.
+fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> {
+    scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
+}
+
+/// The sizes of the family that the pools have, none larger than the largest pool.
 fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
-    let of_family = scenario.pools.iter().filter(|pool| Family::of(pool.cidr) == family);
-    let longest = of_family.map(|pool| pool.cidr.prefix_len()).max().unwrap_or(0);
+    let largest = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
     let of_family = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
-    sizes.iter().map(of_family).filter(|size| *size >= longest).collect()
+    sizes.iter().map(of_family).filter(|size| *size >= largest).collect()
 }
 
 fn candidates(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Vec<Candidate>, ScenarioError> {
@@ -74,8 +78,7 @@ fn best(candidates: &[Candidate]) -> Option<u8> {
 }
 
 fn drawbacks(scenario: &Scenario, row: &BlockSizeRow, quickest: Micros) -> Vec<Objection> {
-    let (run, limit) = (&row.run, scenario.max_blocks_per_host);
-    let limit = if limit == 0 { DEFAULT_MAX_BLOCKS_PER_HOST } else { limit };
+    let (run, limit) = (&row.run, scenario.config().unwrap_or_default().block_limit());
     let time = &run.adds.time;
     let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOWER) / 1_000 || time.p99 > LONGEST;
     [
@@ -92,15 +95,19 @@ fn drawbacks(scenario: &Scenario, row: &BlockSizeRow, quickest: Micros) -> Vec<O
 
 /// The same cluster with one pool of the family that is large enough for each of the sizes.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
-    let (own, mut pools): (Vec<PoolSpec>, Vec<PoolSpec>) =
-        scenario.pools.iter().cloned().partition(|pool| Family::of(pool.cidr) == family);
     let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
-    let larger = own
-        .first()
+    let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
+    let larger = largest
         .zip(prefix)
-        .and_then(|(pool, prefix)| IpNet::new(pool.cidr.addr(), prefix.min(pool.cidr.prefix_len())).ok());
-    pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
-    Scenario { pools, ..scenario.clone() }
+        .and_then(|(pool, prefix)| IpNet::new(pool.addr(), prefix.min(pool.prefix_len())).ok());
+
+    let mut other = scenario.clone();
+    other.pools.retain(|pool| Family::of(pool.cidr) != family);
+    if let Some(start) = &mut other.start {
+        Arc::make_mut(start).pools.retain(|pool| Family::of(pool.cidr) != family);
+    }
+    other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+    other
 }
 
 /// Blocks that a node needs for all the pods that it takes.
@@ -120,7 +127,7 @@ fn bits(block_size: u8) -> u8 {
 
 /// Addresses of a pool in which every node has the blocks that it needs when it is full, with some to spare.
 fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
-    let blocks = u128::from(scenario.nodes) * u128::from(blocks_of_full_node(scenario, block_size));
+    let blocks = u128::from(scenario.node_count()) * u128::from(blocks_of_full_node(scenario, block_size));
     let needed = blocks * u128::from(addresses(block_size));
     needed + needed.div_ceil(SPARE)
 }

@@ -104,6 +104,9 @@ pub struct Run {
     pub pods: u64,
     /// Pods that should run at the end and do not.
     pub waiting_pods: u64,
+    /// From the creation of a pod to its address, ADDs that failed and the waits between them included; of the pods that were
+    /// created in the run and got one.
+    pub time_to_address: Times,
     /// How long the cluster was simulated.
     pub simulated: Micros,
     pub adds: Adds,
@@ -141,7 +144,7 @@ pub struct BlockSizes {
 }
 
 /// How it stands some time after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Point {
     /// Since the failure.

@@ -56,6 +56,7 @@ impl World {
             nodes: self.scenario.node_count(),
             pods: pods.all().filter(|(_, pod)| pod.runs).count() as u64,
             waiting_pods: self.waiting_pods(),
+            time_to_address: times(pods.times_to_address()),
             simulated: self.engine.now(),
             adds: adds(&measured),
             deleted: measured.deleted,

@@ -19,7 +19,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use calipam_assign::{Family, Record};
-use calipam_model::cidr;
 use calipam_model::pool::Pool;
 
 pub(crate) use self::failure::Sample;
@@ -61,17 +60,14 @@ impl World {
         let engine = Engine::default();
         let costs = scenario.costs()?;
         let server = Server::new(&engine, scenario.datastore, costs, data(scenario), scenario.seed);
-        let pools = scenario.pools();
-        let has = |family: u8| {
-            pools.iter().filter(|p| p.is_enabled()).any(|p| cidr::is_v4(p.cidr) == (family == 4))
-        };
+        let has = |family: Family| scenario.pools_for_pods().any(|pool| Family::of(pool.cidr) == family);
         let world = Rc::new(Self {
             nodes: RefCell::new(Nodes::new(&engine, scenario)),
             pods: RefCell::default(),
             ledger: RefCell::default(),
             measured: RefCell::default(),
             random: RefCell::new(Random::new(scenario.seed, 0x776f_726c)),
-            families: [has(4), has(6)],
+            families: [has(Family::V4), has(Family::V6)],
             is_collecting: Cell::new(false),
             scenario: Arc::clone(scenario),
             engine,

@@ -114,6 +114,14 @@ impl Pods {
         }
     }
 
+    /// How many microseconds passed from the creation of each pod that was created in the simulation until it had addresses.
+    pub(crate) fn times_to_address(&self) -> impl Iterator<Item = u32> {
+        // Those that the cluster had before come first.
+        let created = self.all.iter().skip(self.adopted.len());
+        let taken = created.filter_map(|pod| pod.started.map(|started| started.0 - pod.created.0));
+        taken.map(|micros| u32::try_from(micros).unwrap_or(u32::MAX))
+    }
+
     /// Pods that should run and do not.
     pub(crate) fn missing(&self) -> u64 {
         self.waiting + self.lost

@@ -2,7 +2,6 @@
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
-use calipam_model::pool::Pool;
 use calipam_model::selector::{Selector, SelectorError};
 
 use super::{Event, Scenario};
@@ -26,8 +25,6 @@ pub enum ScenarioError {
     NoPods,
     #[error("there are no zones")]
     NoZones,
-    #[error("{pods} pods are more than the {addresses} addresses of the IPv{family} pools")]
-    TooManyPods { pods: u64, addresses: u128, family: u8 },
     #[error("{pods} pods on each node are more than the {most} that a node takes")]
     TooManyPodsOfNode { pods: u32, most: u32 },
     #[error("a block of /{block_size} is larger than the pool {pool}")]
@@ -76,8 +73,7 @@ impl Scenario {
     }
 
     fn check_pools(&self) -> Result<(), ScenarioError> {
-        let pools = self.pools();
-        if !pools.iter().any(Pool::is_enabled) {
+        if self.pools_for_pods().next().is_none() {
             return Err(ScenarioError::NoPool);
         }
         for (index, spec) in self.pools.iter().enumerate() {
@@ -99,7 +95,7 @@ impl Scenario {
                 return Err(ScenarioError::Selector { pool, reason });
             }
         }
-        if self.max_blocks_per_host > 0 && !self.strict_affinity {
+        if self.max_blocks_per_host > 0 && !self.config().is_some_and(|config| config.strict_affinity) {
             return Err(ScenarioError::LimitNeedsStrictAffinity);
         }
         Ok(())
@@ -125,16 +121,6 @@ impl Scenario {
         }
         if nodes > MOST_NODES || pods > MOST_PODS {
             return Err(ScenarioError::TooLarge { nodes, pods });
-        }
-        let pools = self.pools();
-        for family in [4, 6] {
-            let of_family =
-                pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == (family == 4) && pool.is_enabled());
-            let sizes: Vec<u128> = of_family.map(|pool| cidr::size(pool.cidr)).collect();
-            let addresses = sizes.iter().fold(0u128, |sum, size| sum.saturating_add(*size));
-            if !sizes.is_empty() && u128::from(pods) > addresses {
-                return Err(ScenarioError::TooManyPods { pods, addresses, family });
-            }
         }
         Ok(())
     }
@@ -217,9 +203,6 @@ mod tests {
         assert!(error(|s| s.nodes = 0).contains("no node"));
         assert!(error(|s| s.pods_per_node = 0).contains("no pod arrives"));
         assert!(
-            error(|s| s.pools = vec![pool("10.0.0.0/24", 26)]).contains("3000 pods are more than the 256")
-        );
-        assert!(
             error(|s| s.pools = vec![pool("10.0.0.0/24", 22)]).contains("larger than the pool 10.0.0.0/24")
         );
         assert!(error(|s| s.pools = vec![pool("10.0.0.0/8", 19)]).contains("/20 to /32"));
@@ -233,7 +216,6 @@ mod tests {
         assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("no time"));
         assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
         assert!(error(|s| s.zones = 0).contains("no zones"));
-        assert!(error(|s| s.pools.push(pool("fd00::/120", 122))).contains("256 addresses of the IPv6 pools"));
         assert!(
             error(|s| s.pools = vec![pool("fd00::/120", 116)]).contains("larger than the pool fd00::/120")
         );

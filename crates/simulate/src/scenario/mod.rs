@@ -33,6 +33,7 @@ pub struct Scenario {
     #[serde(with = "datastore_kind")]
     pub datastore: DatastoreKind,
     /// What differs from the costs that are assumed for the datastore: `read=2ms,write=5ms`.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub latency: String,
     pub nodes: u32,
     /// Nodes are spread over so many zones, one after the other.
@@ -213,47 +214,56 @@ impl Scenario {
         of_cluster.chain(named).collect()
     }
 
+    /// Those from which pods get addresses without naming one.
+    pub fn pools_for_pods(&self) -> impl Iterator<Item = Pool> {
+        let is_for_pods = |pool: &Pool| pool.is_enabled() && pool.automatic && pool.allows(PoolUse::Workload);
+        self.pools().into_iter().filter(is_for_pods)
+    }
+
     /// How addresses are allocated; `None` for what Calico assumes.
     pub fn config(&self) -> Option<IpamConfig> {
         let of_cluster = self.start.as_ref().and_then(|start| start.config);
-        let config = IpamConfig {
-            strict_affinity: self.strict_affinity,
-            max_blocks_per_host: self.max_blocks_per_host.into(),
-            cooldown_seconds: i64::try_from(self.cooldown.0 / 1_000_000).unwrap_or(i64::MAX),
-            ..IpamConfig::default()
-        };
-        (config != IpamConfig::default()).then_some(config).or(of_cluster)
+        // What is not named stays as the cluster has it.
+        let mut config = of_cluster.unwrap_or_default();
+        config.strict_affinity |= self.strict_affinity;
+        if self.max_blocks_per_host > 0 {
+            config.max_blocks_per_host = self.max_blocks_per_host.into();
+        }
+        if !self.cooldown.is_zero() {
+            config.cooldown_seconds = i64::try_from(self.cooldown.0 / 1_000_000).unwrap_or(i64::MAX);
+        }
+        (of_cluster.is_some() || config != IpamConfig::default()).then_some(config)
     }
 
-    /// The same nodes, pods and pools as a cluster has, but from the begin, for other block sizes: blocks that are there
-    /// keep theirs. A scenario without a cluster stays as it is.
+    /// The same cluster before it had blocks, with as many pods to arrive as it has: its nodes, pools, reservations and
+    /// configuration stay. A scenario without a cluster stays as it is.
     pub fn afresh(&self) -> Self {
         let Some(start) = &self.start else { return self.clone() };
-        let nodes = self.node_count();
-        let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(nodes.max(1));
+        let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(self.node_count().max(1));
         let pods_per_node = running.saturating_add(self.pods_per_node).max(1);
-        let of_cluster = start
-            .pools
-            .iter()
-            .filter(|pool| pool.is_enabled())
-            .map(|pool| PoolSpec { block_size: Some(pool.block_size), ..PoolSpec::new(pool.cidr) });
         Self {
-            nodes,
             pods_per_node,
             max_pods_per_node: self.max_pods_per_node.max(pods_per_node),
-            pools: of_cluster.chain(self.pools.iter().cloned()).collect(),
             events: Vec::new(),
-            start: None,
+            start: Some(Arc::new(start.without_blocks())),
             ..self.clone()
         }
     }
 
-    /// The same with another block size in all pools of IPv4, or of IPv6.
+    /// The same with another block size in all pools of IPv4, or of IPv6, that can have blocks of it; in all where none can.
     pub fn with_block_size(&self, size: u8) -> Self {
+        let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
+        let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
+        let any_holds = self.pools().iter().any(|pool| holds(pool.cidr));
+        let changes = |cidr: IpNet| if any_holds { holds(cidr) } else { is_of_family(cidr) };
+
         let mut other = self.clone();
-        let is_v4 = size <= 32;
-        for pool in other.pools.iter_mut().filter(|pool| cidr::is_v4(pool.cidr) == is_v4) {
+        for pool in other.pools.iter_mut().filter(|pool| changes(pool.cidr)) {
             pool.block_size = Some(size);
+        }
+        if let Some(start) = &mut other.start {
+            let pools = Arc::make_mut(start).pools.iter_mut();
+            pools.filter(|pool| changes(pool.cidr)).for_each(|pool| pool.block_size = size);
         }
         other
     }

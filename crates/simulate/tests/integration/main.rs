@@ -2,6 +2,7 @@
 
 mod advice;
 mod answers;
+mod clusters;
 mod runs;
 
 use calipam_simulate::{PoolSpec, Scenario};

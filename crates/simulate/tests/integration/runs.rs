@@ -160,3 +160,27 @@ fn pods_arrive_no_faster_than_a_scheduler_places_them() {
     let rate = |nodes: u32| Scenario { nodes, ..small() }.arrival().to_string();
     assert_eq!([rate(10), rate(500), rate(5_000)], ["2/s", "100/s", "100/s"]);
 }
+
+#[test]
+fn more_pods_than_addresses_is_a_question() {
+    let scenario = Scenario { nodes: 4, pods_per_node: 10, pools: vec![pool("10.0.0.0/27", 29)], ..small() };
+    let shown = run(&scenario).unwrap();
+    assert_eq!((shown.pods, shown.waiting_pods), (32, 8));
+    assert_eq!(shown.time_to_address.count, 32);
+}
+
+#[test]
+fn the_time_to_an_address_has_the_calls_that_failed() {
+    // A pod whose first ADD finds the pool exhausted gets the address of one that leaves.
+    let scenario = Scenario {
+        nodes: 1,
+        pods_per_node: 9,
+        pools: vec![pool("10.0.0.0/29", 29)],
+        lifetime: Some(Micros::from_mins(1)),
+        duration: Some(Micros::from_mins(10)),
+        ..small()
+    };
+    let shown = run(&scenario).unwrap();
+    assert!(shown.adds.failed > 0 && shown.time_to_address.worst > scenario.retry, "{shown:?}");
+    assert!(shown.time_to_address.worst > shown.adds.time.worst, "{shown:?}");
+}

@@ -21,13 +21,7 @@ pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn
         "COLLECTOR  >ADDRESSES FREE AFTER  >BLOCKS FREE AFTER  >RECOVERY  >MAX PENDING",
     );
     for (name, course) in courses(failure) {
-        grid.row([
-            name.to_owned(),
-            or_never(course.addresses_free_after),
-            or_never(course.blocks_free_after),
-            or_never(course.all_running_after),
-            thousands(course.max_pending),
-        ]);
+        grid.row([name.to_owned()].into_iter().chain(course_cells(course)));
     }
     writeln!(out)?;
     grid.write(out)?;
@@ -57,8 +51,20 @@ fn headline(failure: &Failure) -> String {
     format!("{nodes} with {}, and {removed}.", count(failure.held as usize, "address", "addresses"))
 }
 
-fn or_never(time: Option<Micros>) -> String {
-    time.map_or_else(|| "not within this time".to_owned(), |time| time.to_string())
+/// What becomes of the addresses, in the order of the columns.
+pub(super) fn course_cells(course: &Course) -> [String; 4] {
+    let last = course.points.last().copied().unwrap_or_default();
+    [
+        or_left(course.addresses_free_after, last.held, "held"),
+        or_left(course.blocks_free_after, last.blocks, "held"),
+        or_left(course.all_running_after, last.waiting, "not running"),
+        thousands(course.max_pending),
+    ]
+}
+
+/// A time, or what there is still at the end.
+fn or_left(time: Option<Micros>, left: u64, what: &str) -> String {
+    time.map_or_else(|| format!("never: {} {what}", thousands(left)), |time| time.to_string())
 }
 
 fn curve(

@@ -70,8 +70,11 @@ const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
 fn one(run: &Run) -> Markup {
     let facts = [
+        ("Pods that do not run", thousands(run.waiting_pods)),
         ("Pods that run", thousands(run.pods)),
-        ("Pods that do not", thousands(run.waiting_pods)),
+        ("From creation to address, median", run.time_to_address.median.to_string()),
+        ("From creation to address, 99 %", run.time_to_address.p99.to_string()),
+        ("From creation to address, worst", run.time_to_address.worst.to_string()),
         ("ADD, median", run.adds.time.median.to_string()),
         ("ADD, 99 %", run.adds.time.p99.to_string()),
         ("ADD, worst", run.adds.time.worst.to_string()),
@@ -166,18 +169,9 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
 
 fn of_failure(failure: &Failure) -> Markup {
     let courses = [("collector on", &failure.with_collector), ("collector off", &failure.without_collector)];
-    let never = |time: Option<Micros>| {
-        time.map_or_else(|| "not within this time".to_owned(), |time| time.to_string())
-    };
-    let rows = courses.iter().map(|(name, course)| {
-        vec![
-            (*name).to_owned(),
-            never(course.addresses_free_after),
-            never(course.blocks_free_after),
-            never(course.all_running_after),
-            thousands(course.max_pending),
-        ]
-    });
+    let rows = courses
+        .iter()
+        .map(|(name, course)| [(*name).to_owned()].into_iter().chain(course_cells(course)).collect());
     let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
     let line = |name: &str, course: &Course, of: fn(&Point) -> u64| Line {
         name: name.to_owned(),

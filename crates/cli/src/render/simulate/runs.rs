@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
+use calipam_simulate::answer::{BlockSizeRow, Run, Scale, Times};
 
 use super::{bars, heading, share};
 use crate::render::document::Detail;
@@ -14,13 +14,16 @@ use crate::render::wrap::on_page;
 pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let (adds, blocks) = (&run.adds, &run.blocks);
     heading("Result", page, out)?;
+    let pods = thousands(run.pods + run.waiting_pods);
     let mut facts = vec![
-        format!("{} pods run, {} do not", thousands(run.pods), thousands(run.waiting_pods)),
+        match run.waiting_pods {
+            0 => format!("{pods} pods run"),
+            waiting => format!("{} of {pods} pods do not run", thousands(waiting)),
+        },
+        format!("From the creation of a pod to its address: {}", in_words(&run.time_to_address)),
         format!(
-            "ADD: median {}, 99 % within {}, worst {}; {} failed",
-            adds.time.median,
-            adds.time.p99,
-            adds.time.worst,
+            "ADDs that succeed: {}; {} fail",
+            in_words(&adds.time),
             thousands(adds.failed + adds.too_long)
         ),
         format!(
@@ -53,6 +56,10 @@ pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> 
     facts.iter().try_for_each(|fact| writeln!(out, "{}", on_page(fact, 2, page)))
 }
 
+fn in_words(times: &Times) -> String {
+    format!("median {}, 99 % within {}, worst {}", times.median, times.p99, times.worst)
+}
+
 /// Latency of an ADD by the number of nodes.
 pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("ADD latency by cluster size", page, out)?;
@@ -61,7 +68,10 @@ pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Wri
         detail,
         ">NODES  >PODS  >MEDIAN  >99 %  >WORST  >IN OWN BLOCK  >WITH A NEW BLOCK  >REQUESTS  >REQUESTS WITH A NEW BLOCK  >CONFLICTS  >NOT RUNNING",
     );
-    grid.can_do_without(&["PODS", "IN OWN BLOCK", "NOT RUNNING", "REQUESTS WITH A NEW BLOCK", "WORST"]);
+    grid.can_do_without(&["PODS", "IN OWN BLOCK", "REQUESTS WITH A NEW BLOCK", "WORST"]);
+    if scale.rows.iter().all(|run| run.waiting_pods == 0) {
+        grid.can_do_without(&["NOT RUNNING"]);
+    }
     for run in &scale.rows {
         grid.row(scale_cells(run).into_iter().chain([thousands(run.waiting_pods)]));
     }

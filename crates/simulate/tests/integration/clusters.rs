@@ -1,0 +1,85 @@
+//! Simulations that begin with a cluster as it is.
+
+use std::sync::Arc;
+
+use calipam_model::config::IpamConfig;
+use calipam_model::node::Node;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_simulate::answer::{Threads, advise, block_sizes, run};
+use calipam_simulate::{Micros, Scenario, Start};
+
+fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
+    Pool {
+        name: name.to_owned(),
+        cidr: cidr.parse().unwrap(),
+        block_size,
+        disabled: false,
+        deleting: false,
+        allocatable: true,
+        node_selector: "all()".to_owned(),
+        namespace_selector: String::new(),
+        allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
+        automatic: true,
+    }
+}
+
+/// Four nodes, of which two are in rack a.
+fn cluster(pools: Vec<Pool>, config: IpamConfig) -> Scenario {
+    let node = |number: u32| {
+        let rack = if number % 2 == 0 { "a" } else { "b" };
+        let labels = [("rack".to_owned(), rack.to_owned())];
+        Node { name: format!("worker-{number}"), labels: labels.into(), ..Node::default() }
+    };
+    let start = Start { nodes: (0..4).map(node).collect(), pools, config: Some(config), ..Start::default() };
+    Scenario { pods_per_node: 4, start: Some(Arc::new(start)), ..Scenario::default() }
+}
+
+#[test]
+fn an_option_changes_one_setting_of_the_cluster() {
+    let of_cluster = IpamConfig { strict_affinity: true, max_blocks_per_host: 3, ..IpamConfig::default() };
+    let scenario = cluster(vec![pool("p", "10.0.0.0/24", 28)], of_cluster);
+    assert_eq!(scenario.config(), Some(of_cluster));
+
+    let cooling = Scenario { cooldown: Micros::from_secs(30), ..scenario.clone() };
+    assert_eq!(cooling.config(), Some(IpamConfig { cooldown_seconds: 30, ..of_cluster }));
+    // The limit of blocks is allowed, since the cluster is strict.
+    let limited = Scenario { max_blocks_per_host: 1, ..scenario };
+    assert_eq!(limited.config(), Some(IpamConfig { max_blocks_per_host: 1, ..of_cluster }));
+    assert_eq!(limited.check(), Ok(()));
+}
+
+#[test]
+fn other_block_sizes_keep_what_else_a_cluster_has() {
+    let rack_a = Pool { node_selector: "rack == 'a'".to_owned(), ..pool("a", "10.0.0.0/24", 26) };
+    let rack_b = Pool { node_selector: "rack == 'b'".to_owned(), ..pool("b", "10.0.1.0/24", 26) };
+    let scenario = cluster(vec![rack_a, rack_b, pool("tiny", "10.0.2.0/29", 29)], IpamConfig::default());
+
+    let fresh = scenario.afresh().with_block_size(27);
+    let sizes: Vec<(String, u8, String)> =
+        fresh.pools().into_iter().map(|pool| (pool.name, pool.block_size, pool.node_selector)).collect();
+    let expected = [("a", 27, "rack == 'a'"), ("b", 27, "rack == 'b'"), ("tiny", 29, "all()")];
+    assert_eq!(sizes, expected.map(|(name, size, nodes)| (name.to_owned(), size, nodes.to_owned())));
+
+    let rows = block_sizes(&scenario, &[26, 28], Threads::default()).unwrap().rows;
+    assert_eq!(rows.iter().map(|row| row.run.waiting_pods).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
+fn a_tiny_pool_or_one_for_services_does_not_choose_the_block_size() {
+    let services = Pool { allowed_uses: vec![PoolUse::LoadBalancer], ..pool("services", "10.9.0.0/28", 28) };
+    let pools = vec![pool("p", "10.0.0.0/20", 26), pool("tiny", "10.1.0.0/28", 28), services];
+    let scenario = Scenario { pods_per_node: 60, ..cluster(pools, IpamConfig::default()) };
+    let advice = advise(&scenario, &[24, 25, 26, 27, 28], Threads::default()).unwrap();
+    assert_eq!(advice.candidates.len(), 5);
+    assert_eq!(advice.block_size, Some(26), "{advice:?}");
+}
+
+#[test]
+fn a_pool_for_services_alone_gives_no_pod_an_address() {
+    let services = Pool { allowed_uses: vec![PoolUse::LoadBalancer], ..pool("services", "fd00::/112", 122) };
+    let scenario = cluster(vec![pool("p", "10.0.0.0/24", 28), services.clone()], IpamConfig::default());
+    let shown = run(&scenario).unwrap();
+    assert_eq!((shown.pods, shown.waiting_pods), (16, 0));
+    let alone = cluster(vec![services], IpamConfig::default());
+    assert!(alone.check().unwrap_err().to_string().contains("no pool"));
+}
