@@ -6,6 +6,7 @@ use calipam_simulate::Micros;
 use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, Point, Run, Scale, Times};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::failure::course_cells;
 use super::svg::{self, Line, Value};
 use super::{Answers, advice, clashes, runs};
 use crate::render::text::thousands;
