@@ -80,7 +80,8 @@ fn names_cluster(global: &Global) -> bool {
 
 /// Does what the options ask for.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
-    let mut answers = Answers { scenario: scenario.clone(), ..Answers::default() };
+    let costs = Some(scenario.costs()?);
+    let mut answers = Answers { scenario: scenario.clone(), costs, ..Answers::default() };
     let threads = args.threads.map(Threads::from).unwrap_or_default();
     let sizes = args.sizes();
     if args.advise {

@@ -11,8 +11,8 @@ mod svg;
 
 use std::io::{self, Write};
 
-use calipam_simulate::Scenario;
 use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, Scale};
+use calipam_simulate::{Costs, Scenario};
 use serde::Serialize;
 
 pub(crate) use self::measurement::Measurement;
@@ -28,6 +28,9 @@ use crate::format::Format;
 pub(crate) struct Answers {
     /// What was simulated.
     pub scenario: Scenario,
+    /// What the requests to its datastore cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<Costs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +48,7 @@ pub(crate) struct Answers {
 impl Answers {
     /// Nothing is answered yet.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { scenario: _, run, scale, block_sizes, failure, clashes, advice } = self;
+        let Self { scenario: _, costs: _, run, scale, block_sizes, failure, clashes, advice } = self;
         run.is_none()
             && scale.is_none()
             && block_sizes.is_none()
@@ -64,14 +67,18 @@ impl Answers {
         let begin =
             if running > 0 { format!(", {} running", count(running, "pod", "pods")) } else { String::new() };
         format!(
-            "Simulated: {} on {}, {} pods created at {}{begin}; {} {}; seed {}",
+            "Simulated: {} on {}, {} pods created at {}{begin}; {} {}; seed {}; {}",
             count(nodes, "node", "nodes"),
             scenario.datastore,
             thousands(scenario.pod_count()),
             scenario.arrival(),
             if pools.len() == 1 { "pool" } else { "pools" },
             pools.join(", "),
-            scenario.seed
+            scenario.seed,
+            match scenario.latency.as_str() {
+                "" => "latency assumed".to_owned(),
+                given => format!("latency {given}, else assumed"),
+            }
         )
     }
 }
