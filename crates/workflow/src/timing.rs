@@ -11,7 +11,7 @@ use crate::operator::{Operator, Pending};
 use crate::read::read;
 
 /// Reads of a single key that are timed.
-const READS: usize = 20;
+const READS: usize = 200;
 /// A handle that no datastore has.
 const NO_HANDLE: &str = "calipam-measure";
 

@@ -45,7 +45,7 @@ impl<'w> Call<'w> {
         };
         // Whether its affinities have labels is seen when the process starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
-        world.engine.sleep(world.server.varied(costs.start) + world.server.varied(costs.connect)).await;
+        world.engine.sleep(world.server.draw(costs.start) + world.server.draw(costs.connect)).await;
         let handle = world.pods.borrow().get(id).handle(id);
         Self {
             world,

@@ -1,24 +1,25 @@
 //! What requests cost: how long each takes by itself. `server.rs` lets them wait for their turn.
 
 use calipam_model::snapshot::DatastoreKind;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::data::Listing;
 use super::server::Work;
+use super::times::Latency;
 use crate::time::Micros;
 
 /// What requests to a datastore cost. Times are those of a request that finds the server idle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Costs {
     /// From the call of the plugin until it connects.
-    pub start: Micros,
+    pub start: Latency,
     /// Connecting to the datastore, TLS included.
-    pub connect: Micros,
+    pub connect: Latency,
     /// Reading single objects, or a few together on etcd.
-    pub read: Micros,
+    pub read: Latency,
     /// Writing one object.
-    pub write: Micros,
+    pub write: Latency,
     /// What each object of a list costs the server, in nanoseconds.
     pub object_nanos: u64,
     /// What each KiB of a list costs the server and the network, in nanoseconds.
@@ -56,12 +57,13 @@ pub(super) struct Parts {
 impl Costs {
     /// What to assume where nothing was measured: a datastore on servers of their own with solid-state disks.
     pub fn assumed(kind: DatastoreKind) -> Self {
+        let around = |millis| Latency::Around(Micros::from_millis(millis));
         match kind {
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Self {
-                start: Micros::from_millis(5),
-                connect: Micros::from_millis(3),
-                read: Micros::from_millis(1),
-                write: Micros::from_millis(4),
+                start: around(5),
+                connect: around(3),
+                read: around(1),
+                write: around(4),
                 object_nanos: 1_000,
                 kib_nanos: 4_000,
                 decode_nanos: 6_000,
@@ -76,9 +78,9 @@ impl Costs {
                 controllers_burst: 0,
             },
             DatastoreKind::Kubernetes => Self {
-                connect: Micros::from_millis(8),
-                read: Micros::from_millis(3),
-                write: Micros::from_millis(8),
+                connect: around(8),
+                read: around(3),
+                write: around(8),
                 object_nanos: 10_000,
                 kib_nanos: 8_000,
                 reads_per_second: 3_000,
@@ -92,15 +94,15 @@ impl Costs {
         }
     }
 
-    /// What a request takes besides waiting for its turn, with a latency that `varied` makes of the mean. What the server does for
+    /// What a request takes besides waiting for its turn, with the latency that `draw` gives. What the server does for
     /// any request is a part of the latency; what a list costs comes on top.
     pub(super) fn request(
         &self,
         work: Work,
         listing: Listing,
-        varied: impl FnOnce(Micros) -> Micros,
+        draw: impl FnOnce(Latency) -> Micros,
     ) -> Parts {
-        let latency = varied(if work.is_write() { self.write } else { self.read });
+        let latency = draw(if work.is_write() { self.write } else { self.read });
         let busy = self.busy_nanos(work);
         let travel = latency - Micros(busy / 1_000);
         let there = Micros(travel.0 / 2);
@@ -140,6 +142,7 @@ impl Costs {
 
         let number = value.strip_suffix("ns").unwrap_or(value).parse();
         match cost {
+            Cost::Latency(latency) => *latency = value.parse().map_err(|_| refused())?,
             Cost::Time(time) => *time = value.parse().map_err(|_| refused())?,
             Cost::Number(target) => *target = number.map_err(|_| refused())?,
             Cost::Nanos(target) => {
@@ -153,10 +156,10 @@ impl Costs {
     /// The costs by the names that [`Self::set`] knows.
     fn by_name(&mut self) -> [(&'static str, Cost<'_>); 16] {
         [
-            ("start", Cost::Time(&mut self.start)),
-            ("connect", Cost::Time(&mut self.connect)),
-            ("read", Cost::Time(&mut self.read)),
-            ("write", Cost::Time(&mut self.write)),
+            ("start", Cost::Latency(&mut self.start)),
+            ("connect", Cost::Latency(&mut self.connect)),
+            ("read", Cost::Latency(&mut self.read)),
+            ("write", Cost::Latency(&mut self.write)),
             ("refresh", Cost::Time(&mut self.refresh)),
             ("object", Cost::Nanos(&mut self.object_nanos)),
             ("kib", Cost::Nanos(&mut self.kib_nanos)),
@@ -175,8 +178,8 @@ impl Costs {
     /// The same costs as a text that [`Self::set`] reads.
     pub fn text(&self) -> String {
         let part = |(name, cost): (&str, Cost<'_>)| match cost {
-            Cost::Time(Micros(0)) => format!("{name}=0"),
-            Cost::Time(Micros(time)) => format!("{name}={time}us"),
+            Cost::Latency(latency) => format!("{name}={}", latency.text()),
+            Cost::Time(time) => format!("{name}={}", Latency::Around(*time).text()),
             Cost::Nanos(nanos) => format!("{name}={nanos}ns"),
             Cost::Number(number) => format!("{name}={number}"),
         };
@@ -186,6 +189,7 @@ impl Costs {
 
 /// One of the costs.
 enum Cost<'c> {
+    Latency(&'c mut Latency),
     Time(&'c mut Micros),
     /// Of each object or KiB, which may be given as a time, too.
     Nanos(&'c mut u64),
@@ -214,10 +218,12 @@ mod tests {
     #[test]
     fn a_text_sets_what_it_names_and_nothing_else() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
-        costs.set("read=2ms, write=5ms,object=3us,kib=700,reads-per-second=10,decode=5ns").unwrap();
+        costs
+            .set("read=2ms, write=2ms/5ms/9ms/20ms/50ms,object=3us,kib=700,reads-per-second=10,decode=5ns")
+            .unwrap();
         let expected = Costs {
-            read: Micros::from_millis(2),
-            write: Micros::from_millis(5),
+            read: Latency::Around(Micros::from_millis(2)),
+            write: "2ms/5ms/9ms/20ms/50ms".parse().unwrap(),
             object_nanos: 3_000,
             kib_nanos: 700,
             decode_nanos: 5,
@@ -233,7 +239,9 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
-        for bad in ["read", "speed=3", "read=-1ms", "qps=many", "reads-per-second=-5", "jitter=1ms"] {
+        for bad in
+            ["read", "speed=3", "read=-1ms", "read=2ms/1ms", "qps=many", "reads-per-second=-5", "jitter=1ms"]
+        {
             assert!(costs.set(bad).is_err(), "{bad}");
         }
         assert_eq!(costs, Costs::assumed(DatastoreKind::Etcd));

@@ -7,8 +7,10 @@ mod data;
 mod latency;
 mod limiter;
 mod server;
+mod times;
 
 pub(crate) use self::client::Client;
 pub(crate) use self::data::Data;
 pub use self::latency::{Costs, CostsError};
 pub(crate) use self::server::Server;
+pub use self::times::Latency;

@@ -9,6 +9,7 @@ use calipam_model::snapshot::DatastoreKind;
 use super::caches::{Caches, Kind};
 use super::data::{Data, Listing};
 use super::latency::{Costs, Parts};
+use super::times::Latency;
 use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
@@ -88,6 +89,11 @@ impl Server {
         self.random.borrow_mut().around(mean, self.costs.jitter_permille)
     }
 
+    /// How long something takes this time.
+    pub(crate) fn draw(&self, latency: Latency) -> Micros {
+        latency.draw(&mut self.random.borrow_mut(), self.costs.jitter_permille)
+    }
+
     /// Sends a request, after `wait`. The server does `action` when its turn comes: a write whether the client still waits
     /// or not, a read only where it does.
     pub(super) fn send<T: 'static>(
@@ -98,7 +104,7 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let Parts { there, busy, back } = self.costs.request(work, listing, |mean| self.varied(mean));
+        let Parts { there, busy, back } = self.costs.request(work, listing, |latency| self.draw(latency));
 
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());

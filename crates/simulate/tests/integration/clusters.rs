@@ -26,7 +26,7 @@ fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
 /// Four nodes, of which two are in rack a.
 fn cluster(pools: Vec<Pool>, config: IpamConfig) -> Scenario {
     let node = |number: u32| {
-        let rack = if number % 2 == 0 { "a" } else { "b" };
+        let rack = if number < 2 { "a" } else { "b" };
         let labels = [("rack".to_owned(), rack.to_owned())];
         Node { name: format!("worker-{number}"), labels: labels.into(), ..Node::default() }
     };

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use calipam_model::snapshot::DatastoreKind;
-use calipam_simulate::{Costs, Micros};
+use calipam_simulate::{Costs, Latency, Micros};
 use calipam_workflow::ReadTimes;
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub(crate) struct Measurement {
     /// Reading everything that a check reads.
     whole: Micros,
     objects: u64,
-    /// A write, which is not measured: it takes as many times as long as a read as is assumed for such a datastore.
+    /// The median of writes, which are not measured: one takes as many times as long as a read as is assumed for such a datastore.
     write_assumed: Micros,
     /// For the option of `simulate`.
     latency: String,
@@ -34,27 +34,25 @@ pub(crate) struct Measurement {
 
 impl Measurement {
     pub(crate) fn new(kind: DatastoreKind, location: String, connected: Duration, times: &ReadTimes) -> Self {
-        let micros = |time: Duration| Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        let at = |place: usize| times.single.get(place).copied().map(micros).unwrap_or_default();
-        let (median, worst) = (at(times.single.len() / 2), at(times.single.len().saturating_sub(1)));
+        let single: Vec<Micros> = times.single.iter().copied().map(Micros::from).collect();
         let assumed = Costs::assumed(kind);
-        let write = Micros(median.0.saturating_mul(assumed.write.0) / assumed.read.0.max(1));
-        let whole = micros(times.whole);
+        let read = Latency::measured(&single).unwrap_or(assumed.read);
+        let write = read.scaled(assumed.write.median().0, assumed.read.median().0);
+        let (connect, whole, median) = (Micros::from(connected), Micros::from(times.whole), read.median());
         let object_nanos = (whole - median).0.saturating_mul(1_000).checked_div(times.objects).unwrap_or(0);
         // Few objects say nothing about each.
         let objects =
             if times.objects >= 1_000 { format!(",object={object_nanos}ns,kib=0ns") } else { String::new() };
-        let latency =
-            format!("connect={}us,read={}us,write={}us{objects}", micros(connected).0, median.0, write.0);
+        let latency = format!("connect={}us,read={},write={}{objects}", connect.0, read.text(), write.text());
         Self {
             location,
             datastore: kind,
-            connect: micros(connected),
+            connect,
             read_median: median,
-            read_worst: worst,
+            read_worst: single.last().copied().unwrap_or_default(),
             whole,
             objects: times.objects,
-            write_assumed: write,
+            write_assumed: write.median(),
             latency,
         }
     }

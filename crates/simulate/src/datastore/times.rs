@@ -1,0 +1,128 @@
+//! How long something takes: around one time, or as it was measured.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use crate::random::Random;
+use crate::time::{Micros, NotADuration};
+
+/// So many thousandths of what was measured took at most each of the times.
+const RANKS: [u64; 5] = [0, 500, 900, 990, 1_000];
+/// Draws are this fine.
+const FINE: u64 = 1_000;
+
+/// How long something takes each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Evenly around it, as far as the costs say that latency varies.
+    Around(Micros),
+    /// The shortest, the median, the 90th and the 99th percentile, and the longest; evenly between two of them.
+    Measured([Micros; 5]),
+}
+
+impl Latency {
+    /// That of some times in ascending order; `None` of none.
+    pub fn measured(ascending: &[Micros]) -> Option<Self> {
+        let last = ascending.len().checked_sub(1)? as u64;
+        Some(Self::Measured(RANKS.map(|rank| ascending[(last * rank).div_ceil(1_000) as usize])))
+    }
+
+    pub fn median(self) -> Micros {
+        match self {
+            Self::Around(time) => time,
+            Self::Measured(times) => times[1],
+        }
+    }
+
+    /// So many times as long, of so many parts.
+    pub fn scaled(self, times: u64, of: u64) -> Self {
+        let scaled = |time: Micros| Micros(time.0.saturating_mul(times) / of.max(1));
+        match self {
+            Self::Around(time) => Self::Around(scaled(time)),
+            Self::Measured(times) => Self::Measured(times.map(scaled)),
+        }
+    }
+
+    /// How long it takes this time.
+    pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
+        let times = match self {
+            Self::Around(time) => return random.around(time, jitter_permille),
+            Self::Measured(times) => times,
+        };
+        let drawn = random.below(1_000 * FINE);
+        let part = RANKS.iter().rposition(|rank| rank * FINE <= drawn).unwrap_or(0);
+        let (from, to) = (RANKS[part] * FINE, RANKS[part + 1] * FINE);
+        let span = times[part + 1] - times[part];
+        times[part] + Micros(span.0.saturating_mul(drawn - from) / (to - from))
+    }
+
+    /// As `--latency` takes it, to the microsecond.
+    pub fn text(self) -> String {
+        let micros = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
+        match self {
+            Self::Around(time) => micros(time),
+            Self::Measured(times) => times.map(micros).join("/"),
+        }
+    }
+}
+
+impl FromStr for Latency {
+    type Err = NotADuration;
+
+    fn from_str(text: &str) -> Result<Self, NotADuration> {
+        let times: Vec<Micros> = text.split('/').map(str::parse).collect::<Result<_, _>>()?;
+        match times[..] {
+            [time] => Ok(Self::Around(time)),
+            [..] if !times.is_sorted() => Err(NotADuration(text.to_owned())),
+            [..] => times.try_into().map(Self::Measured).map_err(|_| NotADuration(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Around(time) => time.fmt(f),
+            Self::Measured(times) => f.write_str(&times.map(|time| time.to_string()).join("/")),
+        }
+    }
+}
+
+impl Serialize for Latency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_have_the_percentiles_that_were_measured() {
+        let measured: Latency = "1ms/2ms/5ms/40ms/90ms".parse().unwrap();
+        let mut random = Random::new(1, 1);
+        let mut drawn: Vec<Micros> = (0..100_000).map(|_| measured.draw(&mut random, 250)).collect();
+        drawn.sort();
+        let Some(Latency::Measured(again)) = Latency::measured(&drawn) else { panic!("not measured") };
+        for (found, wanted) in again.iter().zip([1_000, 2_000, 5_000, 40_000, 90_000]) {
+            let off = found.0.abs_diff(wanted) as f64 / wanted as f64;
+            assert!(off < 0.05, "{again:?}");
+        }
+        assert!(drawn[0] >= Micros(1_000) && drawn[99_999] <= Micros(90_000), "{again:?}");
+    }
+
+    #[test]
+    fn one_time_or_five_in_order() {
+        assert_eq!("2ms".parse::<Latency>().unwrap(), Latency::Around(Micros(2_000)));
+        for bad in ["", "1ms/2ms", "2ms/1ms/3ms/4ms/5ms", "1ms/2ms/3ms/4ms/5ms/6ms", "1ms/x/3ms/4ms/5ms"] {
+            assert!(bad.parse::<Latency>().is_err(), "{bad}");
+        }
+        let same = Latency::measured(&[Micros(7)]).unwrap();
+        assert_eq!(same.text(), "7us/7us/7us/7us/7us");
+        assert_eq!(same.text().parse(), Ok(same));
+        assert_eq!(Latency::measured(&[]), None);
+    }
+}
