@@ -245,6 +245,29 @@ fn the_version_says_what_is_read() {
     let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
     let header: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
     assert!(json["reads"]["exportVersion"].as_u64() >= header["version"].as_u64(), "{json}");
+    assert_eq!(json["cluster"], Value::Null, "no cluster is asked");
+}
+
+#[test]
+fn a_version_of_calico_is_known_or_not() {
+    let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.jsonl");
+    let name = file.to_str().unwrap();
+    for (version, is_known, said) in [
+        ("v3.32.1", true, "Cluster     Calico v3.32.1, whose data is known\n"),
+        ("v3.99.0", false, "Cluster     Calico v3.99.0, which is not known\n"),
+        ("", false, "Cluster     does not name its version of Calico\n"),
+    ] {
+        let field = |version| format!("\"calicoVersion\":\"{version}\"");
+        std::fs::write(&file, example.replace(&field("v3.32.1"), &field(version))).unwrap();
+        let run = calipam(&["version", "--check-compat", "--datastore", name]);
+        assert_eq!(run.code, i32::from(!is_known), "{run:?}");
+        assert!(run.stdout.ends_with(said), "{run:?}");
+        let json = calipam(&["version", "--check-compat", "--datastore", name, "-o", "json"]).json();
+        assert_eq!(json["cluster"], serde_json::json!({"calicoVersion": version, "isKnown": is_known}));
+    }
+    assert_eq!(calipam(&["version", "--check-compat", "--datastore", "nowhere.jsonl"]).code, 3);
 }
 
 #[test]

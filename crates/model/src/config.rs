@@ -243,6 +243,9 @@ const LABELS_SINCE: (u32, u32) = (3, 31);
 /// The newest version of Calico whose data and allocator are known: its branch was read before its release (facts 9).
 const NEWEST_KNOWN: (u32, u32) = (3, 33);
 
+/// The oldest one.
+const OLDEST_KNOWN: (u32, u32) = (2, 0);
+
 /// The newest version of Calico whose data is known, such as `v3.33`.
 pub fn newest_known() -> String {
     format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
@@ -259,6 +262,11 @@ impl ClusterInformation {
     /// True for a version of Calico that came after this program.
     pub fn is_newer_than_known(&self) -> bool {
         self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
+    }
+
+    /// True for a version whose data this program knows; `None` where the cluster names no version.
+    pub fn is_known(&self) -> Option<bool> {
+        self.is_since(OLDEST_KNOWN).map(|since| since && !self.is_newer_than_known())
     }
 
     /// True for Calico 3.31 and later.

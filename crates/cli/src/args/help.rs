@@ -307,7 +307,10 @@ A rule is named by its code, as in the column CODE of `check`.";
 pub(super) const VERSION: &str = "\
 Examples:
   calipam version
-  calipam version -o json | jq -r .commit";
+  calipam version -o json | jq -r .commit
+  calipam version --check-compat              before an upgrade of calipam or Calico
+
+Exit code 1 if --check-compat finds a version of Calico that this program does not know, or none.";
 
 /// After `calipam completion --help`.
 pub(super) const COMPLETION: &str = "\

@@ -84,9 +84,9 @@ pub(crate) enum Command {
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read
     ///
-    /// Names the datastores and files that it reads, and the versions of exports and journals.
+    /// Names the datastores and files that it reads, and the versions of exports, journals and Calico.
     #[command(after_long_help = help::VERSION)]
-    Version,
+    Version(VersionArgs),
     /// Check, show, repair, export and explain the IPAM data
     #[command(name = "ipam", hide = true)]
     BelowIpam {
@@ -200,6 +200,14 @@ pub(crate) struct ExplainArgs {
         hide_possible_values = true
     )]
     pub rules: Vec<calipam_check::Code>,
+}
+
+/// Options of `version`.
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// Also read which version of Calico the cluster has; exit code 1 unless its data is known
+    #[arg(long)]
+    pub check_compat: bool,
 }
 
 /// Options of `completion`.

@@ -45,7 +45,7 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
         Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),
         Command::Completion(args) => completion::run(&args, applet, console),
         Command::InstallLinks(args) => install_links::run(&args, console),
-        Command::Version => version::run(console),
+        Command::Version(args) => version::run(&args, &global, console),
     }
 }
 

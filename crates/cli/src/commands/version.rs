@@ -2,12 +2,18 @@
 
 use std::io::{self, Write};
 
+use calipam_model::config::newest_known;
+use calipam_model::snapshot::Source;
 use serde::Serialize;
 
+use crate::args::{Global, VersionArgs};
+use crate::connect;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
 use crate::render::document::{Detail, Document};
 use crate::render::table::Page;
+use crate::render::text::escape;
 use crate::render::wrap::on_page;
 
 /// The program and what it reads.
@@ -18,6 +24,8 @@ struct Version {
     /// Of the source; empty in a build for development.
     commit: &'static str,
     reads: Reads,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<Cluster>,
 }
 
 /// The formats of data that the program reads.
@@ -29,24 +37,65 @@ struct Reads {
     /// The latest version of the format.
     export_version: u64,
     journal_version: u32,
+    /// The newest version of Calico whose data is known.
+    calico_version: String,
 }
 
-const VERSION: Version = Version {
-    program: "calipam",
-    version: env!("CARGO_PKG_VERSION"),
-    commit: env!("CALIPAM_COMMIT"),
-    reads: Reads {
-        datastores: ["etcd v3", "crd.projectcalico.org/v1", "projectcalico.org/v3"],
-        files: ["export of calipam", "etcd snapshot", "Kubernetes list"],
-        export_version: calipam_files::export::VERSION,
-        journal_version: calipam_repair::journal::FORMAT,
-    },
-};
+/// The cluster that was asked.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cluster {
+    /// Empty where it names none.
+    calico_version: String,
+    /// Whether the data of that version is known.
+    is_known: bool,
+}
 
-/// Prints the version.
-pub(super) fn run(console: &Console) -> Result<Outcome, Failure> {
-    console.print(&VERSION)?;
-    Ok(Outcome::Clean)
+/// Prints the version, and whether the cluster's is known.
+///
+/// # Errors
+/// Where the cluster cannot be read.
+pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let cluster = args.check_compat.then(|| connect::block_on(ask(global, console))).transpose()?;
+    let outcome = match &cluster {
+        Some(cluster) if !cluster.is_known => Outcome::Findings,
+        _ => Outcome::Clean,
+    };
+    console.print(&Version {
+        program: "calipam",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("CALIPAM_COMMIT"),
+        reads: Reads {
+            datastores: ["etcd v3", "crd.projectcalico.org/v1", "projectcalico.org/v3"],
+            files: ["export of calipam", "etcd snapshot", "Kubernetes list"],
+            export_version: calipam_files::export::VERSION,
+            journal_version: calipam_repair::journal::FORMAT,
+            calico_version: newest_known(),
+        },
+        cluster,
+    })?;
+    Ok(outcome)
+}
+
+/// Reads what the cluster says of itself.
+async fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
+    let datastore = connect::open(global, console).await?;
+    let person = Person::watching(console);
+    let snapshot = calipam_workflow::read_sources(&datastore, &[Source::ClusterInformation], &person).await?;
+    let information = snapshot.cluster.unwrap_or_default();
+    // A cluster of an unknown version may be anything.
+    let is_known = information.is_known().unwrap_or(false);
+    Ok(Cluster { calico_version: information.calico_version, is_known })
+}
+
+impl Cluster {
+    fn text(&self) -> String {
+        match (self.calico_version.as_str(), self.is_known) {
+            ("", _) => "does not name its version of Calico".to_owned(),
+            (version, true) => format!("Calico {}, whose data is known", escape(version)),
+            (version, false) => format!("Calico {}, which is not known", escape(version)),
+        }
+    }
 }
 
 impl Document for Version {
@@ -55,18 +104,20 @@ impl Document for Version {
     }
 
     fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let Self { program, version, commit, reads } = self;
+        let Self { program, version, commit, reads, cluster } = self;
         let built =
             if commit.is_empty() { "a development build".to_owned() } else { format!("commit {commit}") };
         writeln!(out, "{program} {version} ({built})")?;
-        let lines = [
+        let mut lines = vec![
             format!("Datastores  {}", reads.datastores.join(", ")),
             format!("Files       {}", reads.files.join(", ")),
             format!(
                 "Formats     exports up to version {}, journals up to version {}",
                 reads.export_version, reads.journal_version
             ),
+            format!("Calico      up to {}", reads.calico_version),
         ];
+        lines.extend(cluster.iter().map(|cluster| format!("Cluster     {}", cluster.text())));
         lines.iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 12, page)))
     }
 

@@ -33,14 +33,19 @@ fn the_names_of_the_resource_say_nothing_in_etcd_and_the_other_way_round() {
 
 #[test]
 fn only_versions_after_the_newest_known_one_are_new() {
-    let is_new = |version: &str| {
+    let judged = |version: &str| {
         let calico_version = version.to_owned();
-        ClusterInformation { calico_version, ..Default::default() }.is_newer_than_known()
+        let cluster = ClusterInformation { calico_version, ..Default::default() };
+        (cluster.is_newer_than_known(), cluster.is_known())
     };
-    for known in ["", "v2.6.12", "v3.32.1", &format!("{}.9", newest_known()), "master"] {
-        assert!(!is_new(known), "{known}");
+    for known in ["v2.6.12", "v3.32.1", &format!("{}.9", newest_known())] {
+        assert_eq!(judged(known), (false, Some(true)), "{known}");
     }
     for new in ["v3.34.0-0.dev", "v3.100.1", "v4.0.0"] {
-        assert!(is_new(new), "{new}");
+        assert_eq!(judged(new), (true, Some(false)), "{new}");
+    }
+    assert_eq!(judged("v1.6.0"), (false, Some(false)));
+    for none in ["", "master"] {
+        assert_eq!(judged(none), (false, None), "{none}");
     }
 }
