@@ -1,8 +1,7 @@
 //! The file of a cache.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -134,7 +133,7 @@ impl Place {
     /// The text of the frame.
     pub(super) fn read(self, file: &File) -> io::Result<Vec<u8>> {
         let mut frame = vec![0; self.head.length as usize];
-        file.read_exact_at(&mut frame, self.offset)?;
+        regular::read_exact_at(file, &mut frame, self.offset)?;
         self.head.unpack(&frame)
     }
 }
@@ -167,10 +166,15 @@ pub(super) fn open<S: DeserializeOwned>(path: &Path, identity: &Identity) -> Res
     let wanted = Header::new(identity.clone());
     match header {
         Some(found) if found == wanted => {}
-        Some(found) if found.cluster != wanted.cluster => {
-            return Err(unusable(io::Error::other("it is of another cluster")));
+        Some(found) => {
+            let of_this_version = Header { cluster: found.cluster.clone(), ..wanted } == found;
+            let reason = if of_this_version {
+                "it is of another cluster"
+            } else {
+                "another version of calipam wrote it"
+            };
+            return Err(unusable(io::Error::other(reason)));
         }
-        Some(_) => return Err(unusable(io::Error::other("another version of calipam wrote it"))),
         None => return Err(unusable(io::Error::other("it is not a cache of this version"))),
     }
     // After the last state there is at most what a killed run has left.
@@ -188,7 +192,7 @@ fn places(file: &File, length: u64) -> io::Result<Vec<Place>> {
     let (mut places, mut offset) = (Vec::new(), 0);
     while offset + HEAD as u64 <= length {
         let mut bytes = [0; HEAD];
-        file.read_exact_at(&mut bytes, offset)?;
+        regular::read_exact_at(file, &mut bytes, offset)?;
         let Some(head) = Head::read(&bytes) else { break };
         let place = Place { head, offset: offset + HEAD as u64 };
         offset = place.end();
@@ -230,5 +234,7 @@ pub(super) fn append<S: Serialize>(
     packer.push(&text, &mut frames)?;
     frames.extend(json_frame(STATE, state)?);
     kept.file.set_len(kept.end)?;
-    kept.file.write_all_at(&frames, kept.end)
+    let mut file = &kept.file;
+    file.seek(SeekFrom::Start(kept.end))?;
+    file.write_all(&frames)
 }
