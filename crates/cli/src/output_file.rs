@@ -1,8 +1,7 @@
 //! Documents as files: `--output-file FORMAT=PATH`, `--report FILE`.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -10,9 +9,6 @@ use tempfile::Builder;
 
 use crate::exit::Failure;
 use crate::format::Format;
-
-/// Everyone on the machine may read a report, as the collector of Prometheus must, which runs as another user.
-const MODE: u32 = 0o644;
 
 /// A document to be written into a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,14 +67,24 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     write(&mut out)?;
 
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    fs::set_permissions(file.path(), Permissions::from_mode(MODE))?;
+    #[cfg(unix)]
+    let_others_read(file.path())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
+/// Everyone on the machine may read a report, as the collector of Prometheus must, which runs as another user.
+#[cfg(unix)]
+fn let_others_read(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -96,7 +102,7 @@ mod tests {
         let path = folder.path().join("report");
         let file = OutputFile { format: Format::Json, path: path.clone() };
         file.write(|out| out.write_all(b"old")).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
 
         let failed = file.write(|out| out.write_all(b"ne").and(Err(io::Error::other("full"))));
         assert!(failed.is_err());

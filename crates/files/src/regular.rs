@@ -1,20 +1,15 @@
 //! Opening files. Whoever can write to a folder can put a pipe there, which waits forever, a link, or a file that says what a
 //! run is to do: only regular files are read, and nothing is waited for.
+//!
+//! On Windows files have no owner and mode that the standard library knows: the access lists of the folder protect them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-
-use rustix::fs::OFlags;
-use rustix::process::geteuid;
-
-/// Permission of the group or of others to write.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// Opens a file that was named.
 pub fn open(path: &Path) -> io::Result<File> {
-    regular(flagged(OpenOptions::new().read(true), OFlags::NONBLOCK).open(path)?)
+    regular(system::open(OpenOptions::new().read(true), path)?)
 }
 
 /// Reads a file that was named.
@@ -33,20 +28,91 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 
 /// Opens a file that was found in a folder and is relied on: it is no link, belongs to this user, and nobody else may write it.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let file = regular(flagged(options, OFlags::NONBLOCK | OFlags::NOFOLLOW).open(path)?)?;
-    let metadata = file.metadata()?;
-    let refused = |reason: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason.to_owned()));
-    if metadata.uid() != geteuid().as_raw() {
-        return refused("it belongs to another user");
+    let file = regular(system::open_without_link(options, path)?)?;
+    match system::why_not_own(&file.metadata()?) {
+        None => Ok(file),
+        Some(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
     }
-    if metadata.mode() & OTHERS_WRITE != 0 {
-        return refused("others may write it: chmod go-w");
-    }
-    Ok(file)
 }
 
-fn flagged(options: &mut OpenOptions, flags: OFlags) -> &mut OpenOptions {
-    options.custom_flags(flags.bits().cast_signed())
+/// Fills a buffer with what stands at an offset. Where the file is read next is not defined after it.
+pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    system::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(unix)]
+mod system {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+    use std::path::Path;
+
+    use rustix::fs::OFlags;
+    use rustix::process::geteuid;
+
+    /// Permission of the group or of others to write.
+    const OTHERS_WRITE: u32 = 0o022;
+
+    pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+        flagged(options, OFlags::NONBLOCK).open(path)
+    }
+
+    pub(super) fn open_without_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+        flagged(options, OFlags::NONBLOCK | OFlags::NOFOLLOW).open(path)
+    }
+
+    fn flagged(options: &mut OpenOptions, flags: OFlags) -> &mut OpenOptions {
+        options.custom_flags(flags.bits().cast_signed())
+    }
+
+    pub(super) fn why_not_own(metadata: &Metadata) -> Option<&'static str> {
+        if metadata.uid() != geteuid().as_raw() {
+            return Some("it belongs to another user");
+        }
+        (metadata.mode() & OTHERS_WRITE != 0).then_some("others may write it: chmod go-w")
+    }
+
+    pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(buffer, offset)
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io::{self, ErrorKind};
+    use std::os::windows::fs::{FileExt, OpenOptionsExt};
+    use std::path::Path;
+
+    /// FILE_FLAG_OPEN_REPARSE_POINT: a link is opened itself, and is no regular file.
+    const NO_LINK: u32 = 0x0020_0000;
+
+    pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+        options.open(path)
+    }
+
+    pub(super) fn open_without_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+        options.custom_flags(NO_LINK).open(path)
+    }
+
+    pub(super) fn why_not_own(_: &Metadata) -> Option<&'static str> {
+        None
+    }
+
+    pub(super) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match file.seek_read(buffer, offset) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buffer = &mut buffer[read..];
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn regular(file: File) -> io::Result<File> {
@@ -56,7 +122,7 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};

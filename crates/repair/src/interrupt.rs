@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::signal::unix::{SignalKind, signal};
-
 /// Says whether a run has been asked to stop. What is under way is finished, nothing new is begun, and
 /// what was locked is unlocked.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +11,10 @@ pub struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// One that ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process
     /// does not end by these signals any more. Has to be called on a tokio runtime.
+    #[cfg(unix)]
     pub fn on_signals() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
         let interrupt = Self::default();
         for kind in
             [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate(), SignalKind::hangup()]
@@ -25,6 +26,19 @@ impl Interrupt {
                 }
             });
         }
+        Ok(interrupt)
+    }
+
+    /// One that ctrl-c sets. Has to be called on a tokio runtime.
+    #[cfg(not(unix))]
+    pub fn on_signals() -> std::io::Result<Self> {
+        let interrupt = Self::default();
+        let set = interrupt.clone();
+        tokio::spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                set.set();
+            }
+        });
         Ok(interrupt)
     }
 

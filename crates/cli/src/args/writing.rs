@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use calipam_check::Options;
-use calipam_repair::journal::default_directory;
+use calipam_repair::journal::{VARIABLES, default_directory};
 use calipam_workflow::{Criteria, Intent, Writing};
 use clap::Args;
 use clap::ValueHint::FilePath;
@@ -54,9 +54,8 @@ impl WritingArgs {
 
 /// The folder of this user's journals, where the environment names one.
 pub(crate) fn journals_folder() -> Option<PathBuf> {
-    let names = ["XDG_STATE_HOME", "HOME"];
     let environment: BTreeMap<String, String> =
-        names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+        VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
     default_directory(&environment)
 }
 

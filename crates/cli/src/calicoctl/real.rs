@@ -3,8 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::process::CommandExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,7 +33,22 @@ pub(super) fn run(command: &str) -> Result<(), Failed> {
         Failed::Calipam(Failure::usage(format!("cannot run {}: {error}", quoted(&program))))
     };
     let tried = env::join_paths(tried).map_err(|error| failed(&error))?;
-    Err(failed(&Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried).exec()))
+    Err(failed(&take_over(Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried))))
+}
+
+/// Runs a command in the place of this process. Returns only where that cannot be done.
+#[cfg(unix)]
+fn take_over(command: &mut Command) -> io::Error {
+    std::os::unix::process::CommandExt::exec(command)
+}
+
+/// Runs a command, and ends with its exit code. Returns only where it does not start.
+#[cfg(not(unix))]
+fn take_over(command: &mut Command) -> io::Error {
+    match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    }
 }
 
 /// What the variable names, which must be another program than this.
@@ -59,7 +73,7 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
 fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join("calicoctl"))
+        .map(|folder| folder.join("calicoctl").with_extension(env::consts::EXE_EXTENSION))
         .find(|program| can_be_run(program) && !is_this(program) && !tried.contains(program))
 }
 
@@ -76,12 +90,25 @@ fn missing(command: &str) -> Failed {
     })
 }
 
+#[cfg(unix)]
 fn can_be_run(program: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
     fs::metadata(program).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn can_be_run(program: &Path) -> bool {
+    program.is_file()
 }
 
 /// True for the file of this program, by whatever name or link.
 fn is_this(program: &Path) -> bool {
-    let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    #[cfg(unix)]
+    let file = |path: &Path| {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(path).map(|file| (file.dev(), file.ino()))
+    };
+    #[cfg(not(unix))]
+    let file = |path: &Path| fs::canonicalize(path);
     env::current_exe().and_then(|this| Ok(file(&this)? == file(program)?)).unwrap_or(false)
 }

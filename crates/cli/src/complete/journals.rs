@@ -3,17 +3,17 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use calipam_repair::journal::{default_directory, headers};
+use calipam_repair::journal::headers;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
+
+use crate::args::journals_folder;
 
 /// Most journals that are suggested.
 const MOST: usize = 50;
 
 /// The journals in the user's folder, newest first, with their date and cluster; and files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-    let environment = ["XDG_STATE_HOME", "HOME"].into_iter().filter_map(variable).collect();
-    let mut found = default_directory(&environment).map(|folder| known(&folder, typed)).unwrap_or_default();
+    let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
     // Without a word begun, journals are what is meant.
     if found.is_empty() || !typed.is_empty() {
         let is_new =

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::FileResult;
 use super::meta::{Meta, PAGE_HEADER, number};
 use crate::error::FileError;
+use crate::regular;
 
 const BRANCH: u64 = 1;
 const LEAF: u64 = 2;
@@ -102,7 +102,7 @@ impl Pages {
     }
 
     fn fill(&self, bytes: &mut [u8], offset: u64) -> FileResult<()> {
-        self.file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+        regular::read_exact_at(&self.file, bytes, offset).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => FileError::SnapshotCut("it ends within a page".into()),
             _ => FileError::Io(error),
         })

@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{Access, access};
-use rustix::io::Errno;
 
 use super::read::JournalError;
 
+/// The variables that name the user's state directory: itself, and a folder above it with the way from there.
+const STATE: &str = "XDG_STATE_HOME";
+const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
+
+/// The variables that [`default_directory`] looks at.
+pub const VARIABLES: [&str; 2] = [STATE, ABOVE_STATE.0];
+
 /// The folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam`, else
-/// `$HOME/.local/state/calipam`. `None` where the environment names neither by an absolute path.
+/// `$HOME/.local/state/calipam`, on Windows `%LOCALAPPDATA%\calipam`. `None` where the environment names neither by an absolute
+/// path.
 pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(Path::new).filter(|p| p.is_absolute());
-    let state = absolute("XDG_STATE_HOME").map(Path::to_owned);
-    let state = state.or_else(|| Some(absolute("HOME")?.join(".local").join("state")))?;
+    let state = absolute(STATE).map(Path::to_owned);
+    let state = state.or_else(|| Some(absolute(ABOVE_STATE.0)?.join(ABOVE_STATE.1)))?;
     Some(state.join("calipam"))
 }
 
@@ -31,7 +37,11 @@ pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf 
 ///
 /// # Errors
 /// Where the file is there already, or its folder cannot be written to.
+#[cfg(unix)]
 pub fn check_place(path: &Path) -> Result<(), JournalError> {
+    use rustix::fs::{Access, access};
+    use rustix::io::Errno;
+
     let failed = |errno: Errno| JournalError::write(path, &errno.into());
     if path.symlink_metadata().is_ok() {
         return Err(failed(Errno::EXIST));
@@ -51,7 +61,19 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
     access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)
 }
 
-#[cfg(test)]
+/// Looks whether there is a file at `path`. Whether one may create it shows when that is done.
+///
+/// # Errors
+/// Where the file is there already.
+#[cfg(not(unix))]
+pub fn check_place(path: &Path) -> Result<(), JournalError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(JournalError::write(path, &std::io::ErrorKind::AlreadyExists.into())),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -211,8 +210,11 @@ impl Pen {
         let failed = |error: io::Error| JournalError::write(path, &error);
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        // For its user alone. On Windows the folder says who may read it.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
 
         // Held while the run lives: a journal without this lock belongs to a run that is over.
         file.lock().map_err(failed)?;
@@ -221,8 +223,9 @@ impl Pen {
         let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
         let begun = file.write_all(first).and_then(|()| file.sync_all());
 
-        // The name of a new file is durable when its folder is.
-        begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+        // The name of a new file is durable when its folder is. Windows opens no folder.
+        let named = || if cfg!(windows) { Ok(()) } else { File::open(folder)?.sync_all() };
+        begun.and_then(|()| named()).map_err(failed)?;
         Ok(Self { file, sum, frames, failure: None })
     }
 

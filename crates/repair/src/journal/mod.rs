@@ -16,7 +16,7 @@ mod resolve;
 
 pub use self::append::headers;
 pub(crate) use self::append::{append, journals, marks_if_over};
-pub use self::default_path::{check_place, default_directory, default_path};
+pub use self::default_path::{VARIABLES, check_place, default_directory, default_path};
 pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,

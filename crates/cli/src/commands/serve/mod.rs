@@ -8,13 +8,13 @@ mod http;
 mod impatient;
 mod served;
 
+use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -51,11 +51,10 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
 async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     let interval = Duration::try_from(args.interval).unwrap_or(Duration::MAX);
     let listen = args.listen;
-    let io = |doing: String| move |error| Failure::Io { doing, error };
-    let listener = TcpListener::bind(listen).await.map_err(io(format!("listen on {listen}")))?;
-    let address = listener.local_addr().map_err(io(format!("listen on {listen}")))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(io("wait for signals".into()))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(io("wait for signals".into()))?;
+    let failed = |doing: String| move |error| Failure::Io { doing, error };
+    let listener = TcpListener::bind(listen).await.map_err(failed(format!("listen on {listen}")))?;
+    let address = listener.local_addr().map_err(failed(format!("listen on {listen}")))?;
+    let signal = signal().map_err(failed("wait for signals".into()))?;
 
     console.tell(&format!("serving http://{address}/"));
     if !address.ip().is_loopback() {
@@ -72,8 +71,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     let stop = async move {
         let ended = async { while news.changed().await.is_ok() {} };
         tokio::select! {
-            _ = terminate.recv() => true,
-            _ = interrupt.recv() => true,
+            () = signal => true,
             () = ended => false,
         }
     };
@@ -84,6 +82,26 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         return Ok(Outcome::Clean);
     }
     Err(checks.join().unwrap_or(Failure::Panic))
+}
+
+/// Ends with SIGTERM or ctrl-c, which end the process no more.
+#[cfg(unix)]
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Ends with ctrl-c.
+#[cfg(not(unix))]
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 /// Checks on a thread of its own. It ends only where checking again cannot help.

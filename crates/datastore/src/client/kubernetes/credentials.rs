@@ -1,13 +1,9 @@
 //! Getting credentials from a plugin, which is a program that may wait for a person, for a network, or forever.
 
-use std::num::NonZeroI32;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use kube::config::ExecInteractiveMode;
 use kube::{Client, Config};
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::gettid;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -17,7 +13,8 @@ use crate::error::Failure;
 const UNATTENDED: Duration = Duration::from_mins(2);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
-/// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long is killed.
+/// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long is killed on Linux; elsewhere
+/// nothing tells which process it is, and it is left to itself.
 pub(super) async fn within_limit(config: Config) -> Result<kube::Result<Client>, Failure> {
     let mode = config.auth_info.exec.as_ref().and_then(|plugin| plugin.interactive_mode.as_ref());
     let limit = if mode == Some(&ExecInteractiveMode::Never) { UNATTENDED } else { INTERACTIVE };
@@ -28,40 +25,49 @@ async fn within(limit: Duration, config: Config) -> Result<kube::Result<Client>,
     let plugin = config.auth_info.exec.as_ref();
     let name = plugin.and_then(|plugin| plugin.command.clone()).unwrap_or_default();
 
-    let (tell, thread) = mpsc::channel();
+    #[cfg(target_os = "linux")]
+    let (tell, thread) = std::sync::mpsc::channel();
     let made = spawn_blocking(move || {
         // Nobody listens once the limit has passed.
-        let _ = tell.send(gettid());
+        #[cfg(target_os = "linux")]
+        let _ = tell.send(rustix::thread::gettid());
         Client::try_from(config)
     });
     match timeout(limit, made).await {
         Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
         Err(_) => {
+            #[cfg(target_os = "linux")]
             thread.try_iter().for_each(kill_children);
             let seconds = limit.as_secs();
+            let killed = if cfg!(target_os = "linux") { ", and was killed" } else { "" };
             Err(Failure::Login(format!(
-                "the credential plugin {name} did not end within {seconds} s, and was killed"
+                "the credential plugin {name} did not end within {seconds} s{killed}"
             )))
         }
     }
 }
 
 /// Kills the processes that a thread of this process has started.
-fn kill_children(thread: Pid) {
+#[cfg(target_os = "linux")]
+fn kill_children(thread: rustix::process::Pid) {
+    use rustix::process::{Pid, Signal, kill_process};
+
     let children = format!("/proc/self/task/{}/children", thread.as_raw_nonzero());
     let children = std::fs::read_to_string(children).unwrap_or_default();
-    let numbers = children.split_whitespace().filter_map(|number| number.parse::<NonZeroI32>().ok());
+    let numbers =
+        children.split_whitespace().filter_map(|number| number.parse::<std::num::NonZeroI32>().ok());
     // One that has ended by now is no matter.
     numbers.filter_map(|number| Pid::from_raw(number.get())).for_each(|child| {
         let _ = kill_process(child, Signal::KILL);
     });
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::time::Instant;
 
     use kube::config::ExecConfig;
+    use rustix::thread::gettid;
     use serde_json::json;
 
     use super::*;
