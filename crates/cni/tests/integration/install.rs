@@ -5,8 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::node::{Node, calicos};
 use crate::runtime::PLUGIN;
 use crate::world::World;
 
@@ -24,77 +24,6 @@ const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", 
 /// No run makes one of them so often.
 const MOST: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A node's folder of plugins.
-struct Node {
-    folder: TempDir,
-}
-
-impl Node {
-    /// One on which Calico has installed its plugin of a version.
-    fn with_calico(version: u32) -> Self {
-        let node = Self { folder: tempfile::tempdir().unwrap() };
-        node.calico_installs(version);
-        node
-    }
-
-    /// What `install-cni` does: a copy beside it, a rename, the permissions at the end.
-    fn calico_installs(&self, version: u32) {
-        let part = self.path("calico-ipam.tmp");
-        fs::write(&part, calicos(version)).unwrap();
-        fs::rename(&part, self.path("calico-ipam")).unwrap();
-        fs::set_permissions(self.path("calico-ipam"), fs::Permissions::from_mode(0o4755)).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn order(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(PLUGIN);
-        command.args(words).arg("--bin-dir").arg(self.folder.path()).arg("--no-check").env_clear();
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        self.order(words).output().unwrap()
-    }
-
-    fn place(&self) -> Place {
-        Place::new(self.folder.path(), Path::new(PLUGIN))
-    }
-
-    #[track_caller]
-    fn assert_files(&self, expected: &[&str]) {
-        let mut names: Vec<String> = fs::read_dir(self.folder.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        assert_eq!(names, expected);
-    }
-
-    /// Ours is in place, and Calico's of a version is kept.
-    #[track_caller]
-    fn assert_installed(&self, version: u32) {
-        self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
-        assert_eq!(self.place().plugin().unwrap(), Program::This);
-        assert_eq!(fs::metadata(self.path("calico-ipam")).unwrap().permissions().mode() & 0o7777, 0o755);
-        assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
-    }
-
-    /// Calico's of a version is in place, and nothing else is left.
-    #[track_caller]
-    fn assert_calicos(&self, version: u32) {
-        self.assert_files(&["calico-ipam"]);
-        assert_eq!(fs::read(self.path("calico-ipam")).unwrap(), calicos(version));
-    }
-}
-
-/// Calico's plugin of a version: something that runs.
-fn calicos(version: u32) -> Vec<u8> {
-    format!("#!/bin/sh\necho v3.{version}.0\n").into_bytes()
-}
 
 #[test]
 fn it_takes_the_place_of_calicos_and_gives_it_back() {

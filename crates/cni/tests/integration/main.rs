@@ -7,6 +7,7 @@ mod conformance;
 mod costs;
 mod install;
 mod machines;
+mod node;
 mod overlap;
 mod runtime;
 mod trouble;

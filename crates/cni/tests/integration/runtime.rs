@@ -7,8 +7,11 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The plugin under test.
-pub(crate) const PLUGIN: &str = env!("CARGO_BIN_EXE_calico-ipam");
+/// The plugin under test: the one that is built with the tests, or another one, such as the static program of packages.
+pub(crate) const PLUGIN: &str = match option_env!("CALIPAM_TEST_PLUGIN") {
+    Some(plugin) => plugin,
+    None => env!("CARGO_BIN_EXE_calico-ipam"),
+};
 
 /// A runtime with one network configuration.
 pub(crate) struct Runtime {

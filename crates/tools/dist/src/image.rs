@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use tar::Builder;
 
@@ -75,6 +76,32 @@ fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
     Ok(tar.into_inner()?)
 }
 
+/// How an unpacked image is to be started.
+pub(crate) struct Unpacked {
+    /// Number of the user and of the group.
+    pub user: String,
+    pub entry: Vec<String>,
+}
+
+/// Unpacks the image of a layout for these machines into a folder.
+pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<Unpacked> {
+    let layout = Layout { folder: layout.to_owned() };
+    let manifests = layout.manifests();
+    let manifest = manifests.iter().find(|manifest| manifest["platform"]["architecture"] == machine.arch);
+    let manifest =
+        manifest.ok_or_else(|| format!("{}: no image for {}", layout.folder.display(), machine.arch))?;
+    let manifest = layout.read(&layout.path_of(manifest));
+    for layer in manifest["layers"].as_array().into_iter().flatten() {
+        let path = layout.path_of(layer);
+        let layer = fs::File::open(&path).map_err(named("read", &path))?;
+        tar::Archive::new(GzDecoder::new(layer)).unpack(into).map_err(named("unpack", &path))?;
+    }
+    let config = layout.read(&layout.path_of(&manifest["config"]));
+    let config = &config["config"];
+    let entry = serde_json::from_value(config["Entrypoint"].clone())?;
+    Ok(Unpacked { user: config["User"].as_str().unwrap_or_default().to_owned(), entry })
+}
+
 struct Layout {
     folder: PathBuf,
 }
@@ -118,7 +145,9 @@ impl Layout {
         let mut manifest = self.blob(MANIFEST, manifest.to_string().as_bytes())?;
         manifest["platform"] = json!({"architecture": machine.arch, "os": machine.os});
 
-        let mut manifests = self.of_other_machines(machine);
+        // An earlier call may have written others.
+        let mut manifests = self.manifests();
+        manifests.retain(|found| found["platform"]["architecture"] != machine.arch);
         manifests.push(manifest);
         manifests.sort_by_key(|manifest| manifest["platform"]["architecture"].to_string());
         let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
@@ -129,12 +158,11 @@ impl Layout {
         self.sweep()
     }
 
-    /// The manifests that an earlier call has written for machines of another kind.
-    fn of_other_machines(&self, machine: &Machine) -> Vec<Value> {
+    /// What names the images, one for each kind of machine.
+    fn manifests(&self) -> Vec<Value> {
         let index = self.read(&self.folder.join("index.json"));
         let index = self.read(&self.path_of(&index["manifests"][0]));
-        let manifests = index["manifests"].as_array().cloned().unwrap_or_default();
-        manifests.into_iter().filter(|found| found["platform"]["architecture"] != machine.arch).collect()
+        index["manifests"].as_array().cloned().unwrap_or_default()
     }
 
     /// Removes the blobs that nothing names any more.

@@ -14,6 +14,7 @@ mod sbom;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::error::Error;
 use std::fs;
@@ -51,6 +52,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const USAGE: &str = "\
 error: calipam-dist packages ROOT PROGRAMS TARGET OUTPUT BASE_URL MANIFEST
        calipam-dist image ROOT PROGRAMS TARGET OUTPUT
+       calipam-dist try-programs ROOT PROGRAMS TARGET OUTPUT
+       calipam-dist try-images ROOT PROGRAMS TARGET OUTPUT
 `cargo xtask dist` and `cargo xtask image` call it";
 
 fn main() -> ExitCode {
@@ -69,6 +72,12 @@ fn main() -> ExitCode {
             packages(&request(root, programs, target, output), &krew)
         }
         ["image", root, programs, target, output] => images(&request(root, programs, target, output)),
+        ["try-programs", root, programs, target, output] => {
+            trial::programs(&request(root, programs, target, output)).map(|()| Vec::new())
+        }
+        ["try-images", root, programs, target, output] => {
+            trial::images(&request(root, programs, target, output)).map(|()| Vec::new())
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

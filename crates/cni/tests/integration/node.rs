@@ -1,0 +1,82 @@
+//! A node's folder of plugins, in which Calico and the installer put theirs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use calipam_cni::install::place::{Place, Program};
+use tempfile::TempDir;
+
+use crate::runtime::PLUGIN;
+
+/// A node's folder of plugins.
+pub(crate) struct Node {
+    pub folder: TempDir,
+}
+
+impl Node {
+    /// One on which Calico has installed its plugin of a version.
+    pub(crate) fn with_calico(version: u32) -> Self {
+        let node = Self { folder: tempfile::tempdir().unwrap() };
+        node.calico_installs(version);
+        node
+    }
+
+    /// What `install-cni` does: a copy beside it, a rename, the permissions at the end.
+    pub(crate) fn calico_installs(&self, version: u32) {
+        let part = self.path("calico-ipam.tmp");
+        fs::write(&part, calicos(version)).unwrap();
+        fs::rename(&part, self.path("calico-ipam")).unwrap();
+        fs::set_permissions(self.path("calico-ipam"), fs::Permissions::from_mode(0o4755)).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn order(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PLUGIN);
+        command.args(words).arg("--bin-dir").arg(self.folder.path()).arg("--no-check").env_clear();
+        command
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        self.order(words).output().unwrap()
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place::new(self.folder.path(), Path::new(PLUGIN))
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_files(&self, expected: &[&str]) {
+        let mut names: Vec<String> = fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, expected);
+    }
+
+    /// Ours is in place, and Calico's of a version is kept.
+    #[track_caller]
+    pub(crate) fn assert_installed(&self, version: u32) {
+        self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
+        assert_eq!(self.place().plugin().unwrap(), Program::This);
+        assert_eq!(fs::metadata(self.path("calico-ipam")).unwrap().permissions().mode() & 0o7777, 0o755);
+        assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
+    }
+
+    /// Calico's of a version is in place, and nothing else is left.
+    #[track_caller]
+    pub(crate) fn assert_calicos(&self, version: u32) {
+        self.assert_files(&["calico-ipam"]);
+        assert_eq!(fs::read(self.path("calico-ipam")).unwrap(), calicos(version));
+    }
+}
+
+/// Calico's plugin of a version: something that runs.
+pub(crate) fn calicos(version: u32) -> Vec<u8> {
+    format!("#!/bin/sh\necho v3.{version}.0\n").into_bytes()
+}

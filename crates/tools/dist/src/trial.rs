@@ -1,0 +1,163 @@
+//! Tries programs and images where there is nothing else: in an empty folder, and in the root that an image has.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::image::{self, Unpacked};
+use crate::{Request, Result, VERSION, named};
+
+/// What is there of Calico before the installer comes.
+const CALICOS: &[u8] = b"#!/bin/sh\necho v3.32.0\n";
+/// Where the DaemonSet mounts the folder of the plugins.
+const PLUGINS: &str = "host/opt/cni/bin";
+/// Mounts /proc in a folder, as every runtime does in a container, and runs a program with that folder as its root.
+const WITH_PROC: &str =
+    r#"mkdir -p "$0/proc" && mount --rbind /proc "$0/proc" && exec unshare --root "$0" "$@""#;
+/// How long an installer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder that is all that a program sees.
+struct Root {
+    folder: TempDir,
+    /// Its user and group there.
+    user: String,
+    /// Whether it sees processes, as in a container.
+    has_proc: bool,
+}
+
+impl Root {
+    fn new(user: &str) -> Result<Self> {
+        Ok(Self { folder: TempDir::with_prefix("calipam-trial")?, user: user.to_owned(), has_proc: false })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn put(&self, name: &str, content: &[u8], mode: u32) -> Result<()> {
+        let path = self.path(name);
+        let written =
+            path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, content));
+        let done = written.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
+        done.map_err(named("write", &path))
+    }
+
+    /// A call in it. It needs root, or namespaces of users.
+    fn call(&self, words: &[&str]) -> Command {
+        let (user, group) = self.user.split_once(':').unwrap_or((&self.user, &self.user));
+        let as_user = [format!("--map-user={user}"), format!("--map-group={group}")];
+        let mut call = Command::new("unshare");
+        call.env_clear().env("PATH", "/usr/bin:/usr/sbin:/bin:/sbin");
+        if self.has_proc {
+            call.args(["--map-root-user", "--mount", "sh", "-c", WITH_PROC]).arg(self.folder.path());
+        } else {
+            call.arg("--root").arg(self.folder.path());
+        }
+        call.args(as_user).args(words);
+        call
+    }
+
+    /// Runs a program, which has to end with this code and to say this.
+    fn expect(&self, words: &[&str], code: i32, said: &str) -> Result<()> {
+        let Output { status, stdout, stderr } =
+            self.call(words).output().map_err(|error| format!("cannot run `unshare`: {error}"))?;
+        let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+        if status.code() == Some(code) && text.contains(said) {
+            println!("{}", words.join(" "));
+            return Ok(());
+        }
+        let what = format!("`{}` ended with {status} and did not say `{said}`", words.join(" "));
+        Err(format!("{what}:\n{text}").into())
+    }
+}
+
+/// The programs need no library, run in an empty folder, and find names by /etc/hosts there.
+pub(crate) fn programs(request: &Request) -> Result<()> {
+    let root = Root::new("0:0")?;
+    for name in ["calipam", "calico-ipam"] {
+        let program = request.programs.join(name);
+        let linked = Command::new("ldd").arg(&program).output();
+        let linked = linked.map_err(|error| format!("cannot run `ldd`: {error}"))?;
+        let text = [linked.stdout, linked.stderr].concat();
+        if !String::from_utf8_lossy(&text).contains("not a dynamic executable") {
+            return Err(format!("{} needs libraries: see `ldd`", program.display()).into());
+        }
+        root.put(name, &request.program(name)?, 0o755)?;
+    }
+    root.put("etc/hosts", b"127.0.0.1 etcd.of.the.check\n", 0o644)?;
+    root.put("etc/resolv.conf", b"nameserver 127.0.0.1\n", 0o644)?;
+    root.expect(&["/calipam", "version"], 0, &format!("calipam {VERSION}"))?;
+    root.expect(&["/calico-ipam", "-v"], 0, &format!("calipam {VERSION}"))?;
+    // Nothing listens there; what matters is that the name has led to an address.
+    root.expect(&["/calipam", "check", "--etcd-endpoints", "http://etcd.of.the.check:1"], 3, "refused")
+}
+
+/// The images, unpacked: one checks an export, the other installs the plugin and takes it away.
+pub(crate) fn images(request: &Request) -> Result<()> {
+    check_an_export(request)?;
+    install_and_uninstall(request)
+}
+
+/// Unpacks the image of this name for the machines of the target.
+fn unpacked(request: &Request, name: &str) -> Result<(Root, Vec<String>)> {
+    let folder = TempDir::with_prefix("calipam-trial")?;
+    let machine = crate::machine(&request.target)?;
+    let Unpacked { user, entry } = image::unpack(&request.output.join(name), &machine, folder.path())?;
+    Ok((Root { folder, user, has_proc: true }, entry))
+}
+
+fn check_an_export(request: &Request) -> Result<()> {
+    let (root, entry) = unpacked(request, "calipam")?;
+    let example = request.root.join("docs/examples/cluster.jsonl");
+    root.put("cluster.jsonl", &fs::read(&example).map_err(named("read", &example))?, 0o644)?;
+    let entry: Vec<&str> = entry.iter().map(String::as_str).collect();
+    let [program] = entry[..] else { return Err(format!("the entry point is {entry:?}").into()) };
+    root.expect(&[program, "version"], 0, &format!("calipam {VERSION}"))?;
+    root.expect(&[program, "check", "--datastore", "/cluster.jsonl"], 1, "critical  duplicate-address ")
+}
+
+fn install_and_uninstall(request: &Request) -> Result<()> {
+    let (root, entry) = unpacked(request, "calipam-cni-installer")?;
+    let plugin = root.path(PLUGINS).join("calico-ipam");
+    root.put(&format!("{PLUGINS}/calico-ipam"), CALICOS, 0o755)?;
+    let program = entry.first().ok_or("there is no entry point")?.as_str();
+    let (folder, installed) = (format!("--bin-dir=/{PLUGINS}"), format!("/{PLUGINS}/calico-ipam"));
+
+    root.expect(&[program, "install", "--no-check", &folder], 0, "Calico's, which is kept")?;
+    holds(&plugin, &request.program("calico-ipam")?)?;
+    root.expect(&[&installed, "-v"], 0, &format!("calipam {VERSION}"))?;
+    root.expect(&[program, "uninstall", &folder], 0, "")?;
+    holds(&plugin, CALICOS)?;
+
+    // As the image is started: it stays, and goes when it is told to.
+    let words: Vec<&str> = entry.iter().map(String::as_str).chain(["--no-check", &folder]).collect();
+    let mut staying = root.call(&words).spawn().map_err(|error| format!("cannot run `unshare`: {error}"))?;
+    let end = Instant::now() + PATIENCE;
+    let mut installed = holds(&plugin, &request.program("calico-ipam")?);
+    while installed.is_err() && Instant::now() < end {
+        sleep(Duration::from_millis(100));
+        installed = holds(&plugin, &request.program("calico-ipam")?);
+    }
+    // By a program, since the standard library ends processes by SIGKILL alone.
+    let asked = Command::new("kill").arg(staying.id().to_string()).status();
+    let ended = staying.wait()?;
+    installed?;
+    if !asked?.success() || !ended.success() {
+        return Err(format!("`{}` ended with {ended}", words.join(" ")).into());
+    }
+    println!("{}", words.join(" "));
+    holds(&plugin, CALICOS)
+}
+
+fn holds(path: &Path, content: &[u8]) -> Result<()> {
+    match fs::read(path).map_err(named("read", path))? == content {
+        true => Ok(()),
+        false => Err(format!("{} is another file than expected", path.display()).into()),
+    }
+}
