@@ -1,5 +1,7 @@
 //! Packages of a program that is none, read by others than those who wrote them.
 
+mod sbom;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -194,47 +196,6 @@ fn rpm_installs_and_removes_both_packages() {
     assert_eq!(verified, "", "every file is as the package says");
     rpm(&["--erase", "--nodeps", "calipam", "calipam-cni"]);
     assert_removed(&system);
-}
-
-#[test]
-fn what_a_program_is_built_of_is_listed() {
-    let folder = tempfile::tempdir().unwrap();
-    let written = packaged(folder.path(), TARGET);
-    let read = |name: &str| -> Value {
-        let path = ending(&written, &format!("/{name}-{VERSION}-{TARGET}.cdx.json"));
-        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-    };
-    let (calipam, cni) = (read("calipam"), read("calipam-cni"));
-    assert_eq!((&calipam["bomFormat"], &calipam["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
-    assert_eq!(calipam["metadata"]["component"]["name"], "calipam");
-    let names = |document: &Value| -> Vec<String> {
-        let all = document["components"].as_array().unwrap().iter();
-        all.map(|component| component["name"].as_str().unwrap().to_owned()).collect()
-    };
-    for name in ["clap", "kube", "calipam-model", "mimalloc"] {
-        assert!(names(&calipam).iter().any(|found| found == name), "{name}");
-    }
-    // Of tests alone, of other targets, of the other program.
-    for name in ["insta", "calipam-testkit", "windows-sys"] {
-        assert!(!names(&calipam).iter().any(|found| found == name), "{name}");
-    }
-    assert!(!names(&cni).iter().any(|name| name == "clap"));
-
-    let components = calipam["components"].as_array().unwrap();
-    let mut known =
-        std::collections::BTreeSet::from([calipam["metadata"]["component"]["bom-ref"].to_string()]);
-    for component in components {
-        assert!(known.insert(component["bom-ref"].to_string()), "{component} stands twice");
-        assert!(component["licenses"][0]["expression"].is_string(), "{component}");
-        let is_ours = component["name"].as_str().unwrap().starts_with("calipam");
-        let sum = component["hashes"][0]["content"].as_str().map(str::len);
-        assert_eq!(sum, (!is_ours).then_some(64), "{component}");
-    }
-    for dependency in calipam["dependencies"].as_array().unwrap() {
-        assert!(known.contains(&dependency["ref"].to_string()), "{dependency}");
-        let on = dependency["dependsOn"].as_array().unwrap();
-        assert!(on.iter().all(|reference| known.contains(&reference.to_string())), "{dependency}");
-    }
 }
 
 /// Writes both images with a small static program, and gives the layouts.
