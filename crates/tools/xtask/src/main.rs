@@ -6,6 +6,7 @@ mod bench;
 mod charts;
 mod demo;
 mod dist;
+mod docs;
 mod env;
 mod explore;
 mod failure;
@@ -44,6 +45,7 @@ const TASKS: &[Task] = &[
     bench::TASK,
     env::TASK,
     generate::TASK,
+    docs::TASK,
     dist::TASK,
     dist::IMAGE,
 ];

@@ -1,9 +1,15 @@
-//! The pages for people who work on the code name files that exist, and no test hides in a comment.
+//! The pages for people who work on the code name files that exist, links lead somewhere, every page is in the site, and no test
+//! hides in a comment.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const PAGES: [&str; 3] = ["docs/architecture.md", "docs/CONTRIBUTING.md", "tests/servers/README.md"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
 
 /// What stands between backticks, outside of blocks of code.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
@@ -21,17 +27,78 @@ fn is_path(word: &str) -> bool {
 
 #[test]
 fn every_path_that_is_named_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let mut missing = Vec::new();
     for page in PAGES {
-        let text = fs::read_to_string(root.join(page)).unwrap();
+        let text = fs::read_to_string(root().join(page)).unwrap();
         let paths: Vec<&str> = quoted(&text).filter(|word| is_path(word)).collect();
         assert!(!paths.is_empty(), "{page} names no path");
-        let is_there = |path: &str| root.join(path).exists() || root.join("crates").join(path).exists();
+        let is_there = |path: &str| root().join(path).exists() || root().join("crates").join(path).exists();
         let gone = paths.into_iter().filter(|path| !is_there(path));
         missing.extend(gone.map(|path| format!("{page}: {path}")));
     }
     assert_eq!(missing, [""; 0]);
+}
+
+/// The pages for people: below the root, in `docs`, and of the servers for tests.
+fn pages() -> Vec<String> {
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let names = docs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let docs = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    docs.chain(["README.md", "CHANGELOG.md", "tests/servers/README.md"].map(str::to_owned)).collect()
+}
+
+/// Where the links of a page lead, outside of code.
+fn links(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2).flat_map(|part| part.split('`').step_by(2));
+    let targets = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://")).collect()
+}
+
+/// The names by which links reach the headings of a page: without punctuation, in small letters, with `-` for blanks.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let outside = text.split("\n```").step_by(2).flat_map(str::lines);
+    let headings =
+        outside.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let anchor = |heading: &str| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let mut broken = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        let path = root().join(&page);
+        let text = fs::read_to_string(&path).unwrap();
+        for link in links(&text) {
+            seen += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let leads = match anchor {
+                "" => target.exists(),
+                _ => fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !leads {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(seen > 200, "only {seen} links were found");
+    assert_eq!(broken, [""; 0]);
+}
+
+#[test]
+fn every_page_is_in_the_site_once() {
+    let summary = fs::read_to_string(root().join("docs/site/SUMMARY.md")).unwrap();
+    let mut listed = links(&summary);
+    listed.sort_unstable();
+    let mut expected = pages();
+    expected.retain(|page| !page.starts_with("tests/"));
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
 }
 
 /// Every source file below a folder.

@@ -1,0 +1,80 @@
+//! `cargo xtask docs`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::task::{self, Task};
+use crate::{step, tools, workspace};
+
+pub(crate) const TASK: Task = Task {
+    name: "docs",
+    arguments: "",
+    summary: "Build the documentation as a site, with search",
+    details: "\
+Makes README.md, CHANGELOG.md and docs/ a site of static files below
+target/site/book, with a table of contents (docs/site/SUMMARY.md) and search, by
+mdBook. Serve it by any web server, or open target/site/book/index.html.
+
+Needs mdbook 0.5. Where there is none in PATH, it is built once into
+target/tools, which takes minutes and downloads Rust crates.
+",
+    run,
+};
+
+/// The release of mdBook that is built where there is none.
+const MDBOOK: &str = "0.5";
+
+/// What pages link to, and pages themselves. They keep their places, so that links hold.
+const SOURCES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "docs", "tests/fixtures/schemas"];
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    task::no_arguments(TASK.name, arguments)?;
+    let mdbook = mdbook()?;
+    let site = workspace::root().join("target/site");
+    let pages = site.join("src");
+    fs::remove_dir_all(&site).ok();
+    for source in SOURCES {
+        let target = pages.join(source);
+        let folder = target.parent().unwrap_or(&pages);
+        fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
+        step::run_silently(Command::new("cp").arg("-R").arg(workspace::root().join(source)).arg(&target))?;
+    }
+    for (file, folder) in [("book.toml", &site), ("SUMMARY.md", &pages)] {
+        let (from, to) = (workspace::root().join("docs/site").join(file), folder.join(file));
+        fs::copy(&from, &to).map_err(|error| Failure::io("copy", &from, &error))?;
+    }
+    step::run("Building target/site/book", Command::new(mdbook).arg("build").arg(&site))?;
+    list_folders(&site.join("book/docs"))
+}
+
+fn mdbook() -> Result<PathBuf, Failure> {
+    let brought = workspace::root().join("target/tools");
+    let program = brought.join("bin/mdbook");
+    if let Some(found) = tools::on_path("mdbook").or_else(|| program.is_file().then(|| program.clone())) {
+        return Ok(found);
+    }
+    let mut install = workspace::cargo();
+    install.args(["install", "--locked", "mdbook", "--version", MDBOOK, "--root"]).arg(brought);
+    step::run("Building mdbook (minutes, once)", &mut install)?;
+    Ok(program)
+}
+
+/// Gives folders a page that lists their files: pages link to folders, and not every server lists one.
+fn list_folders(folder: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::io("list", folder, &error);
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let mut names = Vec::new();
+    for entry in entries.map_err(failed)? {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if path.is_dir() {
+            list_folders(&path)?;
+        }
+        names.push(name);
+    }
+    names.sort();
+    let items: String =
+        names.iter().map(|name| format!("<li><a href=\"{name}\">{name}</a></li>\n")).collect();
+    fs::write(folder.join("index.html"), format!("<!DOCTYPE html>\n<ul>\n{items}</ul>\n")).map_err(failed)
+}
