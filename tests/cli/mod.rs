@@ -31,6 +31,7 @@ mod kubectl_options;
 mod kubernetes;
 mod links;
 mod login;
+mod manifests;
 mod map;
 mod pages;
 mod pod_states;

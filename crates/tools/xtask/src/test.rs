@@ -62,6 +62,8 @@ Variables, each the path of a program that is used instead:
     CALIPAM_TEST_JV              jv, a validator of JSON schemas
     CALIPAM_TEST_CNI_CLIENT      the CNI client of tests/cni-client
     CALIPAM_TEST_CHROMIUM        Chromium or Chrome
+    CALIPAM_TEST_HELM            Helm, which nothing brings: two tests are left
+                                 out without it, with CI=true too
 ",
     run,
 };

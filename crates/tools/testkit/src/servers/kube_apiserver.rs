@@ -130,6 +130,18 @@ impl KubeApiserver {
         request(self.port, &self.pki, method, path, body)
     }
 
+    /// Sends a merge patch as whoever the token is of.
+    pub fn patch(&self, token: &str, path: &str, patch: &str) -> Result<Response, ServerError> {
+        let failed = || ServerError::io(format!("PATCH {}{path}", self.url()));
+        let stream = connect(self.port, &self.pki, ANSWER).map_err(failed())?;
+        let headers = [
+            format!("Authorization: Bearer {token}"),
+            "Accept: application/json".to_owned(),
+            "Content-Type: application/merge-patch+json".to_owned(),
+        ];
+        http::request(stream, "PATCH", path, &headers, patch).map_err(failed())
+    }
+
     /// Asks for a path on a connection of its own and throws the answer away as it arrives: what the server needs to
     /// hand it out. `accept` is the media type. Gives the number of bytes.
     pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {

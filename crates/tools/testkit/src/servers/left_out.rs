@@ -1,14 +1,17 @@
 //! Tests that are left out where the machine has not what they need.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::tool::{LEFT_OUT, Tool, is_ci};
+use super::tool::{LEFT_OUT, Tool, is_ci, on_path};
 use super::workspace;
+
+/// The variable that names a Helm.
+const HELM: &str = "CALIPAM_TEST_HELM";
 
 /// Whether the test that asks is left out, because one of these tools is missing: it returns at once then, and `cargo
 /// xtask test` names it at the end.
@@ -23,11 +26,25 @@ pub fn left_out(tools: &[Tool]) -> bool {
     true
 }
 
+/// The Helm of this machine. No distribution packages it, and it takes more than two minutes of processor time to build, so nothing brings it:
+/// without one the test that asks is left out, in CI too, and `cargo xtask test` names it at the end.
+pub fn helm() -> Option<PathBuf> {
+    let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path(&["helm"]));
+    if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
+        name_test(&list, "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` brings it");
+    }
+    found
+}
+
 /// Adds the current test to the list.
 fn leave_out(tool: Tool, list: Option<OsString>) {
     let list = list.unwrap_or_else(|| panic!("{}", tool.missing()));
+    name_test(&list, &tool.missing());
+}
+
+fn name_test(list: &OsStr, why: &str) {
     let current = thread::current();
-    append(list.as_ref(), &format!("{}: {}\n", current.name().unwrap_or("a test"), tool.missing()));
+    append(list.as_ref(), &format!("{}: {why}\n", current.name().unwrap_or("a test")));
 }
 
 /// One write, so that tests which run at the same time do not mix their lines.

@@ -30,7 +30,7 @@ pub use self::etcd::{Etcd, EtcdVersion};
 pub use self::etcd_access::Entries;
 pub use self::http::Response;
 pub use self::kube_apiserver::KubeApiserver;
-pub use self::left_out::left_out;
+pub use self::left_out::{helm, left_out};
 pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
 pub use self::tear::{Seen, Tear, Tearing};

@@ -126,7 +126,7 @@ pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }
 
-fn on_path(names: &[&str]) -> Option<PathBuf> {
+pub(super) fn on_path(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();
     let mut files = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));

@@ -1,0 +1,201 @@
+//! What `kubectl apply -k` and Helm make of `docs/kubernetes`, on a real API server with Calico's objects in either group.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::servers::{KubeApiserver, helm, kubectl};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::kube_cluster::KubeCluster;
+use super::program::{Run, command};
+use super::scheduled::documents;
+
+const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
+/// How long a new policy or binding may take to be heard.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// kubectl as an administrator.
+fn kube(server: &KubeApiserver, arguments: &[&str]) -> Run {
+    let mut kubectl = command(kubectl().unwrap());
+    kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments).stdin(Stdio::null());
+    kubectl.env("KUBECACHEDIR", server.kubeconfig().with_file_name("cache"));
+    Run::of(kubectl.output().unwrap())
+}
+
+#[track_caller]
+fn done(run: &Run) {
+    assert_eq!(run.code, 0, "{run:?}");
+}
+
+/// The program on the cluster, as a service account.
+fn as_account(cluster: &KubeCluster, account: &str, arguments: &[&str]) -> Run {
+    cluster.run(&[arguments, &["--as", &format!("system:serviceaccount:{account}")]].concat())
+}
+
+/// Waits until the account may check: rights that are new take a moment.
+#[track_caller]
+fn assert_checks(cluster: &KubeCluster, account: &str) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let run = as_account(cluster, account, &["check", "--settle", "0"]);
+        if run.code != 3 || Instant::now() > end {
+            return done(&run);
+        }
+    }
+}
+
+#[test]
+fn the_kustomizations_are_accepted_and_their_account_may_check() {
+    for flavour in FLAVOURS {
+        let cluster = KubeCluster::start(flavour);
+        for (folder, objects) in [("docs/kubernetes", 12), ("docs/kubernetes/cni", 5)] {
+            // A dry run stores no namespace, and the other objects are in it.
+            done(&kube(&cluster.server, &["apply", "-f", &format!("{folder}/namespace.yaml")]));
+            let dry = kube(&cluster.server, &["apply", "-k", folder, "--dry-run=server"]);
+            done(&dry);
+            assert_eq!(dry.stdout.lines().count(), objects, "{dry:?}");
+            assert!(dry.stdout.lines().all(|line| line.ends_with("(server dry run)")), "{dry:?}");
+        }
+        assert_eq!(as_account(&cluster, "calipam:calipam", &["check"]).code, 3, "nothing is bound yet");
+        done(&kube(&cluster.server, &["apply", "-f", "docs/kubernetes/rbac.yaml"]));
+        assert_checks(&cluster, "calipam:calipam");
+    }
+}
+
+/// What Helm makes of a chart.
+fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> String {
+    let mut helm = command(helm);
+    helm.args(["template", chart, &format!("docs/kubernetes/charts/{chart}"), "--namespace", namespace]);
+    helm.args(settings.iter().flat_map(|setting| ["--set", setting]));
+    let output = helm.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The objects in a text, in the order of their names.
+fn objects(text: &str) -> Vec<Value> {
+    let all = serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap());
+    sorted(all.filter(|object| !object.is_null()).collect())
+}
+
+fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
+    objects.sort_by_key(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()));
+    objects
+}
+
+#[test]
+fn a_chart_makes_the_manifests_unless_a_setting_says_otherwise() {
+    let Some(helm) = helm() else { return };
+    let manifests = |names: &[&str]| sorted(names.iter().flat_map(|name| documents(name)).collect());
+    for (settings, names) in [
+        (&[][..], &["rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"][..]),
+        (
+            &["serve=true", "archive=false", "prometheus=true"],
+            &["rbac.yaml", "serve.yaml", "prometheus.yaml"],
+        ),
+    ] {
+        assert_eq!(
+            objects(&rendered(&helm, "calipam", "calipam", settings)),
+            manifests(names),
+            "{settings:?}"
+        );
+    }
+    let plugin = objects(&rendered(&helm, "calipam-cni", "calipam-cni", &[]));
+    assert_eq!(plugin, manifests(&["cni/rbac.yaml", "cni/daemonset.yaml"]));
+    let set = ["binDir=/b", "confDir=/c", "image=i", "seLinuxOptions.type=spc_t", "nodeSelector.zone=z"];
+    let text = rendered(&helm, "calipam-cni", "other", &set);
+    for word in ["path: /b\n", "path: /c\n", "--conf-dir=/c\n", "image: i\n", "type: spc_t\n", "zone: z\n"] {
+        assert!(text.contains(word), "{word} is not in {text}");
+    }
+    assert!(!text.contains("namespace: calipam") && text.contains("namespace: other\n"), "{text}");
+}
+
+#[test]
+fn what_helm_makes_is_accepted_and_its_account_may_check() {
+    let Some(helm) = helm() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let written = |text: String| {
+        let path = folder.path().join("rendered.yaml");
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    for flavour in FLAVOURS {
+        let cluster = KubeCluster::start(flavour);
+        cluster.add_namespace("watching");
+        for (chart, settings) in [
+            ("calipam", &[][..]),
+            ("calipam", &["serve=true", "archive=false"]),
+            ("calipam-cni", &["seLinuxOptions.type=spc_t"]),
+        ] {
+            let file = written(rendered(&helm, chart, "watching", settings));
+            done(&kube(&cluster.server, &["apply", "-f", &file, "--dry-run=server"]));
+        }
+        let file = written(rendered(&helm, "calipam", "watching", &["serve=true"]));
+        done(&kube(&cluster.server, &["apply", "-f", &file]));
+        assert_checks(&cluster, "watching:calipam");
+    }
+}
+
+/// A token as the kubelet of a node gives it to the installer's pod there.
+fn token_on(server: &KubeApiserver, node: &str) -> String {
+    let namespace = "/api/v1/namespaces/calipam-cni";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("installer-{node}")},
+        "spec": {"nodeName": node, "serviceAccountName": "calipam-cni", "hostNetwork": true,
+            "containers": [{"name": "installer", "image": "i"}]}});
+    create(server, &format!("{namespace}/pods"), &[pod]).unwrap();
+    let bound = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+        "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": format!("installer-{node}")}}});
+    let path = format!("{namespace}/serviceaccounts/calipam-cni/token");
+    let answer = server.request("POST", &path, &bound.to_string()).unwrap();
+    let answer: Value = serde_json::from_str(&answer.body).unwrap();
+    answer["status"]["token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+#[test]
+fn with_the_policy_the_installer_changes_its_annotation_of_its_own_node_alone() {
+    let cluster = KubeCluster::start(Flavour::Classic);
+    let server = &cluster.server;
+    for node in ["a", "b"] {
+        cluster.add_node(node, json!({"other": "1"}));
+    }
+    for file in ["namespace.yaml", "rbac.yaml", "own-node.yaml"] {
+        let path = Path::new("docs/kubernetes/cni").join(file);
+        done(&kube(server, &["apply", "-f", path.to_str().unwrap()]));
+    }
+    let token = token_on(server, "a");
+    let patch = |node: &str, change: Value| {
+        let answer = server.patch(&token, &format!("/api/v1/nodes/{node}"), &change.to_string()).unwrap();
+        (answer.status, answer.body)
+    };
+    let annotate =
+        |node, name: &str, value: Value| patch(node, json!({"metadata": {"annotations": {name: value}}}));
+    let plugin = "calipam.io/cni-plugin";
+    let end = Instant::now() + PATIENCE;
+    while (annotate("a", plugin, "x".into()).0, annotate("b", plugin, "x".into()).0) != (200, 422) {
+        assert!(
+            Instant::now() < end,
+            "{:?}",
+            (annotate("a", plugin, "x".into()), annotate("b", plugin, "x".into()))
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    for value in [json!("calipam 0.1.0"), Value::Null] {
+        assert_eq!(annotate("a", plugin, value).0, 200);
+    }
+    for (status, said) in [
+        annotate("b", plugin, "calipam 0.1.0".into()),
+        annotate("a", "other", "2".into()),
+        annotate("a", "other", Value::Null),
+        annotate("a", "another", "1".into()),
+        patch("a", json!({"spec": {"unschedulable": true}})),
+        patch("a", json!({"metadata": {"labels": {"zone": "z"}}})),
+        patch("a", json!({"metadata": {"finalizers": ["calipam.io/never"]}})),
+    ] {
+        assert!(status == 422 && said.contains("the installer of the plugin may change"), "{status}: {said}");
+    }
+    // Everyone else is as free as before.
+    done(&kube(server, &["annotate", "--overwrite", "node", "b", "other=2"]));
+}
