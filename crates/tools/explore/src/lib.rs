@@ -5,6 +5,7 @@
 //! asks at each step what has to hold. `docs/safety.md` says what is promised and what was explored.
 
 pub mod actor;
+mod calico;
 mod invariants;
 pub mod run;
 pub mod scenario;

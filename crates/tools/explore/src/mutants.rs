@@ -1,5 +1,6 @@
 //! Guards that are taken out of the code one by one: the explorer has to find each.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +11,8 @@ use serde::Deserialize;
 const LIST: &str = "crates/tools/explore/mutants.toml";
 /// What a build of the explorer needs.
 const COPIED: &[&str] = &["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
+/// What stands in a text for whether its mutant is the one that is tried.
+const SWITCH: &str = "MUTANT";
 /// How long one may take to be found.
 const MINUTES: &str = "10";
 /// The same for the scenario that is named.
@@ -46,36 +49,128 @@ enum Outcome {
     Lives,
     /// It takes longer than anyone wants to wait: it goes on for ever within one step.
     DoesNotEnd,
-    /// The list does not fit the code any more.
-    NotBuilt,
 }
 
 /// Tries mutants in a copy of the checkout, which is the working directory: all of them, or those whose name begins so.
 ///
 /// # Errors
-/// Where the list does not fit the code any more, or something cannot be built.
+/// Where the list does not fit the code any more.
 pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let list: List = toml::from_str(&list).map_err(|error| format!("{LIST}: {error}"))?;
     let copy = Path::new("target/mutants/checkout");
     make_copy(copy).map_err(|error| format!("{}: {error}", copy.display()))?;
 
-    let mutants: Vec<Mutant> = list.mutant.into_iter().filter(|mutant| is_wanted(mutant, wanted)).collect();
-    let mut found = 0;
-    for mutant in &mutants {
-        let begin = Instant::now();
-        let outcome = try_one(copy, mutant).map_err(|error| format!("{}: {error}", mutant.name))?;
-        let told = match &outcome {
-            Outcome::Found(scenario) => scenario,
-            Outcome::Lives => "NOT FOUND",
-            Outcome::DoesNotEnd => "does not end",
-            Outcome::NotBuilt => "CANNOT BE BUILT",
-        };
-        found += usize::from(matches!(outcome, Outcome::Found(_) | Outcome::DoesNotEnd));
-        println!("{:<44} {told} ({:.0} s with its build)", mutant.name, begin.elapsed().as_secs_f64());
+    let mut left: Vec<Mutant> = list.mutant.into_iter().filter(|mutant| is_wanted(mutant, wanted)).collect();
+    let (all, mut found) = (left.len(), 0);
+    while !left.is_empty() {
+        let together;
+        (together, left) = fitting(left)?;
+        found += try_together(copy, &together)?;
     }
-    println!("{found} of {} found", mutants.len());
-    Ok(found == mutants.len() && found > 0)
+    println!("{found} of {all} found");
+    Ok(found == all && found > 0)
+}
+
+/// Mutants that can be built together, and those whose text is not there any more once these are made.
+fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
+    let (mut together, mut left, mut made) = (Vec::new(), Vec::new(), Made::default());
+    for mutant in mutants {
+        match made.add(&mutant)? {
+            true => together.push(mutant),
+            false => left.push(mutant),
+        }
+    }
+    match left.first().filter(|_| together.is_empty()) {
+        Some(mutant) => Err(format!("{}: {} has its text not just once", mutant.name, mutant.file.display())),
+        None => Ok((together, left)),
+    }
+}
+
+/// Files with mutants.
+#[derive(Default)]
+struct Made(BTreeMap<PathBuf, String>);
+
+impl Made {
+    /// Adds a mutant; false where the file does not have its text just once.
+    fn add(&mut self, mutant: &Mutant) -> Result<bool, String> {
+        let Mutant { name, file, old, new, also, .. } = mutant;
+        let mut text = match self.0.get(file) {
+            Some(text) => text.clone(),
+            None => fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
+        };
+        let switch = format!("(std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{name}\"))");
+        for (old, new) in also.iter().map(|also| (&also.old, &also.new)).chain([(old, new)]) {
+            if text.matches(old).count() != 1 {
+                return Ok(false);
+            }
+            text = text.replace(old, &new.replace(SWITCH, &switch));
+        }
+        self.0.insert(file.clone(), text);
+        Ok(true)
+    }
+}
+
+/// Builds mutants together, and tries each; halves of them where that cannot be built. Gives how many were found.
+fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
+    let told = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
+    let mut made = Made::default();
+    for mutant in mutants {
+        made.add(mutant)?;
+    }
+    for (file, text) in &made.0 {
+        fs::write(copy.join(file), text).map_err(|error| told(file, error))?;
+    }
+    let binary = build(copy)?;
+    let mut found = 0;
+    for mutant in mutants.iter().filter(|_| binary.is_some()) {
+        found += usize::from(try_one(binary.as_deref().unwrap_or(copy), mutant)?);
+    }
+    for file in made.0.keys() {
+        let sound = fs::read_to_string(file).map_err(|error| told(file, error))?;
+        fs::write(copy.join(file), sound).map_err(|error| told(file, error))?;
+    }
+    match (binary, mutants) {
+        (None, [mutant]) => println!("{:<44} CANNOT BE BUILT", mutant.name),
+        (None, mutants) => {
+            let (first, second) = mutants.split_at(mutants.len() / 2);
+            return Ok(try_together(copy, first)? + try_together(copy, second)?);
+        }
+        (Some(_), _) => {}
+    }
+    Ok(found)
+}
+
+/// True where it is found.
+fn try_one(binary: &Path, mutant: &Mutant) -> Result<bool, String> {
+    let begin = Instant::now();
+    let explored = |minutes, scenarios: &[&str]| explored(binary, &mutant.name, minutes, scenarios);
+    let first = match &mutant.scenario {
+        Some(scenario) => explored(FIRST, &[scenario])?,
+        None => Outcome::Lives,
+    };
+    let outcome = match first {
+        Outcome::Lives => explored(MINUTES, &[])?,
+        found => found,
+    };
+    let told = match &outcome {
+        Outcome::Found(scenario) => scenario,
+        Outcome::Lives => "NOT FOUND",
+        Outcome::DoesNotEnd => "does not end",
+    };
+    println!("{:<44} {told} ({:.0} s)", mutant.name, begin.elapsed().as_secs_f64());
+    Ok(!matches!(outcome, Outcome::Lives))
+}
+
+/// Builds the explorer of the copy; `None` where that cannot be.
+fn build(copy: &Path) -> Result<Option<PathBuf>, String> {
+    let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What is found at all is found in seconds: a build that optimises takes longer than that.
+    build.args(["build", "--quiet", "--package", "calipam-explore"]);
+    build.current_dir(copy).env("CARGO_TARGET_DIR", &target);
+    let built = build.status().map_err(|error| format!("cargo: {error}"))?;
+    Ok(built.success().then(|| target.join("debug/explore")))
 }
 
 fn is_wanted(mutant: &Mutant, wanted: Option<&str>) -> bool {
@@ -86,51 +181,19 @@ fn make_copy(copy: &Path) -> std::io::Result<()> {
     fs::create_dir_all(copy)?;
     let present = COPIED.iter().filter(|path| Path::new(path).exists());
     let status = Command::new("cp").arg("-a").args(present).arg(copy).status()?;
-    if status.success() { Ok(()) } else { Err(std::io::Error::other("cp failed")) }
-}
-
-fn try_one(copy: &Path, mutant: &Mutant) -> Result<Outcome, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", mutant.file.display());
-    let path = copy.join(&mutant.file);
-    let sound = fs::read_to_string(&path).map_err(told)?;
-    let also = mutant.also.iter().map(|also| (&also.old, &also.new));
-    let mut damaged = sound.clone();
-    for (old, new) in also.chain([(&mutant.old, &mutant.new)]) {
-        if sound.matches(old).count() != 1 {
-            return Err(format!("{} has its text not just once", mutant.file.display()));
-        }
-        damaged = damaged.replace(old, new);
+    if !status.success() {
+        return Err(std::io::Error::other("cp failed"));
     }
-    fs::write(&path, damaged).map_err(told)?;
-    let outcome = explore(copy, mutant.scenario.as_deref());
-    fs::write(&path, sound).map_err(told)?;
-    outcome
-}
-
-fn explore(copy: &Path, first: Option<&str>) -> Result<Outcome, String> {
-    let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "--profile", "explore", "--package", "calipam-explore"]);
-    build.current_dir(copy).env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", "--cap-lints=allow");
-    let built = build.status().map_err(|error| format!("cargo: {error}"))?;
-    if !built.success() {
-        return Ok(Outcome::NotBuilt);
-    }
-
-    let binary = target.join("explore/explore");
-    if let Some(scenario) = first {
-        match explored(&binary, FIRST, &[scenario])? {
-            Outcome::Lives => {}
-            found => return Ok(found),
-        }
-    }
-    explored(&binary, MINUTES, &[])
+    // What is damaged may well not use what it makes.
+    let manifest = copy.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest)?;
+    fs::write(&manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))
 }
 
 /// What comes of exploring these scenarios, or all.
-fn explored(binary: &Path, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
+fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
     let mut explore = Command::new("timeout");
-    explore.arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
+    explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
     let explored = explore.stderr(Stdio::null()).output().map_err(|error| format!("timeout: {error}"))?;
     let said = String::from_utf8_lossy(&explored.stdout);
     match explored.status.code() {

@@ -20,28 +20,32 @@ pub enum Choice {
     Go(RequestId),
     /// A request gets no answer; a write may still take effect.
     Fail(RequestId),
+    /// The API server puts a request off: nothing of it takes effect.
+    PutOff(RequestId),
+    /// A list cannot go on, since its revision is not known any more.
+    Expire(RequestId),
     /// A write takes effect whose sender has given up on it.
     Land(RequestId),
     /// An actor is killed. What it has asked for may still take effect.
     Kill(usize),
     /// An actor is killed, and the power fails: the end of its journal is gone, as far as it was not made durable.
     Crash(usize),
-    /// The clock jumps ahead by so many seconds.
+    /// The clock jumps by so many seconds, ahead or back.
     Jump(i64),
 }
 
 impl Choice {
     /// The request that something is done about.
-    fn request(self) -> Option<RequestId> {
+    pub(crate) fn request(self) -> Option<RequestId> {
         match self {
-            Self::Go(id) | Self::Fail(id) | Self::Land(id) => Some(id),
+            Self::Go(id) | Self::Fail(id) | Self::PutOff(id) | Self::Expire(id) | Self::Land(id) => Some(id),
             Self::Kill(_) | Self::Crash(_) | Self::Jump(_) => None,
         }
     }
 
     /// True for what may happen only so many times in a run.
     pub fn is_fault(self) -> bool {
-        matches!(self, Self::Fail(_) | Self::Kill(_) | Self::Crash(_) | Self::Jump(_))
+        !matches!(self, Self::Go(_) | Self::Land(_))
     }
 }
 
@@ -117,6 +121,19 @@ impl<'s> Run<'s> {
                 let footprint = fault(request.id.actor).write(format!("late/{:?}", request.id));
                 options.push(Possible { choice: Choice::Fail(request.id), what, footprint });
             }
+            for request in asked.iter().filter(|_| faults.answers) {
+                let name = &self.actors[request.id.actor].actor.name;
+                let mut refuse = |choice, why: &str| {
+                    let what = format!("{name}: {why}: {}", request.what);
+                    options.push(Possible { choice, what, footprint: fault(request.id.actor) });
+                };
+                if request.can_be_put_off {
+                    refuse(Choice::PutOff(request.id), "put off");
+                }
+                if request.is_continued {
+                    refuse(Choice::Expire(request.id), "its revision is gone");
+                }
+            }
             for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.kills) {
                 if acting.task.is_some() && self.world.is_waiting(number) {
                     let what = format!("{} is killed", acting.actor.name);
@@ -128,7 +145,7 @@ impl<'s> Run<'s> {
                     options.push(Possible { choice: Choice::Kill(number), what, footprint });
                 }
             }
-            if let Some(seconds) = faults.jump {
+            for &seconds in faults.jumps {
                 let footprint = Footprint::default().write_range("").write(FAULTS);
                 let what = format!("the clock jumps by {seconds} s");
                 options.push(Possible { choice: Choice::Jump(seconds), what, footprint });
@@ -159,17 +176,16 @@ impl<'s> Run<'s> {
     /// # Errors
     /// What does not hold any more.
     pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
-        self.faults_left -= usize::from(choice.is_fault());
+        if choice.is_fault() {
+            self.faults_left -= 1;
+            self.world.audit.fault();
+        }
         let mut is_orphan = false;
         match choice {
-            Choice::Go(id) => {
-                self.world.decide(id, Verdict::Go);
-                self.poll(id.actor)?;
-            }
-            Choice::Fail(id) => {
-                self.world.decide(id, Verdict::Fail);
-                self.poll(id.actor)?;
-            }
+            Choice::Go(id) => self.decide(id, Verdict::Go)?,
+            Choice::Fail(id) => self.decide(id, Verdict::Fail)?,
+            Choice::PutOff(id) => self.decide(id, Verdict::PutOff)?,
+            Choice::Expire(id) => self.decide(id, Verdict::Expire)?,
             Choice::Land(id) => is_orphan = self.world.land(id),
             Choice::Kill(actor) => self.kill(actor, false)?,
             Choice::Crash(actor) => self.kill(actor, true)?,
@@ -177,6 +193,11 @@ impl<'s> Run<'s> {
         }
         invariants::always(&self.world, choice.request(), is_orphan)?;
         Ok(self.world.take_touched())
+    }
+
+    fn decide(&mut self, id: RequestId, verdict: Verdict) -> Result<(), String> {
+        self.world.decide(id, verdict);
+        self.poll(id.actor)
     }
 
     fn kill(&mut self, number: usize, tears: bool) -> Result<(), String> {

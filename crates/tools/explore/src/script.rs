@@ -28,6 +28,8 @@ fn line(choice: Choice) -> String {
     match choice {
         Choice::Go(id) => format!("go {}.{}", id.actor, id.number),
         Choice::Fail(id) => format!("fail {}.{}", id.actor, id.number),
+        Choice::PutOff(id) => format!("put-off {}.{}", id.actor, id.number),
+        Choice::Expire(id) => format!("expire {}.{}", id.actor, id.number),
         Choice::Land(id) => format!("land {}.{}", id.actor, id.number),
         Choice::Kill(actor) => format!("kill {actor}"),
         Choice::Crash(actor) => format!("crash {actor}"),
@@ -76,6 +78,8 @@ fn step(word: &str, rest: &str) -> Option<Choice> {
     match word {
         "go" => id().map(Choice::Go),
         "fail" => id().map(Choice::Fail),
+        "put-off" => id().map(Choice::PutOff),
+        "expire" => id().map(Choice::Expire),
         "land" => id().map(Choice::Land),
         "kill" => rest.parse().ok().map(Choice::Kill),
         "crash" => rest.parse().ok().map(Choice::Crash),

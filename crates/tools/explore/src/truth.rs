@@ -26,6 +26,8 @@ struct State {
     users: BTreeMap<IpAddr, String>,
     /// Handles of which the scenario begins with less than there should be.
     damaged: BTreeSet<String>,
+    /// Handles of the pods that Calico's plugin serves.
+    of_calico: BTreeSet<String>,
     violations: Vec<String>,
 }
 
@@ -83,6 +85,16 @@ impl Truth {
     /// What is recorded for a handle was damaged before anyone acts.
     pub fn damage(&self, handle: &str) {
         self.state().damaged.insert(handle.to_owned());
+    }
+
+    /// Calico's plugin takes a pod's calls: where answers are lost or it is killed, it may leave addresses that its handle does not
+    /// count.
+    pub fn serve_by_calico(&self, handle: &str) {
+        self.state().of_calico.insert(handle.to_owned());
+    }
+
+    pub(crate) fn is_of_calico(&self, handle: &str) -> bool {
+        self.state().of_calico.contains(handle)
     }
 
     pub(crate) fn is_damaged(&self, handle: &str) -> bool {

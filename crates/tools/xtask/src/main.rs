@@ -17,6 +17,7 @@ mod left_out;
 #[expect(unreachable_pub, reason = "public in testkit")]
 #[path = "../../testkit/src/servers/locate.rs"]
 mod locate;
+mod mutants;
 mod protoc;
 mod replay;
 mod servers;
@@ -41,6 +42,7 @@ const TASKS: &[Task] = &[
     test::TASK,
     soak::TASK,
     explore::TASK,
+    mutants::TASK,
     replay::TASK,
     bench::TASK,
     env::TASK,

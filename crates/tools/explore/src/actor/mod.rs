@@ -1,5 +1,6 @@
 //! Who acts on a cluster.
 
+mod call;
 mod collector;
 mod command;
 mod others;
@@ -8,12 +9,14 @@ mod task;
 
 use std::sync::Arc;
 
+pub(crate) use self::call::pod_object;
+pub use self::call::{Call, Program};
 pub use self::collector::{collect, give_up_empty};
 pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, calipam};
 pub use self::others::{Edit, edits};
 pub(crate) use self::plugin::give;
-pub use self::plugin::{Call, add, clean_up, comes_back, del, gc};
+pub use self::plugin::{add, clean_up, comes_back, del, gc};
 pub use self::task::Task;
 use crate::world::World;
 

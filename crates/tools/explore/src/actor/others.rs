@@ -32,7 +32,7 @@ pub fn edits<const N: usize>(name: &'static str, keys: [(&'static str, Edit); N]
             let what = format!("write {path}");
             match world.turn(actor, what, footprint, Some(Arc::clone(&write)), None).await {
                 Verdict::Go => write(world.data()),
-                Verdict::Fail => return,
+                _ => return,
             }
         }
     })

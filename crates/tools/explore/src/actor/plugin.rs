@@ -1,4 +1,4 @@
-//! The CNI plugin, and the kubelet that calls it: calipam's own code.
+//! The CNI plugin, and the kubelet that calls it: calipam's own code, or Calico's as the facts have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -7,72 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, Error, MemoryStore, Store};
+use calipam_assign::{Allocator, Entry, Error, MemoryStore, Query, Record, Store, StoreError};
+use calipam_datastore::allocation::AllocatorStore;
+use calipam_datastore::write::Consent;
 use calipam_model::IpNet;
+use calipam_model::attributes::Attribute;
+use calipam_model::snapshot::Revision;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
 use super::Actor;
+use super::call::{Call, NETWORK, Program, object_path};
+use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
-use crate::world::{Client, Footprint, Held, NodeLock, PODS, World};
+use crate::world::{Client, Held, NodeLock, World, kubernetes};
 
-const NETWORK: &str = "k8s-pod-network";
 /// How far the clock of a node is ahead, so that what it has just recorded is too young to be judged.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
 /// How often the kubelet calls DEL before it waits longer than anyone watches.
 const ATTEMPTS: usize = 4;
-
-/// A pod's call.
-#[derive(Clone, Debug)]
-pub struct Call {
-    pub node: String,
-    /// The pod, which is also the container.
-    pub pod: String,
-    pub wanted: Wanted,
-    /// The datastore is Kubernetes.
-    pub one_by_one: bool,
-    /// The endpoint is written some time after the address was recorded, and people look at the clock of the machine.
-    pub is_watched: bool,
-}
-
-impl Call {
-    /// A pod on a node that wants any IPv4 address.
-    pub fn new(node: &str, pod: &str) -> Self {
-        let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
-        Self { node: node.to_owned(), pod: pod.to_owned(), wanted, one_by_one: false, is_watched: false }
-    }
-
-    pub fn handle(&self) -> String {
-        format!("{NETWORK}.{}", self.pod)
-    }
-
-    fn container(&self) -> Container {
-        Container { node: self.node.clone(), handle: self.handle(), machine: None }
-    }
-
-    fn client(&self, world: &Arc<World>, actor: usize) -> Client {
-        let client = Client::new(world, actor);
-        if self.one_by_one { client.one_by_one() } else { client }
-    }
-
-    /// What the record of an address has.
-    pub(crate) fn attributes(&self, now: jiff::Timestamp) -> BTreeMap<String, String> {
-        let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
-        let entries =
-            [("node", &*self.node), ("pod", &self.pod), ("namespace", "default"), ("timestamp", &timestamp)];
-        entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
-    }
-
-    /// What changes outside of IPAM when a pod gets or loses its addresses.
-    fn touched(&self) -> Footprint {
-        Footprint::default().write(self.endpoint()).write(format!("{PODS}{}", self.handle()))
-    }
-
-    pub(crate) fn endpoint(&self) -> String {
-        let name = format!("{}-k8s-{}-eth0", self.node, self.pod.replace('-', "--"));
-        format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
-    }
-}
 
 /// The node of a call, which limits nothing.
 struct OnNode(NodeLock);
@@ -92,33 +44,50 @@ impl Host for OnNode {
 
 /// A pod starts.
 pub fn add(call: Call) -> Actor {
-    let again = call.clone();
-    Actor::new(format!("ADD {} on {}", call.pod, call.node), move |world, actor| {
-        start(world, actor, call.clone())
-    })
-    .after_kill(move |world, actor| stop(world, actor, again.clone()))
+    let (name, again) = (format!("ADD {} on {}", call.pod, call.node), call.clone());
+    let begin = move |world, actor| start(world, actor, call.clone());
+    kubelet(name, again, begin)
 }
 
 /// A pod stops.
 pub fn del(call: Call) -> Actor {
-    let again = call.clone();
-    Actor::new(format!("DEL {} on {}", call.pod, call.node), move |world, actor| {
-        stop(world, actor, call.clone())
-    })
-    .after_kill(move |world, actor| stop(world, actor, again.clone()))
+    let (name, again) = (format!("DEL {} on {}", call.pod, call.node), call.clone());
+    let begin = move |world, actor| stop(world, actor, call.clone());
+    kubelet(name, again, begin)
+}
+
+/// A call, which is followed by DEL where it is killed.
+fn kubelet<F: Future<Output = ()> + 'static>(
+    name: String,
+    call: Call,
+    begin: impl Fn(Arc<World>, usize) -> F + 'static,
+) -> Actor {
+    let program = call.program;
+    let name = if program == Program::Calico { format!("Calico's {name}") } else { name };
+    let again = move |world, actor| stop(world, actor, call.clone());
+    match program {
+        Program::OnKubernetes => Actor::process(name, begin, again),
+        Program::Calipam | Program::Calico => Actor::new(name, begin).after_kill(again),
+    }
 }
 
 async fn start(world: Arc<World>, actor: usize, call: Call) {
-    let handle = call.handle();
-    world.truth.begin(&handle, &call.node);
-    let allocator = Allocator::new(call.client(&world, actor));
-    let host = OnNode(NodeLock::new(&world, actor, &call.node));
+    world.truth.begin(&call.handle(), &call.node);
+    if call.program == Program::Calico {
+        world.truth.serve_by_calico(&call.handle());
+    }
+    call.show(&world, &[]);
     let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
-    let add =
-        Add { container: call.container(), attributes: call.attributes(now), wanted: call.wanted.clone() };
-    match (Plugin { allocator: &allocator, host: &host }).add(&add).await {
-        Ok(added) => {
-            let addresses: Vec<IpAddr> = added.addresses.iter().map(IpNet::addr).collect();
+    let added = match call.program {
+        Program::Calico => calico_add(&world, actor, &call, call.attributes(now)).await,
+        Program::Calipam => own_add(&world, actor, &call, call.client(&world, actor), now).await,
+        Program::OnKubernetes => match OnApiServer::open(&world, actor) {
+            Some(store) => own_add(&world, actor, &call, store, now).await,
+            None => None,
+        },
+    };
+    match added {
+        Some(addresses) => {
             if call.is_watched {
                 world.turn(actor, "write the endpoint".into(), call.touched(), None, None).await;
                 world.tell(actor, "endpoint");
@@ -126,18 +95,44 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
             give(&world, &call, &addresses);
         }
         // The kubelet takes back what a failed ADD left.
-        Err(_) => stop(world, actor, call).await,
+        None => stop(world, actor, call).await,
+    }
+}
+
+async fn own_add<S: Store>(
+    world: &Arc<World>,
+    actor: usize,
+    call: &Call,
+    store: S,
+    now: Timestamp,
+) -> Option<Vec<IpAddr>> {
+    let (allocator, host) = (Allocator::new(store), OnNode(NodeLock::new(world, actor, &call.node)));
+    let add =
+        Add { container: call.container(), attributes: call.attributes(now), wanted: call.wanted.clone() };
+    let added = (Plugin { allocator: &allocator, host: &host }).add(&add).await.ok()?;
+    Some(added.addresses.iter().map(IpNet::addr).collect())
+}
+
+async fn calico_add(
+    world: &Arc<World>,
+    actor: usize,
+    call: &Call,
+    attributes: BTreeMap<String, String>,
+) -> Option<Vec<IpAddr>> {
+    let _held = NodeLock::new(world, actor, &call.node).take().await;
+    let calico = Calico::new(Client::new(world, actor));
+    let handle = call.handle();
+    let record = Attribute { handle: Some(handle.clone()), owner: Some(attributes), ..Attribute::default() };
+    let wanted = ByCalico { host: call.node.clone(), handle, record };
+    match call.wanted {
+        Wanted::Address(address) => calico.assign_ip(&wanted, address).await.ok().map(|()| vec![address]),
+        Wanted::Any { .. } => calico.auto_assign(&wanted).await.ok().flatten().map(|address| vec![address]),
     }
 }
 
 /// The pod uses its addresses, and its endpoint says so.
 pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
-    let networks: Vec<String> = addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
-    let endpoint = json!({"kind": "WorkloadEndpoint", "metadata": {"namespace": "default"},
-        "spec": {"orchestrator": "k8s", "node": call.node, "containerID": call.pod, "pod": call.pod,
-            "endpoint": "eth0", "ipNetworks": networks}});
-    world.data().put(&call.endpoint(), endpoint.to_string());
-    world.touch(&call.touched());
+    call.show(world, addresses);
     world.truth.give(&call.handle(), addresses);
 }
 
@@ -156,25 +151,109 @@ pub fn comes_back(call: Call, address: IpAddr) -> Actor {
     })
 }
 
+/// What came of a DEL.
+enum Deleted {
+    Done,
+    /// Nothing was heard of something.
+    Again,
+    Failed(String),
+}
+
 /// The kubelet stops the pod and repeats DEL where it fails.
 pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
     let handle = call.handle();
     world.data().remove(&call.endpoint());
+    world.data().remove(&object_path(&call.pod));
     world.touch(&call.touched());
     let previous = world.truth.withdraw(&handle);
-    let allocator = Allocator::new(call.client(&world, actor));
-    let host = OnNode(NodeLock::new(&world, actor, &call.node));
-    let plugin = Plugin { allocator: &allocator, host: &host };
-    let del = Del { container: call.container(), old_handle: format!("default.{}", call.pod), previous };
+    if call.program == Program::Calico {
+        world.truth.serve_by_calico(&handle);
+    }
     for _ in 0..ATTEMPTS {
-        match plugin.del(&del).await {
-            Ok(()) => {
+        let deleted = match call.program {
+            Program::Calico => calico_del(&world, actor, &call).await,
+            Program::Calipam => own_del(&world, actor, &call, call.client(&world, actor), &previous).await,
+            Program::OnKubernetes => match OnApiServer::open(&world, actor) {
+                Some(store) => own_del(&world, actor, &call, store, &previous).await,
+                None => Deleted::Failed("no datastore".to_owned()),
+            },
+        };
+        match deleted {
+            Deleted::Done if invariants::may_be_left(&world, &handle) => return,
+            Deleted::Done => {
                 let released = invariants::is_released(&world, &handle);
                 return released.unwrap_or_else(|violation| world.truth.violated(violation));
             }
-            Err(Failure::Allocator(error)) if error.is_unavailable() => {}
-            Err(failure) => return world.truth.violated(format!("DEL of {handle} fails: {failure}")),
+            Deleted::Again => {}
+            Deleted::Failed(what) => {
+                return world.truth.violated(format!("DEL of {handle} fails: {what}"));
+            }
         }
+    }
+}
+
+async fn own_del<S: Store>(
+    world: &Arc<World>,
+    actor: usize,
+    call: &Call,
+    store: S,
+    previous: &[IpAddr],
+) -> Deleted {
+    let (allocator, host) = (Allocator::new(store), OnNode(NodeLock::new(world, actor, &call.node)));
+    let (container, old_handle) = (call.container(), call.old_handle());
+    let del = Del { container, old_handle, previous: previous.to_owned() };
+    match (Plugin { allocator: &allocator, host: &host }).del(&del).await {
+        Ok(()) => Deleted::Done,
+        Err(Failure::Allocator(error)) if error.is_unavailable() => Deleted::Again,
+        Err(failure) => Deleted::Failed(failure.to_string()),
+    }
+}
+
+async fn calico_del(world: &Arc<World>, actor: usize, call: &Call) -> Deleted {
+    let _held = NodeLock::new(world, actor, &call.node).take().await;
+    let calico = Calico::new(Client::new(world, actor));
+    for handle in [call.handle(), call.old_handle()] {
+        match calico.release_by_handle(&handle).await {
+            Ok(()) | Err(Stop::Gone) => {}
+            Err(Stop::NoAnswer) => return Deleted::Again,
+            Err(stop) => return Deleted::Failed(format!("{stop:?}")),
+        }
+    }
+    Deleted::Done
+}
+
+/// An API server, whose clock is the world's.
+struct OnApiServer {
+    store: AllocatorStore,
+    world: Arc<World>,
+}
+
+impl OnApiServer {
+    fn open(world: &Arc<World>, actor: usize) -> Option<Self> {
+        let store = kubernetes::open(world, actor).allocator(Consent::from_runtime("kubernetes")).ok()?;
+        Some(Self { store, world: Arc::clone(world) })
+    }
+}
+
+impl Store for OnApiServer {
+    fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        self.store.read(queries).await
+    }
+
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        self.store.create(record).await
+    }
+
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        self.store.update(record, revision).await
+    }
+
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        self.store.delete(entry).await
     }
 }
 

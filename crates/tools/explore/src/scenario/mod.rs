@@ -1,5 +1,7 @@
 //! Small worlds, and who acts in them.
 
+mod calico;
+mod kubernetes;
 mod repairs;
 
 use std::collections::BTreeMap;
@@ -14,10 +16,10 @@ use calipam_model::pool::PoolUse;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::actor::{Actor, Call, add, collect, del, gc, give, give_up_empty};
+use crate::actor::{Actor, Call, add, collect, del, gc, give, give_up_empty, pod_object};
 use crate::invariants;
 use crate::invariants::repairs::CLUSTER;
-use crate::world::{World, at_once, kubernetes};
+use crate::world::{World, at_once, kubernetes as api_server};
 
 /// What may go wrong in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +28,8 @@ pub struct Faults {
     pub answers: bool,
     /// Actors that are killed.
     pub kills: bool,
-    /// The clock jumps ahead by so many seconds.
-    pub jump: Option<i64>,
+    /// The clock jumps by so many seconds.
+    pub jumps: &'static [i64],
 }
 
 /// A small world.
@@ -59,15 +61,17 @@ struct Cluster {
     cooldown: i64,
     /// The datastore is Kubernetes, and its pods say who uses addresses.
     is_kubernetes: bool,
+    /// Kubernetes gives lists in pages of so many objects; 0 for all.
+    page: usize,
 }
 
 /// Two blocks of four addresses.
 const TWO_BLOCKS: Cluster =
-    Cluster { pool: "10.0.0.0/29", strict_affinity: false, cooldown: 0, is_kubernetes: false };
+    Cluster { pool: "10.0.0.0/29", strict_affinity: false, cooldown: 0, is_kubernetes: false, page: 0 };
 const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
 const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
 /// Lost answers, late writes and kills.
-const ANY: Faults = Faults { answers: true, kills: true, jump: None };
+const ANY: Faults = Faults { answers: true, kills: true, jumps: &[] };
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
@@ -128,9 +132,15 @@ impl Scenario {
         if self.cluster.is_kubernetes { 160 } else { 64 }
     }
 
+    /// The clock jumps ahead by more than what is waited for (the cooldown, and how long an empty block stays with its owner), and back
+    /// by less than clocks may differ.
+    fn with_jumps(self) -> Self {
+        Self { kinds: Faults { jumps: &[90, -30], ..self.kinds }, ..self }
+    }
+
     /// A DEL after a fault would take what the other call uses.
     fn without_faults(self) -> Self {
-        Self { kinds: Faults { answers: false, kills: false, jump: None }, ..self }
+        Self { kinds: Faults { answers: false, kills: false, jumps: &[] }, ..self }
     }
 
     /// The same with another number of faults.
@@ -163,7 +173,7 @@ impl Scenario {
         // Whoever looks at the clock of the machine finds what is given from now on too young to judge, and all else old.
         world.advance(SignedDuration::from_hours(24 * 36_500));
         if self.cluster.is_kubernetes {
-            world.to_kubernetes(&self.objects(&world));
+            world.to_kubernetes(&self.objects(&world), self.cluster.page);
         }
         let changes = world.data().take_changes();
         world.audit.note(None, false, changes);
@@ -177,7 +187,7 @@ impl Scenario {
         static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
         let make =
-            || kubernetes::objects_of(&world.values(), &pods(world)).expect("objects of a healthy cluster");
+            || api_server::objects_of(&world.values(), &pods(world)).expect("objects of a healthy cluster");
         made.entry(self.name).or_insert_with(make).clone()
     }
 }
@@ -188,16 +198,8 @@ type Objects = Vec<(String, Vec<u8>)>;
 /// The pods that have addresses.
 fn pods(world: &World) -> Vec<serde_json::Value> {
     let pods = world.truth.pods().into_iter().filter(|(_, pod)| pod.exists);
-    let object = |(handle, pod): (String, crate::truth::Pod)| {
-        let name = handle.rsplit('.').next().unwrap_or_default().to_owned();
-        let addresses: Vec<String> = pod.addresses.iter().map(ToString::to_string).collect();
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default",
-            "annotations": {"cni.projectcalico.org/podIP": format!("{}/32", addresses.join(""))}},
-            "spec": {"nodeName": pod.node},
-            "status": {"phase": "Running", "podIP": addresses.first(),
-                "podIPs": addresses.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()}})
-    };
-    pods.map(object).collect()
+    let name = |handle: &str| handle.rsplit('.').next().unwrap_or_default().to_owned();
+    pods.map(|(handle, pod)| pod_object(&name(&handle), &pod.node, &pod.addresses)).collect()
 }
 
 /// All scenarios, the small ones first.
@@ -346,7 +348,17 @@ pub fn all() -> Vec<Scenario> {
             Cluster { cooldown: 30, ..ONE_BLOCK },
             |before| ["p", "x", "y", "z"].into_iter().for_each(|pod| before.pod("a", pod)),
             || vec![del(Call::new("a", "p")), add(Call::new("a", "q"))],
-        ),
+        )
+        .with_jumps(),
+        plain(
+            "reclaim-in-time",
+            "a block was claimed a moment ago by a node that has not used it yet, and clocks jump",
+            ONE_BLOCK,
+            |_| {},
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
+        )
+        .with_jumps()
+        .large(),
         plain(
             "one-by-one",
             "pods of two nodes on Kubernetes, which answers each read at its own time",
@@ -380,5 +392,5 @@ pub fn all() -> Vec<Scenario> {
         )
         .large(),
     ];
-    [of_plugin, repairs::all()].concat()
+    [of_plugin, calico::all(), repairs::all(), kubernetes::all()].concat()
 }

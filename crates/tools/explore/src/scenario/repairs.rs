@@ -7,14 +7,13 @@ use super::{ANY, Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS};
 use crate::actor::{Actor, Call, Command, add, calipam, collect, comes_back, del, edits};
 use crate::invariants::repairs::{CONFIG, at_the_end};
 
-const LEAK: [u8; 4] = [10, 0, 0, 0];
+pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
 /// Two pools can be made of it.
 const SPLITTABLE: Cluster = TWO_BLOCKS;
-const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
 
 impl Before<'_> {
     /// A pod is gone and its address stays recorded.
-    fn leak(&self, node: &str, pod: &str) {
+    pub(super) fn leak(&self, node: &str, pod: &str) {
         self.pod(node, pod);
         let call = Call::new(node, pod);
         self.0.data().remove(&call.endpoint());
@@ -22,46 +21,47 @@ impl Before<'_> {
     }
 
     /// A key is gone that is about a pod's addresses.
-    fn damage(&self, pod: &str, path: &str) {
+    pub(super) fn damage(&self, pod: &str, path: &str) {
         self.0.data().remove(path);
         self.0.truth.damage(&Call::new("", pod).handle());
     }
 
     /// A handle that no pod has.
-    fn by_hand(&self) {
+    pub(super) fn by_hand(&self) {
         self.0.truth.begin("by-hand", "a");
         self.0.truth.withdraw("by-hand");
     }
 }
 
 /// A pod that wants any address.
-fn any(node: &str, pod: &str) -> Call {
+pub(super) fn any(node: &str, pod: &str) -> Call {
     Call { is_watched: true, ..Call::new(node, pod) }
 }
 
 /// A pod that wants the address that is leaked.
-fn the_leaked(node: &str, pod: &str) -> Call {
+pub(super) fn the_leaked(node: &str, pod: &str) -> Call {
     Call { wanted: Wanted::Address(LEAK.into()), ..any(node, pod) }
 }
 
 /// The handle of a pod.
-fn handle_path(pod: &str) -> String {
+pub(super) fn handle_path(pod: &str) -> String {
     format!("/calico/ipam/v2/handle/k8s-pod-network.{pod}")
+}
+
+/// A world in which calipam's commands or Calico's programs write.
+pub(super) fn plain(
+    name: &'static str,
+    about: &'static str,
+    cluster: Cluster,
+    before: fn(&Before<'_>),
+    actors: fn() -> Vec<Actor>,
+) -> Scenario {
+    let (kinds, end) = (ANY, at_the_end);
+    Scenario { name, about, is_small: true, faults: 1, kinds, end, cluster, before, actors }
 }
 
 pub(super) fn all() -> Vec<Scenario> {
     use Command::{Assign, Configure, Others, Rebuild, Release, ReleaseAddress, Split, Undo};
-    let plain = |name, about, cluster, before, actors: fn() -> Vec<Actor>| Scenario {
-        name,
-        about,
-        is_small: true,
-        faults: 1,
-        kinds: ANY,
-        end: at_the_end,
-        cluster,
-        before,
-        actors,
-    };
     vec![
         plain(
             "release",
@@ -243,59 +243,6 @@ pub(super) fn all() -> Vec<Scenario> {
             || {
                 let assign = Assign(LEAK.into(), "a", "by-hand");
                 vec![calipam("assign and undo", false, &[assign, Undo], &[Undo]), add(any("a", "p"))]
-            },
-        )
-        .large(),
-        plain(
-            "kubernetes-release-and-undo",
-            "a leaked address is released on Kubernetes, object by object, and that is undone",
-            KUBERNETES,
-            |before| {
-                before.pod("a", "p");
-                before.leak("a", "gone");
-            },
-            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
-        )
-        .large(),
-        plain(
-            "kubernetes-two-releases",
-            "two people release the same on Kubernetes, one of them with the datastore locked",
-            KUBERNETES,
-            |before| before.leak("a", "gone"),
-            || {
-                let release = |name, locks| calipam(name, locks, &[Release], &[Release]);
-                vec![release("release", false), release("another release", true)]
-            },
-        )
-        .large(),
-        plain(
-            "kubernetes-split-and-undo",
-            "a pool is split on Kubernetes, pool by pool, and that is undone",
-            KUBERNETES,
-            |before| before.pod("a", "p"),
-            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
-        )
-        .large(),
-        plain(
-            "kubernetes-rebuild",
-            "a handle is gone, and an address is leaked",
-            KUBERNETES,
-            |before| {
-                before.pod("a", "p");
-                before.leak("a", "gone");
-                before.damage("p", &handle_path("p"));
-            },
-            || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild])],
-        )
-        .large(),
-        plain(
-            "kubernetes-assign-and-undo",
-            "an address is assigned and taken back on Kubernetes",
-            KUBERNETES,
-            |before| before.by_hand(),
-            || {
-                let assign = Assign(LEAK.into(), "a", "by-hand");
-                vec![calipam("assign and undo", false, &[assign, Undo], &[Undo])]
             },
         )
         .large(),

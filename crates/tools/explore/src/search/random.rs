@@ -78,7 +78,7 @@ fn follow(
 /// The step of the actor that goes first. One that was not seen before gets a place by chance; so do late writes.
 fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
     let who = |choice: Choice| match choice {
-        Choice::Go(id) | Choice::Fail(id) => id.actor,
+        Choice::Go(id) | Choice::Fail(id) | Choice::PutOff(id) | Choice::Expire(id) => id.actor,
         Choice::Kill(actor) | Choice::Crash(actor) => actor,
         Choice::Land(id) => 1_000 + id.actor,
         Choice::Jump(_) => usize::MAX,

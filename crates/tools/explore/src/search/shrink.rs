@@ -71,9 +71,8 @@ fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
 /// Faults, changes between actors, steps.
 fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
     let who = |choice: &Choice| match choice {
-        Choice::Go(id) | Choice::Fail(id) | Choice::Land(id) => id.actor,
-        Choice::Kill(actor) | Choice::Crash(actor) => *actor,
-        Choice::Jump(_) => usize::MAX,
+        Choice::Kill(actor) | Choice::Crash(actor) => Some(*actor),
+        other => other.request().map(|id| id.actor),
     };
     let faults = schedule.iter().filter(|choice| choice.is_fault()).count();
     let changes = schedule.windows(2).filter(|pair| who(&pair[0]) != who(&pair[1])).count();

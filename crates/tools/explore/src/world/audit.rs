@@ -37,6 +37,8 @@ struct State {
     journals: BTreeMap<usize, PathBuf>,
     /// Someone was killed.
     has_killed: bool,
+    /// Something went wrong, be it that an answer was lost.
+    has_faults: bool,
     /// Keys that are being written by nobody of whom anything is asked.
     of_others: BTreeSet<String>,
     /// Who has written a key last, and whether it had been killed before.
@@ -68,6 +70,15 @@ impl Audit {
 
     pub(crate) fn kill(&self) {
         self.state().has_killed = true;
+    }
+
+    pub(crate) fn fault(&self) {
+        self.state().has_faults = true;
+    }
+
+    /// True once anything went wrong that the explorer may let go wrong.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.state().has_faults
     }
 
     /// True once someone was killed.

@@ -1,7 +1,7 @@
 //! The datastore as one actor's allocator sees it: as etcd, or as Kubernetes, which has no transactions.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,13 +39,34 @@ impl Client {
         &self.world
     }
 
-    /// The pods as Kubernetes has them.
-    pub async fn pods(&self) -> BTreeMap<String, Pod> {
-        let footprint = Footprint::default().read_range(PODS);
-        self.world.turn(self.actor, "read the pods".into(), footprint, None, None).await;
+    /// The pods of Kubernetes and the names of its nodes.
+    pub(crate) async fn cluster(&self) -> Result<(BTreeMap<String, Pod>, BTreeSet<String>), StoreError> {
+        let nodes = format!("{RESOURCE_PREFIX}nodes/");
+        let footprint = Footprint::default().read_range(PODS).read_range(nodes.clone());
+        self.may_read("read pods and nodes".into(), footprint).await?;
         let pods = self.world.truth.pods();
         self.world.tell(self.actor, &pods);
-        pods
+        let names = self.world.memory.values(&nodes).into_iter();
+        Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
+    }
+
+    /// A pod of Kubernetes as it is now.
+    pub(crate) async fn pod(&self, handle: &str) -> Result<Option<Pod>, StoreError> {
+        let footprint = Footprint::default().read(format!("{PODS}{handle}"));
+        self.may_read(format!("get the pod of {handle}"), footprint).await?;
+        let pod = self.world.truth.pods().remove(handle);
+        self.world.tell(self.actor, &pod);
+        Ok(pod)
+    }
+
+    /// False while the datastore is locked.
+    pub(crate) async fn is_ready(&self) -> Result<bool, StoreError> {
+        let path = format!("{RESOURCE_PREFIX}clusterinformations/default");
+        self.may_read("read whether the datastore is ready".into(), Footprint::default().read(path.clone()))
+            .await?;
+        let value = self.world.memory.value(&path).unwrap_or_default();
+        let value: serde_json::Value = serde_json::from_slice(&value).unwrap_or_default();
+        Ok(value["spec"]["datastoreReady"] != false)
     }
 
     /// Waits for the turn to read; notes what is found.
@@ -86,7 +107,7 @@ impl Client {
         let verdict = self.world.turn(self.actor, what, footprint, Some(write), None).await;
         let result = match verdict {
             Verdict::Go => result(&self.world.memory).await,
-            Verdict::Fail => Err(no_answer()),
+            _ => Err(no_answer()),
         };
         self.world.tell(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
         if result.is_ok() {

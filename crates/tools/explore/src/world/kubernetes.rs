@@ -7,6 +7,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use calipam_assign::MemoryStore;
 use calipam_datastore::settings::Timeouts;
@@ -16,7 +18,7 @@ use calipam_files::objects::Encoding;
 use calipam_files::objects::kinds::by_plural;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -73,26 +75,69 @@ impl Place {
             method => self.write(method, path, body).await?,
         };
         let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         *response.status_mut() = status;
         Ok(response)
     }
 
     async fn read(&self, path: &str, query: &str) -> Result<Answer, BoxError> {
-        let is_list = is_list(path);
+        // What may be answered from a cache of the server could be older: nothing of calipam allows that.
+        if query.contains("resourceVersion") {
+            return Ok(failure(StatusCode::BAD_REQUEST));
+        }
+        let (is_list, page) = (is_list(path), Page::of(query));
         if let Self::World(world, actor) = self {
             let footprint = match is_list {
+                // It is read at the revision of the first page.
+                true if page.of.is_some() => Footprint::default(),
                 true => Footprint::default().read_range(folder(path)),
                 false => Footprint::default().read(path),
             };
             let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
-            if world.turn(*actor, what, footprint, None, None).await == Verdict::Fail {
-                world.tell(*actor, Verdict::Fail);
-                return Err(no_answer());
+            let turn = world.turn(*actor, what, footprint, None, None).to_api_server();
+            let turn = if page.of.is_some() { turn.continued() } else { turn };
+            if let Some(refused) = self.refused(turn.await)? {
+                return Ok(refused);
             }
         }
-        let answer = if is_list { list(self.memory(), path, query) } else { get(self.memory(), path) };
-        self.tell(&answer);
-        Ok(answer)
+        if !is_list {
+            let answer = get(self.memory(), path);
+            self.tell(&answer);
+            return Ok(answer);
+        }
+        let found = match (self, page.of) {
+            (Self::World(world, actor), Some(number)) => world.begun_list(*actor, number),
+            _ => self.memory().values(&folder(path)),
+        };
+        self.tell(&(StatusCode::OK, list(&found, &Page::default())));
+        let number = match self {
+            Self::World(world, actor) if world.page() > 0 && page.of.is_none() => {
+                world.begin_list(*actor, found.clone())
+            }
+            _ => page.of.unwrap_or(NEWEST),
+        };
+        let most = match self {
+            Self::World(world, _) if world.page() > 0 => page.most.min(world.page()),
+            _ => page.most,
+        };
+        Ok((StatusCode::OK, list(&found, &Page { most, of: Some(number), ..page })))
+    }
+
+    /// What is answered to a request that is not looked at.
+    fn refused(&self, verdict: Verdict) -> Result<Option<Answer>, BoxError> {
+        let status = match verdict {
+            Verdict::Go => return Ok(None),
+            Verdict::PutOff => Some(StatusCode::TOO_MANY_REQUESTS),
+            Verdict::Expire => Some(StatusCode::GONE),
+            Verdict::Fail => None,
+        };
+        if let Self::World(world, actor) = self {
+            world.tell(*actor, verdict);
+        }
+        let no_answer = || io::Error::new(io::ErrorKind::ConnectionReset, "no answer");
+        Ok(Some(failure(status.ok_or_else(no_answer)?)))
     }
 
     async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, BoxError> {
@@ -104,9 +149,9 @@ impl Place {
                 Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
             let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
             let footprint = Footprint::default().write(target.clone());
-            if world.turn(*actor, what, footprint, Some(write), None).await == Verdict::Fail {
-                world.tell(*actor, Verdict::Fail);
-                return Err(no_answer());
+            let turn = world.turn(*actor, what, footprint, Some(write), None).to_api_server();
+            if let Some(refused) = self.refused(turn.await)? {
+                return Ok(refused);
             }
         }
         let answer = change(self.memory(), &method, &target, body);
@@ -128,10 +173,6 @@ impl Place {
             Self::Memory(memory) => memory,
         }
     }
-}
-
-fn no_answer() -> BoxError {
-    io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
 }
 
 /// True for the path of all objects of a kind.
@@ -171,16 +212,62 @@ fn get(store: &MemoryStore, path: &str) -> Answer {
     }
 }
 
-fn list(store: &MemoryStore, path: &str, query: &str) -> Answer {
-    let label = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
-    let has_label = |object: &Value| label.is_none_or(|label| !object["metadata"]["labels"][label].is_null());
-    let found = store.values(&folder(path)).into_iter();
-    let items: Vec<Value> =
-        found.map(|(_, value, revision)| object((value, revision))).filter(has_label).collect();
-    (
-        StatusCode::OK,
-        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}),
-    )
+/// The newest state, in tokens of pages.
+const NEWEST: i64 = -1;
+
+/// What a list asks for.
+#[derive(Clone, Debug)]
+struct Page {
+    label: String,
+    /// Items at most.
+    most: usize,
+    /// The first name.
+    start: String,
+    /// The list that it goes on with.
+    of: Option<i64>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { label: String::new(), most: usize::MAX, start: String::new(), of: None }
+    }
+}
+
+impl Page {
+    fn of(query: &str) -> Self {
+        let mut page = Self::default();
+        for (name, value) in query.split('&').filter_map(|part| part.split_once('=')) {
+            match name {
+                "labelSelector" => page.label = value.to_owned(),
+                "limit" => page.most = value.parse().unwrap_or(usize::MAX),
+                "continue" => {
+                    let token = URL_SAFE_NO_PAD.decode(value).unwrap_or_default();
+                    let token: Value = serde_json::from_slice(&token).unwrap_or_default();
+                    page.start = token["start"].as_str().unwrap_or_default().to_owned();
+                    page.of = token["rv"].as_i64().filter(|number| *number != NEWEST);
+                }
+                _ => {}
+            }
+        }
+        page
+    }
+}
+
+/// A page of what a list found.
+fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
+    let Page { label, most, start, of } = page;
+    let has_label = |object: &Value| label.is_empty() || !object["metadata"]["labels"][label].is_null();
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let objects = found.iter().map(|(_, value, revision)| object((value.clone(), *revision)));
+    let mut items: Vec<Value> = objects.filter(has_label).filter(|object| name(object) >= *start).collect();
+    let mut metadata = json!({"resourceVersion": "1"});
+    if let Some(next) = items.get(*most) {
+        let token = json!({"v": "meta.k8s.io/v1", "rv": of, "start": name(next)}).to_string();
+        metadata["continue"] = URL_SAFE_NO_PAD.encode(token).into();
+        metadata["remainingItemCount"] = (items.len() - most).into();
+        items.truncate(*most);
+    }
+    json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
 }
 
 /// Creates, replaces or deletes an object, under the version and the UID that are named.
@@ -277,4 +364,31 @@ pub(crate) fn objects_of(
         Some(())
     })?;
     Some(memory.values(ALL).into_iter().map(|(path, value, _)| (path, value)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_goes_on_where_its_page_ended() {
+        let stored = |name: &str| {
+            let object = json!({"metadata": {"name": name}});
+            (format!("/apis/{name}"), object.to_string().into_bytes(), 1)
+        };
+        let found = [stored("a"), stored("b"), stored("c")];
+        let names = |list: &Value| -> Vec<String> {
+            let items = list["items"].as_array().unwrap();
+            items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let first = list(&found, &Page { most: 2, of: Some(7), ..Page::default() });
+        assert_eq!(
+            (names(&first), &first["metadata"]["remainingItemCount"]),
+            (vec!["a".into(), "b".into()], &json!(1))
+        );
+        let next = Page::of(&format!("limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap()));
+        assert_eq!((next.of, next.most), (Some(7), 2));
+        let last = list(&found, &next);
+        assert_eq!((names(&last), &last["metadata"]["continue"]), (vec!["c".into()], &Value::Null));
+    }
 }

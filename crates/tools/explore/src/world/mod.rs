@@ -12,7 +12,7 @@ mod turn;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use calipam_assign::MemoryStore;
@@ -49,7 +49,14 @@ pub(crate) enum Verdict {
     Go,
     /// The one who asks hears nothing. A write is still on its way, and may take effect at any later time or never.
     Fail,
+    /// The API server has too much to do, and wants the request again a second later.
+    PutOff,
+    /// The API server does not know the revision of a list any more.
+    Expire,
 }
+
+/// What is stored, by path, with versions.
+pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
 
 /// Makes a write that is on its way; nothing hears what becomes of it.
 pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
@@ -66,6 +73,8 @@ pub struct World {
     pub(crate) files: Files,
     /// The values are objects of Kubernetes, by their paths on an API server.
     is_kubernetes: AtomicBool,
+    /// How many objects a page of a list has; 0 for all.
+    page: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -80,6 +89,8 @@ struct State {
     numbers: BTreeMap<usize, usize>,
     /// What each actor has been told, which is all that decides what it does next.
     told: BTreeMap<usize, u64>,
+    /// Lists of which an actor has got the first page.
+    lists: BTreeMap<usize, Vec<Values>>,
     /// Who holds which lock.
     locks: BTreeMap<String, usize>,
     /// What the step under way has touched beside its request.
@@ -108,6 +119,7 @@ impl World {
             audit: audit::Audit::default(),
             files: Files::default(),
             is_kubernetes: AtomicBool::new(false),
+            page: AtomicUsize::new(0),
         }
     }
 
@@ -130,7 +142,7 @@ impl World {
     }
 
     /// Everything that is stored.
-    pub(crate) fn values(&self) -> Vec<(String, Vec<u8>, i64)> {
+    pub(crate) fn values(&self) -> Values {
         self.memory.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
     }
 
@@ -138,8 +150,29 @@ impl World {
         self.is_kubernetes.load(Ordering::Relaxed)
     }
 
-    /// The values so far become objects of an API server.
-    pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)]) {
+    /// How many objects a page of a list has; 0 for all.
+    pub(crate) fn page(&self) -> usize {
+        self.page.load(Ordering::Relaxed)
+    }
+
+    /// Remembers what a list found whose first page an actor gets; gives its number.
+    fn begin_list(&self, actor: usize, found: Values) -> i64 {
+        let mut state = self.state();
+        let lists = state.lists.entry(actor).or_default();
+        lists.push(found);
+        lists.len() as i64 - 1
+    }
+
+    /// What the list of that number found.
+    fn begun_list(&self, actor: usize, number: i64) -> Values {
+        let state = self.state();
+        let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
+        list.cloned().unwrap_or_default()
+    }
+
+    /// The values so far become objects of an API server, which gives lists in pages of so many objects; 0 for all.
+    pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
+        self.page.store(page, Ordering::Relaxed);
         for (path, ..) in self.memory.values(ALL) {
             self.memory.remove(&path);
         }
@@ -259,8 +292,13 @@ impl World {
 
 /// A value without what comes from the clock of the machine: two runs of a schedule give the same then.
 fn timeless(value: &[u8]) -> Vec<u8> {
-    const FIELDS: [&[u8]; 4] =
-        [b"\"timestamp\":\"", b"\"creationTimestamp\":\"", b"\"uid\":\"", b"\"affinity_claim_time\":\""];
+    const FIELDS: [&[u8]; 5] = [
+        b"\"timestamp\":\"",
+        b"\"creationTimestamp\":\"",
+        b"\"uid\":\"",
+        b"\"affinity_claim_time\":\"",
+        b"\"affinityClaimTime\":\"",
+    ];
     let (mut rest, mut out) = (value, Vec::with_capacity(value.len()));
     while let Some(byte) = rest.first() {
         match FIELDS.iter().find(|field| rest.starts_with(field)) {

@@ -15,6 +15,10 @@ pub(crate) struct Asked {
     /// The lock that it wants.
     pub lock: Option<String>,
     pub is_read: bool,
+    /// An API server may put it off.
+    pub can_be_put_off: bool,
+    /// It goes on with a list, whose revision may be compacted away.
+    pub is_continued: bool,
     /// False for a lock, which is a file of the node: asking for it does not fail.
     pub can_fail: bool,
 }
@@ -51,8 +55,28 @@ impl World {
         };
         let id = RequestId { actor, number };
         let is_read = write.is_none() && lock.is_none();
-        let asked = Asked { id, what, footprint, is_read, can_fail: lock.is_none(), lock };
+        let can_fail = lock.is_none();
+        let (can_be_put_off, is_continued) = (false, false);
+        let asked = Asked { id, what, footprint, is_read, can_be_put_off, is_continued, can_fail, lock };
         Turn { world: self, id, begun: Some((asked, write)) }
+    }
+}
+
+impl Turn<'_> {
+    /// The same to an API server.
+    pub(crate) fn to_api_server(mut self) -> Self {
+        if let Some((asked, _)) = &mut self.begun {
+            asked.can_be_put_off = true;
+        }
+        self
+    }
+
+    /// The same for a request that goes on with a list.
+    pub(crate) fn continued(mut self) -> Self {
+        if let Some((asked, _)) = &mut self.begun {
+            asked.is_continued = true;
+        }
+        self
     }
 }
 

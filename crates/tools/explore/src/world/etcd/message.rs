@@ -6,9 +6,8 @@ use calipam_assign::MemoryStore;
 use calipam_files::protobuf::{Fields, Value, put_bytes, put_key_value, put_message, put_number};
 use calipam_files::raw::RawEntry;
 
-use super::Values;
-use crate::world::Footprint;
 use crate::world::client::short;
+use crate::world::{Footprint, Values};
 
 /// Comparisons, and what follows where all hold or one does not.
 pub(super) struct Transaction {

@@ -20,15 +20,12 @@ use tonic::body::Body;
 use tower::BoxError;
 
 use self::message::{Answer, Operation, Range, Transaction};
-use super::{ALL, Footprint, Verdict, World};
+use super::{ALL, Footprint, Values, Verdict, World};
 
 /// Revisions of readings begin here, so that none is that of a key.
 const READINGS: i64 = 1_000_000;
 /// Nobody gives up waiting: what waits is what the explorer lets wait.
 const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
-
-/// Values by path, with their revisions.
-type Values = Vec<(String, Vec<u8>, i64)>;
 
 /// Where the values are.
 enum Place {

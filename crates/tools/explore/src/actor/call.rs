@@ -1,0 +1,126 @@
+//! A pod, whose kubelet calls a plugin for it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_assign::plugin::{Container, Wanted};
+use calipam_model::IpNet;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::world::{Client, Footprint, PODS, World};
+
+pub(super) const NETWORK: &str = "k8s-pod-network";
+
+/// Whose plugin a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Calipam,
+    /// The same, on an API server: objects are read and written by calipam's own client.
+    OnKubernetes,
+    Calico,
+}
+
+/// A pod's call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub node: String,
+    /// The pod, which is also the container.
+    pub pod: String,
+    pub wanted: Wanted,
+    pub program: Program,
+    /// The datastore answers each query of a read at a time of its own.
+    pub one_by_one: bool,
+    /// The endpoint is written some time after the address was recorded, and people look at the clock of the machine.
+    pub is_watched: bool,
+}
+
+impl Call {
+    /// A pod on a node that wants any IPv4 address.
+    pub fn new(node: &str, pod: &str) -> Self {
+        let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
+        let (node, pod) = (node.to_owned(), pod.to_owned());
+        Self { node, pod, wanted, program: Program::Calipam, one_by_one: false, is_watched: false }
+    }
+
+    /// The same by another plugin.
+    #[must_use]
+    pub fn by(self, program: Program) -> Self {
+        Self { program, ..self }
+    }
+
+    pub fn handle(&self) -> String {
+        format!("{NETWORK}.{}", self.pod)
+    }
+
+    pub(super) fn container(&self) -> Container {
+        Container { node: self.node.clone(), handle: self.handle(), machine: None }
+    }
+
+    /// The handle that the oldest plugins gave.
+    pub(super) fn old_handle(&self) -> String {
+        format!("default.{}", self.pod)
+    }
+
+    pub(super) fn client(&self, world: &Arc<World>, actor: usize) -> Client {
+        let client = Client::new(world, actor);
+        if self.one_by_one { client.one_by_one() } else { client }
+    }
+
+    /// What the record of an address has.
+    pub(crate) fn attributes(&self, now: Timestamp) -> BTreeMap<String, String> {
+        let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
+        let entries =
+            [("node", &*self.node), ("pod", &self.pod), ("namespace", "default"), ("timestamp", &timestamp)];
+        entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    }
+
+    /// What changes outside of IPAM when a pod gets or loses its addresses.
+    pub(super) fn touched(&self) -> Footprint {
+        Footprint::default()
+            .write(self.endpoint())
+            .write(object_path(&self.pod))
+            .write(format!("{PODS}{}", self.handle()))
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        let name = format!("{}-k8s-{}-eth0", self.node, self.pod.replace('-', "--"));
+        format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
+    }
+
+    /// Whoever reads the cluster finds that the pod has these addresses; with none, that it waits for one.
+    pub(super) fn show(&self, world: &World, addresses: &[IpAddr]) {
+        if world.is_kubernetes() {
+            world
+                .data()
+                .put(&object_path(&self.pod), pod_object(&self.pod, &self.node, addresses).to_string());
+        } else if !addresses.is_empty() {
+            let networks: Vec<String> =
+                addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
+            let endpoint = json!({"kind": "WorkloadEndpoint", "metadata": {"namespace": "default"},
+                "spec": {"orchestrator": "k8s", "node": self.node, "containerID": self.pod, "pod": self.pod,
+                    "endpoint": "eth0", "ipNetworks": networks}});
+            world.data().put(&self.endpoint(), endpoint.to_string());
+        }
+        world.touch(&self.touched());
+    }
+}
+
+/// Where a pod lies on an API server.
+pub(super) fn object_path(pod: &str) -> String {
+    format!("/api/v1/namespaces/default/pods/{pod}")
+}
+
+/// A pod as an API server has it.
+pub(crate) fn pod_object(name: &str, node: &str, addresses: &[IpAddr]) -> Value {
+    let networks: Vec<String> = addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
+    let mut metadata = json!({"name": name, "namespace": "default", "uid": name});
+    let mut status = json!({"phase": "Pending"});
+    if !addresses.is_empty() {
+        metadata["annotations"] = json!({"cni.projectcalico.org/podIP": networks.join(",")});
+        let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+        status = json!({"phase": "Running", "podIP": addresses.first(), "podIPs": ips});
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}, "status": status})
+}

@@ -1,0 +1,175 @@
+//! Affinities and their blocks (facts 3.9).
+
+use std::sync::Arc;
+
+use calipam_assign::{Entry, Record, Store, StoreError};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
+use calipam_model::block::Block;
+use calipam_model::config::IpamConfig;
+use calipam_model::snapshot::Versioned;
+
+use super::{Calico, RETRIES, Result, Stop, key_of};
+
+/// What must hold for a block that is given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unless {
+    pub in_use: bool,
+    /// It has another sequence number.
+    pub other_than: Option<u64>,
+}
+
+impl Calico {
+    /// An affinity in the state pending, unless it is confirmed already.
+    pub(super) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
+        let pending = Affinity::new(key.clone(), AffinityState::Pending);
+        match self.store.create(&Record::Affinity(pending.clone())).await {
+            Ok(revision) => return Ok(Versioned { value: pending, revision }),
+            Err(StoreError::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let found = self.affinity(key).await?;
+        match found.value.state {
+            AffinityState::Confirmed => Ok(found),
+            _ => self.set_state(found, AffinityState::Pending).await,
+        }
+    }
+
+    async fn set_state(
+        &self,
+        mut affinity: Versioned<Affinity>,
+        state: AffinityState,
+    ) -> Result<Versioned<Affinity>> {
+        affinity.value.state = state;
+        affinity.revision =
+            self.store.update(&Record::Affinity(affinity.value.clone()), &affinity.revision).await?;
+        Ok(affinity)
+    }
+
+    async fn delete_affinity(&self, affinity: Versioned<Affinity>) -> Result<()> {
+        let record = Record::Affinity(affinity.value);
+        Ok(self.store.delete(&Entry { record, revision: affinity.revision }).await?)
+    }
+
+    /// The block of an affinity, which is created where it is missing, and confirmed where that was not done.
+    pub(super) async fn block_of(&self, affinity: Versioned<Affinity>) -> Result<Versioned<Block>> {
+        let key = affinity.value.key.clone();
+        let mut block = match self.block(key.cidr).await {
+            Ok(block) => block,
+            Err(Stop::Gone) => {
+                let pending = self.set_state(affinity, AffinityState::Pending).await?;
+                return self.claim(pending).await;
+            }
+            Err(stop) => return Err(stop),
+        };
+        if block.value.owner() != Some(&key.owner()) {
+            self.delete_affinity(affinity).await?;
+            return Err(Stop::NotOurs);
+        }
+        if affinity.value.state == AffinityState::Confirmed {
+            return Ok(block);
+        }
+        let pending = self.set_state(affinity, AffinityState::Pending).await?;
+        block.value.update(|update| update.touch());
+        let block = self.update_block(block).await?;
+        self.set_state(pending, AffinityState::Confirmed).await?;
+        Ok(block)
+    }
+
+    /// Creates the block of a pending affinity, and confirms that.
+    pub(super) async fn claim(&self, affinity: Versioned<Affinity>) -> Result<Versioned<Block>> {
+        let key = affinity.value.key.clone();
+        let block = Block::new(key.cidr, Some(key.owner()), self.store.now()).ok_or(Stop::Refused)?;
+        match self.store.create(&Record::Block(Arc::new(block.clone()))).await {
+            Ok(revision) => {
+                self.confirm(affinity).await?;
+                return Ok(Versioned { value: block, revision });
+            }
+            Err(StoreError::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let found = self.block(key.cidr).await?;
+        if found.value.owner() == Some(&key.owner()) {
+            self.confirm(affinity).await?;
+            return Ok(found);
+        }
+        // What goes wrong with it is only told.
+        let _ = self.delete_affinity(affinity).await;
+        Err(Stop::NotOurs)
+    }
+
+    async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
+        let key = affinity.value.key.clone();
+        let Err(stop) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
+        match self.affinity(&key).await {
+            Ok(found) if found.value.state == AffinityState::Confirmed => Ok(()),
+            _ => Err(stop),
+        }
+    }
+
+    /// Gives a block up: it is deleted where it is empty, and left without owner otherwise.
+    pub(super) async fn give_up(&self, key: &AffinityKey, config: &IpamConfig, unless: Unless) -> Result<()> {
+        let affinity = self.affinity(key).await?;
+        let mut block = self.block(key.cidr).await?;
+        if unless.other_than.is_some_and(|sequence| sequence != block.value.sequence()) {
+            return Err(Stop::Conflict);
+        }
+        if block.value.owner().is_some_and(|owner| *owner != key.owner()) {
+            let _ = self.delete_affinity(affinity).await;
+            return Err(Stop::NotOurs);
+        }
+        let now = self.store.now();
+        let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
+        if unless.in_use && !is_empty {
+            return Err(Stop::NotEmpty);
+        }
+
+        let marked = self.set_state(affinity, AffinityState::PendingDeletion).await?;
+        let written = match is_empty {
+            true => self.delete_block(block).await,
+            false => {
+                block.value.update(|update| {
+                    update.collect_cooled(now, config.cooldown());
+                    update.clear_owner();
+                });
+                self.update_block(block).await.map(drop)
+            }
+        };
+        match written {
+            Err(Stop::Gone) if is_empty => {}
+            written => written?,
+        }
+        match self.delete_affinity(marked).await {
+            Err(Stop::Gone) => Ok(()),
+            deleted => deleted,
+        }
+    }
+
+    /// Gives up the empty blocks of a host that is gone.
+    pub(super) async fn give_up_all(&self, host: &str) -> Result<()> {
+        let config = self.config().await?;
+        let mut result = Ok(());
+        for cidr in self.affinities(host).await? {
+            for _ in 0..RETRIES {
+                let unless = Unless { in_use: true, other_than: None };
+                match self.give_up(&key_of(host, cidr), &config, unless).await {
+                    Err(Stop::Conflict) => continue,
+                    Ok(()) | Err(Stop::NotOurs | Stop::Gone) => {}
+                    Err(stop) => result = Err(stop),
+                }
+                break;
+            }
+        }
+        result
+    }
+
+    /// Gives up an empty block, as the collector does; `block` is what it knows of it.
+    pub(super) async fn give_up_empty(&self, block: IpNet, host: &str) -> Result<()> {
+        let config = self.config().await?;
+        let unless = Unless { in_use: true, other_than: None };
+        match self.give_up(&key_of(host, block), &config, unless).await {
+            Err(Stop::NotOurs | Stop::Gone) => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Assigning one address (facts 3.3, 3.4).
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use calipam_assign::Store;
+use calipam_model::IpNet;
+use calipam_model::attributes::Attribute;
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::cidr;
+use calipam_model::config::IpamConfig;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Versioned;
+use jiff::SignedDuration;
+
+use super::affinity::Unless;
+use super::{Calico, RETRIES, Result, Stop, key_of};
+
+/// How long an empty block stays with its owner.
+const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Who wants an address, and what it is recorded with.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub host: String,
+    pub handle: String,
+    pub record: Attribute,
+}
+
+impl Wanted {
+    fn owns(&self, block: &Block) -> bool {
+        block.owner().and_then(BlockOwner::host) == Some(&*self.host)
+    }
+}
+
+impl Calico {
+    /// Assigns any address; `None` where there is none.
+    pub(crate) async fn auto_assign(&self, wanted: &Wanted) -> Result<Option<IpAddr>> {
+        let config = self.config().await?;
+        let pools: Vec<Pool> = self.pools().await?.into_iter().filter(Pool::is_enabled).collect();
+        let mut own: VecDeque<IpNet> = self.affinities(&wanted.host).await?.into();
+        own.retain(|block| pools.iter().any(|pool| pool.cidr.contains(block)));
+
+        let mut owned = own.len();
+        loop {
+            let may_claim = owned < config.block_limit() as usize;
+            match self.find_or_claim(wanted, &config, &pools, &mut own, may_claim).await {
+                Ok((block, is_new)) => {
+                    owned += usize::from(is_new);
+                    if let Some(address) = self.take_own(block, wanted, &config).await {
+                        return Ok(Some(address));
+                    }
+                }
+                Err(Stop::NoFreeBlock) => break,
+                Err(stop) => return Err(stop),
+            }
+        }
+        match config.strict_affinity {
+            true => Ok(None),
+            false => self.borrow(wanted, &config, &pools).await,
+        }
+    }
+
+    /// A block of the host with a free address, and whether it was claimed just now.
+    async fn find_or_claim(
+        &self,
+        wanted: &Wanted,
+        config: &IpamConfig,
+        pools: &[Pool],
+        own: &mut VecDeque<IpNet>,
+        may_claim: bool,
+    ) -> Result<(Versioned<Block>, bool)> {
+        let free = |block: &Block| {
+            let current = block.without_cooled(self.store.now(), config.cooldown());
+            !current.free().is_empty()
+        };
+        while let Some(cidr) = own.pop_front() {
+            for _ in 0..RETRIES {
+                let Ok(affinity) = self.affinity(&key_of(&wanted.host, cidr)).await else { break };
+                match self.block_of(affinity).await {
+                    Ok(block) if free(&block.value) => return Ok((block, false)),
+                    Err(Stop::Conflict) => {}
+                    Ok(_) | Err(_) => break,
+                }
+            }
+        }
+        if !may_claim || !config.auto_allocate_blocks {
+            return Err(Stop::Refused);
+        }
+        for _ in 0..RETRIES {
+            let cidr = self.usable_block(wanted, config, pools).await?;
+            for _ in 0..RETRIES {
+                let claimed = match self.pending_affinity(&key_of(&wanted.host, cidr)).await {
+                    Ok(pending) => self.block_of(pending).await,
+                    Err(Stop::Conflict) => continue,
+                    Err(stop) => return Err(stop),
+                };
+                match claimed {
+                    Ok(block) if free(&block.value) => return Ok((block, true)),
+                    Err(Stop::Conflict) => {}
+                    Err(Stop::NotOurs) => break,
+                    Ok(_) => return Err(Stop::Refused),
+                    Err(stop) => return Err(stop),
+                }
+            }
+        }
+        Err(Stop::Conflict)
+    }
+
+    /// The first place without a block, or a block of the host with a free address; else an empty block of another, which is taken
+    /// from it.
+    async fn usable_block(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<IpNet> {
+        let blocks = self.blocks().await?;
+        let now = self.store.now();
+        let mut empty = Vec::new();
+        for cidr in walk(pools, &wanted.host) {
+            let Some(found) = blocks.iter().find(|block| block.value.cidr() == cidr) else { return Ok(cidr) };
+            let current = found.value.without_cooled(now, config.cooldown());
+            if wanted.owns(&current) && !current.free().is_empty() {
+                return Ok(cidr);
+            }
+            if current.is_empty() {
+                empty.push(&found.value);
+            }
+        }
+        for block in empty {
+            let is_young =
+                block.claimed_at().is_some_and(|claimed| now.duration_since(claimed) < MIN_RECLAIM_AGE);
+            let Some(owner) = block.owner().and_then(BlockOwner::host).filter(|_| !is_young) else {
+                continue;
+            };
+            let unless = Unless { in_use: true, other_than: Some(block.sequence()) };
+            if self.give_up(&key_of(owner, block.cidr()), config, unless).await.is_ok() {
+                return Ok(block.cidr());
+            }
+        }
+        Err(Stop::NoFreeBlock)
+    }
+
+    /// Takes an address from a block of the host. Any failure but a lost race is only told, and another block is looked for.
+    async fn take_own(
+        &self,
+        mut block: Versioned<Block>,
+        wanted: &Wanted,
+        config: &IpamConfig,
+    ) -> Option<IpAddr> {
+        let cidr = block.value.cidr();
+        for _ in 0..RETRIES {
+            match self.take(block, wanted, config, config.strict_affinity).await {
+                Err(Stop::Conflict) => block = self.block(cidr).await.ok()?,
+                taken => return taken.ok().flatten(),
+            }
+        }
+        None
+    }
+
+    async fn borrow(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<Option<IpAddr>> {
+        for cidr in walk(pools, &wanted.host) {
+            for _ in 0..RETRIES {
+                let Ok(block) = self.block(cidr).await else { break };
+                match self.take(block, wanted, config, false).await {
+                    Ok(Some(address)) => return Ok(Some(address)),
+                    Err(Stop::Conflict) => {}
+                    Ok(None) | Err(_) => break,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes an address from a block; `None` where it has none. Where the block is not written, or nothing is heard of that, the
+    /// count is taken back.
+    async fn take(
+        &self,
+        block: Versioned<Block>,
+        wanted: &Wanted,
+        config: &IpamConfig,
+        strict: bool,
+    ) -> Result<Option<IpAddr>> {
+        let (cidr, now) = (block.value.cidr(), self.store.now());
+        if strict && !wanted.owns(&block.value) {
+            return Err(Stop::Refused);
+        }
+        let mut after = block.value.clone();
+        let taken = after.update(|update| {
+            update.collect_cooled(now, config.cooldown());
+            update.auto_assign(1, &wanted.record, |_| false)
+        });
+        let Some(ordinal) = taken.first() else { return Ok(None) };
+        self.increment(&wanted.handle, cidr).await?;
+        if let Err(stop) = self.update_block(Versioned { value: after, revision: block.revision }).await {
+            let _ = self.decrement(&wanted.handle, cidr, 1).await;
+            return Err(stop);
+        }
+        Ok(Some(cidr::address_at(cidr, *ordinal)))
+    }
+
+    /// Assigns a given address. A lost race leaves it counted once more.
+    pub(crate) async fn assign_ip(&self, wanted: &Wanted, address: IpAddr) -> Result<()> {
+        let pools = self.pools().await?;
+        let pool = pools.iter().filter(|pool| pool.is_enabled()).find(|pool| pool.cidr.contains(&address));
+        let cidr = pool.and_then(|pool| cidr::block_around(address, pool.block_size)).ok_or(Stop::Refused)?;
+        let ordinal = cidr::ordinal_of(cidr, address).ok_or(Stop::Refused)?;
+        let config = self.config().await?;
+        for _ in 0..RETRIES {
+            let block = match self.block(cidr).await {
+                Ok(block) => Ok(block),
+                Err(Stop::Gone) => match self.pending_affinity(&key_of(&wanted.host, cidr)).await {
+                    Ok(pending) => self.claim(pending).await,
+                    Err(stop) => Err(stop),
+                },
+                Err(stop) => return Err(stop),
+            };
+            let block = match block {
+                Ok(block) => block,
+                Err(Stop::Conflict) => continue,
+                // That another host was faster is not told from other errors.
+                Err(stop) => return Err(stop),
+            };
+            if config.strict_affinity && !wanted.owns(&block.value) {
+                return Err(Stop::Refused);
+            }
+            let (mut after, now) = (block.value.clone(), self.store.now());
+            let assigned = after.update(|update| {
+                update.collect_cooled(now, config.cooldown());
+                update.assign(ordinal, &wanted.record)
+            });
+            assigned.map_err(|_| Stop::Refused)?;
+            self.increment(&wanted.handle, cidr).await?;
+            match self.update_block(Versioned { value: after, revision: block.revision }).await {
+                Ok(_) => return Ok(()),
+                Err(Stop::Conflict) => {}
+                Err(stop) => {
+                    let _ = self.decrement(&wanted.handle, cidr, 1).await;
+                    return Err(stop);
+                }
+            }
+        }
+        Err(Stop::Conflict)
+    }
+}
+
+/// The places for blocks, from one on that depends on the host.
+fn walk(pools: &[Pool], host: &str) -> Vec<IpNet> {
+    let of_pool = |pool: &Pool| {
+        let mut places: Vec<IpNet> = pool.cidr.subnets(pool.block_size).into_iter().flatten().collect();
+        let start = host.bytes().map(usize::from).sum::<usize>() % places.len().max(1);
+        places.rotate_left(start);
+        places
+    };
+    pools.iter().flat_map(of_pool).collect()
+}

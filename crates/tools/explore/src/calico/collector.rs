@@ -1,0 +1,161 @@
+//! The collector of kube-controllers (facts 3.12, 3.17).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calipam_assign::Release;
+use calipam_model::IpNet;
+use calipam_model::block::{Allocation, Block, BlockOwner};
+
+use super::{Calico, Result};
+use crate::truth::Pod;
+use crate::world::Client;
+
+/// One round of the collector, from the first sight of a leak to what it does once the grace period is over.
+pub(crate) struct Collector {
+    calico: Calico,
+    client: Client,
+}
+
+/// What its caches hold at a time. What they know of pods and nodes is older than what they know of blocks.
+struct Look {
+    pods: BTreeMap<String, Pod>,
+    nodes: BTreeSet<String>,
+    blocks: Vec<Block>,
+    /// False where the datastore is locked.
+    is_ready: bool,
+}
+
+/// An address under a handle, with the sequence number of its allocation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    handle: String,
+    address: IpAddr,
+    sequence: u64,
+    node: String,
+    /// Of a pod or a tunnel; others are left alone.
+    is_known: bool,
+}
+
+impl Held {
+    fn of(found: Allocation<'_>) -> Option<Self> {
+        let record = found.attribute.to_attribute();
+        let owner = record.owner.unwrap_or_default();
+        let text = |key: &str| owner.get(key).cloned().unwrap_or_default();
+        Some(Self {
+            handle: record.handle?,
+            address: found.address,
+            sequence: found.sequence,
+            node: text("node"),
+            is_known: !text("pod").is_empty() && !text("namespace").is_empty(),
+        })
+    }
+
+    /// Whether the pod has the address, or has not said yet which it has.
+    fn is_used_by(&self, pod: Option<&Pod>) -> bool {
+        let has = |pod: &Pod| pod.addresses.is_empty() || pod.addresses.contains(&self.address);
+        !self.is_known || pod.is_some_and(|pod| pod.exists && has(pod))
+    }
+}
+
+impl Look {
+    fn held(&self) -> impl Iterator<Item = Held> {
+        self.blocks.iter().flat_map(Block::allocations).filter_map(Held::of)
+    }
+
+    fn leaks(&self) -> BTreeSet<Held> {
+        self.held().filter(|held| !held.is_used_by(self.pods.get(&held.handle))).collect()
+    }
+
+    /// The empty blocks of nodes that have more than one.
+    fn empty(&self) -> BTreeMap<IpNet, String> {
+        let host = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
+        let has_more =
+            |node: &String| self.blocks.iter().filter(|block| host(block).as_ref() == Some(node)).count() > 1;
+        let empty = self.blocks.iter().filter(|block| block.allocations().next().is_none());
+        let owned = empty.filter_map(|block| Some((block.cidr(), host(block).filter(has_more)?)));
+        owned.collect()
+    }
+
+    /// Nodes that hold something and are gone.
+    fn gone_nodes(&self) -> BTreeSet<String> {
+        let owners = self.blocks.iter().filter_map(|block| block.owner().and_then(BlockOwner::host));
+        let nodes = owners.map(str::to_owned).chain(self.held().map(|held| held.node));
+        nodes.filter(|node| !node.is_empty() && !self.nodes.contains(node)).collect()
+    }
+}
+
+impl Collector {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { calico: Calico::new(client.clone()), client }
+    }
+
+    /// What goes wrong is left to the next round.
+    pub(crate) async fn collect(&self) {
+        let _ = self.try_collect().await;
+    }
+
+    async fn try_collect(&self) -> Result<()> {
+        let first = self.look().await?;
+        if first.leaks().is_empty() && first.empty().is_empty() && first.gone_nodes().is_empty() {
+            return Ok(());
+        }
+        let second = self.look().await?;
+        if !second.is_ready {
+            return Ok(());
+        }
+        let confirmed = self.confirmed(&first, &second).await?;
+        // All that a handle has must have leaked.
+        let is_whole = |handle: &String| {
+            second.held().filter(|held| held.handle == *handle).all(|held| confirmed.contains(&held))
+        };
+        let request = |held: &Held| Release {
+            address: held.address,
+            handle: Some(held.handle.clone()),
+            sequence: Some(held.sequence),
+        };
+        let leaks: Vec<Release> =
+            confirmed.iter().filter(|held| is_whole(&held.handle)).map(request).collect();
+        if !leaks.is_empty() {
+            self.calico.release_ips(&leaks).await?;
+        }
+
+        let before = first.empty();
+        // One at a time, so that one stays.
+        if let Some((block, node)) = second.empty().into_iter().find(|(block, _)| before.contains_key(block))
+        {
+            let _ = self.calico.give_up_empty(block, &node).await;
+        }
+        for node in second.gone_nodes() {
+            let mut of_node = second.held().filter(|held| held.node == node);
+            if of_node.all(|held| confirmed.contains(&held)) {
+                let _ = self.calico.give_up_all(&node).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has leaked at both looks, or whose node is gone as well. Where that is there, the pod is asked for once more.
+    async fn confirmed(&self, first: &Look, second: &Look) -> Result<BTreeSet<Held>> {
+        let candidates = first.leaks();
+        let mut confirmed = BTreeSet::new();
+        for held in second.leaks() {
+            let is_node_gone = !second.nodes.contains(&held.node);
+            if !is_node_gone && !candidates.contains(&held) {
+                continue;
+            }
+            if !is_node_gone && held.is_used_by(self.client.pod(&held.handle).await?.as_ref()) {
+                continue;
+            }
+            confirmed.insert(held);
+        }
+        Ok(confirmed)
+    }
+
+    async fn look(&self) -> Result<Look> {
+        let (pods, nodes) = self.client.cluster().await?;
+        let blocks = self.calico.blocks().await?.into_iter().map(|block| block.value).collect();
+        let is_ready = self.client.is_ready().await?;
+        Ok(Look { pods, nodes, blocks, is_ready })
+    }
+}

@@ -1,0 +1,58 @@
+//! Counting addresses in handles (facts 3.8).
+
+use calipam_assign::{Entry, Record, Store};
+use calipam_model::IpNet;
+use calipam_model::handle::Handle;
+
+use super::{Calico, RETRIES, Result, Stop};
+
+impl Calico {
+    /// Counts one address more. Whatever goes wrong with the write, it is tried again.
+    pub(super) async fn increment(&self, id: &str, block: IpNet) -> Result<()> {
+        for _ in 0..RETRIES {
+            let stored = match self.handle(id).await {
+                Ok(stored) => Some(stored),
+                Err(Stop::Gone) => None,
+                Err(stop) => return Err(stop),
+            };
+            let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
+            handle.set_count(block, handle.count(block) + 1);
+            let written = match &stored {
+                Some(stored) => self.store.update(&Record::Handle(handle), &stored.revision).await,
+                None => self.store.create(&Record::Handle(handle)).await,
+            };
+            if written.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Stop::Conflict)
+    }
+
+    /// Counts `by` fewer, and deletes the handle with its last one.
+    pub(super) async fn decrement(&self, id: &str, block: IpNet, by: i64) -> Result<()> {
+        for _ in 0..RETRIES {
+            let stored = self.handle(id).await?;
+            let count = stored.value.count(block);
+            if count < by {
+                return Err(Stop::Refused);
+            }
+            let mut handle = stored.value.clone();
+            handle.set_count(block, count - by);
+            let written = if handle.blocks().next().is_none() {
+                let entry = Entry { record: Record::Handle(stored.value), revision: stored.revision };
+                match self.store.delete(&entry).await.map_err(Stop::from) {
+                    Err(Stop::Gone) => Ok(()),
+                    deleted => deleted,
+                }
+            } else {
+                let updated = self.store.update(&Record::Handle(handle), &stored.revision).await;
+                updated.map(drop).map_err(Stop::from)
+            };
+            match written {
+                Err(Stop::Conflict) => {}
+                written => return written,
+            }
+        }
+        Err(Stop::Conflict)
+    }
+}

@@ -1,0 +1,168 @@
+//! Calico's own allocator and collector, written from the facts (3.3 to 3.17): what calipam has to live beside.
+//!
+//! They have the requests of Calico's in their order, each read at a time of its own, and what `docs/cni.md` lists as
+//! different. With calipam's allocator they share the arithmetic of a block and nothing else, so that a guard that is
+//! missing there is not missing here. Left out is what nothing in these worlds depends on: IPv6, Windows, machines,
+//! reservations, and the looks at node and pool after a release, since the pool selects every node.
+
+mod affinity;
+mod assign;
+mod collector;
+mod handle;
+mod release;
+
+pub(crate) use self::assign::Wanted;
+pub(crate) use self::collector::Collector;
+
+use std::sync::Arc;
+
+use calipam_assign::{Entry, Family, Query, Record, Store, StoreError};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
+use calipam_model::block::Block;
+use calipam_model::config::IpamConfig;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Versioned;
+
+use crate::world::Client;
+
+/// How often it tries again where others are faster.
+const RETRIES: usize = 100;
+
+/// Calico's allocator in one process.
+pub(crate) struct Calico {
+    store: Client,
+}
+
+/// Why an operation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Another client was faster.
+    Conflict,
+    Exists,
+    Gone,
+    /// The block is another's; the own affinity is gone.
+    NotOurs,
+    NotEmpty,
+    /// There is no block to claim.
+    NoFreeBlock,
+    /// The address is taken, or is not what was asked for.
+    Refused,
+    /// What was asked for may have been done or not.
+    NoAnswer,
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Exists(_) => Self::Exists,
+            StoreError::Conflict(_) => Self::Conflict,
+            StoreError::NotFound(_) => Self::Gone,
+            StoreError::Unavailable(_) => Self::NoAnswer,
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, Stop>;
+
+impl Calico {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { store: client.one_by_one() }
+    }
+
+    async fn read(&self, query: Query) -> Result<Vec<Entry>> {
+        Ok(self.store.read(&[query]).await?.into_iter().flatten().collect())
+    }
+
+    /// One record; [`Stop::Gone`] where there is none.
+    async fn get<T>(&self, key: Key, take: impl FnOnce(Record) -> Option<T>) -> Result<Versioned<T>> {
+        let Entry { record, revision } =
+            self.read(Query::Get(key)).await?.into_iter().next().ok_or(Stop::Gone)?;
+        take(record).map(|value| Versioned { value, revision }).ok_or(Stop::Refused)
+    }
+
+    async fn block(&self, cidr: IpNet) -> Result<Versioned<Block>> {
+        self.get(Key::Block(cidr), |record| match record {
+            Record::Block(block) => Some(Arc::unwrap_or_clone(block)),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
+        self.get(Key::Affinity(key.clone()), |record| match record {
+            Record::Affinity(affinity) => Some(affinity),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn handle(&self, id: &str) -> Result<Versioned<Handle>> {
+        self.get(Key::Handle(id.to_owned()), |record| match record {
+            Record::Handle(handle) => Some(handle),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn config(&self) -> Result<IpamConfig> {
+        let found = self.get(Key::IpamConfig, |record| match record {
+            Record::Config(config) => Some(config),
+            _ => None,
+        });
+        match found.await {
+            Ok(config) => Ok(config.value),
+            Err(Stop::Gone) => Ok(IpamConfig::default()),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    async fn pools(&self) -> Result<Vec<Pool>> {
+        let found = self.read(Query::Pools).await?.into_iter();
+        let pool = |entry: Entry| match entry.record {
+            Record::Pool(pool) => Some(pool),
+            _ => None,
+        };
+        Ok(found.filter_map(pool).collect())
+    }
+
+    async fn blocks(&self) -> Result<Vec<Versioned<Block>>> {
+        let found = self.read(Query::Blocks(Family::V4)).await?.into_iter();
+        let block = |entry: Entry| match entry.record {
+            Record::Block(block) => {
+                Some(Versioned { value: Arc::unwrap_or_clone(block), revision: entry.revision })
+            }
+            _ => None,
+        };
+        Ok(found.filter_map(block).collect())
+    }
+
+    async fn affinities(&self, host: &str) -> Result<Vec<IpNet>> {
+        let (kind, holder) = (AffinityType::Host, host.to_owned());
+        let found = self.read(Query::Affinities { kind, holder, family: Family::V4 }).await?.into_iter();
+        let cidr = |entry: Entry| match entry.record.key() {
+            Key::Affinity(key) => Some(key.cidr),
+            _ => None,
+        };
+        Ok(found.filter_map(cidr).collect())
+    }
+
+    /// Replaces a block that was read; its sequence number has risen already.
+    async fn update_block(&self, block: Versioned<Block>) -> Result<Versioned<Block>> {
+        let record = Record::Block(Arc::new(block.value.clone()));
+        let revision = self.store.update(&record, &block.revision).await?;
+        Ok(Versioned { value: block.value, revision })
+    }
+
+    async fn delete_block(&self, block: Versioned<Block>) -> Result<()> {
+        let record = Record::Block(Arc::new(block.value));
+        Ok(self.store.delete(&Entry { record, revision: block.revision }).await?)
+    }
+}
+
+/// The affinity of a host for a block.
+fn key_of(host: &str, cidr: IpNet) -> AffinityKey {
+    AffinityKey { kind: AffinityType::Host, node: host.to_owned(), cidr }
+}

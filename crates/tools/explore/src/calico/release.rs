@@ -1,0 +1,146 @@
+//! Taking addresses back (facts 3.6, 3.7).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_assign::{Release, Store};
+use calipam_model::IpNet;
+use calipam_model::block::{Block, BlockUpdate};
+use calipam_model::cidr;
+use calipam_model::config::IpamConfig;
+use calipam_model::snapshot::Versioned;
+use jiff::Timestamp;
+
+use super::{Calico, RETRIES, Result, Stop};
+
+impl Calico {
+    /// Takes back all that a handle has; [`Stop::Gone`] where there is no such handle. What it counts too much stays.
+    pub(crate) async fn release_by_handle(&self, id: &str) -> Result<()> {
+        let handle = self.handle(id).await?;
+        let config = self.config().await?;
+        for (cidr, _) in handle.value.blocks() {
+            self.release_handle_in(id, cidr, &config).await?;
+        }
+        Ok(())
+    }
+
+    async fn release_handle_in(&self, id: &str, cidr: IpNet, config: &IpamConfig) -> Result<()> {
+        for _ in 0..RETRIES {
+            let block = match self.block(cidr).await {
+                Ok(block) => block,
+                Err(Stop::Gone) => return Ok(()),
+                Err(stop) => return Err(stop),
+            };
+            let is_of = |handle: String| handle == id;
+            let ordinals: Vec<u32> = block
+                .value
+                .handles()
+                .filter(|(_, handle)| is_of(handle.to_string()))
+                .map(|(ordinal, _)| ordinal)
+                .collect();
+            if ordinals.is_empty() {
+                return Ok(());
+            }
+            let cool = |update: &mut BlockUpdate<'_>, now| update.cool_by_handle(&ordinals, now);
+            match self.write_without(block, &ordinals, config, cool).await {
+                Ok(()) => {}
+                Err(Stop::Conflict) => continue,
+                Err(Stop::Gone) => {}
+                Err(stop) => return Err(stop),
+            }
+            let _ = self.decrement(id, cidr, ordinals.len() as i64).await;
+            return Ok(());
+        }
+        Err(Stop::Conflict)
+    }
+
+    /// Writes a block without some addresses. One that is empty and without owner is deleted.
+    async fn write_without(
+        &self,
+        mut block: Versioned<Block>,
+        ordinals: &[u32],
+        config: &IpamConfig,
+        cool: impl Fn(&mut BlockUpdate<'_>, Timestamp) -> Vec<u32>,
+    ) -> Result<()> {
+        let (now, cooldown) = (self.store.now(), config.cooldown());
+        let mut after = block.value.clone();
+        after.update(|update| {
+            update.collect_cooled(now, cooldown);
+            match cooldown.is_positive() {
+                true => cool(update, now),
+                false => update.release(ordinals),
+            }
+        });
+        if after.is_empty() && after.owner().is_none() {
+            return self.delete_block(block).await;
+        }
+        block.value = after;
+        self.update_block(block).await.map(drop)
+    }
+
+    /// Takes addresses back that are what their requests say. One that is not keeps all of its block; the other blocks are
+    /// released.
+    pub(super) async fn release_ips(&self, requests: &[Release]) -> Result<()> {
+        let pools = self.pools().await?;
+        let config = self.config().await?;
+        let block_of = |request: &Release| {
+            let pool = pools.iter().find(|pool| pool.cidr.contains(&request.address))?;
+            cidr::block_around(request.address, pool.block_size)
+        };
+        let blocks: BTreeSet<IpNet> = requests.iter().filter_map(block_of).collect();
+        let mut result = Ok(());
+        for block in blocks {
+            let of_block: Vec<&Release> =
+                requests.iter().filter(|request| block.contains(&request.address)).collect();
+            result = result.and(self.release_in(block, &of_block, &config).await);
+        }
+        result
+    }
+
+    async fn release_in(&self, cidr: IpNet, requests: &[&Release], config: &IpamConfig) -> Result<()> {
+        for _ in 0..RETRIES {
+            let block = match self.block(cidr).await {
+                Ok(block) => block,
+                Err(Stop::Gone) => return Ok(()),
+                Err(stop) => return Err(stop),
+            };
+            let losses = losses(&block.value.without_cooled(self.store.now(), config.cooldown()), requests)?;
+            if losses.is_empty() {
+                return Ok(());
+            }
+            let ordinals: Vec<u32> = losses.keys().copied().collect();
+            let cool = |update: &mut BlockUpdate<'_>, now| update.cool(&ordinals, now);
+            match self.write_without(block, &ordinals, config, cool).await {
+                Ok(()) => {}
+                Err(Stop::Conflict) => continue,
+                Err(stop) => return Err(stop),
+            }
+            let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
+            losses.values().for_each(|handle| *counts.entry(handle).or_default() += 1);
+            for (handle, count) in counts {
+                let _ = self.decrement(handle, cidr, count).await;
+            }
+            return Ok(());
+        }
+        Err(Stop::Conflict)
+    }
+}
+
+/// The ordinals that go, with their handles.
+fn losses(block: &Block, requests: &[&Release]) -> Result<BTreeMap<u32, String>> {
+    let mut losses = BTreeMap::new();
+    for request in requests {
+        let ordinal = cidr::ordinal_of(block.cidr(), request.address).ok_or(Stop::Refused)?;
+        if request.sequence.is_some_and(|sequence| sequence != block.sequence_of(ordinal)) {
+            return Err(Stop::Refused);
+        }
+        let Some(held) = block.allocation(ordinal).filter(|held| !held.attribute.is_cooling()) else {
+            continue;
+        };
+        let handle = held.attribute.to_attribute().handle.unwrap_or_default();
+        if request.handle.as_ref().is_some_and(|wanted| *wanted != handle) {
+            return Err(Stop::Refused);
+        }
+        losses.insert(ordinal, handle);
+    }
+    Ok(losses)
+}

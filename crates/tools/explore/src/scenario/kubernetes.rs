@@ -1,0 +1,133 @@
+//! Worlds on Kubernetes, where each object is read and written by a request of its own.
+
+use super::repairs::{LEAK, any, handle_path, plain, the_leaked};
+use super::{Cluster, FIRST, Scenario, TWO_BLOCKS};
+use crate::actor::{Call, Command, Program, add, calipam, del};
+
+const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
+/// Lists come in pages of one object.
+const PAGES: Cluster = Cluster { page: 1, ..KUBERNETES };
+
+/// A pod whose node has calipam's plugin.
+fn on_kubernetes(call: Call) -> Call {
+    call.by(Program::OnKubernetes)
+}
+
+pub(super) fn all() -> Vec<Scenario> {
+    use Command::{Assign, Rebuild, Release, ReleaseAddress, Split, Undo};
+    vec![
+        plain(
+            "kubernetes-release-and-undo",
+            "a leaked address is released on Kubernetes, object by object, and that is undone",
+            KUBERNETES,
+            |before| {
+                before.pod("a", "p");
+                before.leak("a", "gone");
+            },
+            || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
+        )
+        .large(),
+        plain(
+            "kubernetes-two-releases",
+            "two people release the same on Kubernetes, one of them with the datastore locked",
+            KUBERNETES,
+            |before| before.leak("a", "gone"),
+            || {
+                let release = |name, locks| calipam(name, locks, &[Release], &[Release]);
+                vec![release("release", false), release("another release", true)]
+            },
+        )
+        .large(),
+        plain(
+            "kubernetes-split-and-undo",
+            "a pool is split on Kubernetes, pool by pool, and that is undone",
+            KUBERNETES,
+            |before| before.pod("a", "p"),
+            || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
+        )
+        .large(),
+        plain(
+            "kubernetes-rebuild",
+            "a handle is gone, and an address is leaked",
+            KUBERNETES,
+            |before| {
+                before.pod("a", "p");
+                before.leak("a", "gone");
+                before.damage("p", &handle_path("p"));
+            },
+            || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild])],
+        )
+        .large(),
+        plain(
+            "kubernetes-assign-and-undo",
+            "an address is assigned and taken back on Kubernetes",
+            KUBERNETES,
+            |before| before.by_hand(),
+            || {
+                let assign = Assign(LEAK.into(), "a", "by-hand");
+                vec![calipam("assign and undo", false, &[assign, Undo], &[Undo])]
+            },
+        )
+        .large(),
+        plain(
+            "kubernetes-add-beside-add",
+            "pods of two nodes want an address of one block, by calipam's own client of Kubernetes",
+            KUBERNETES,
+            |before| before.block(FIRST, "a"),
+            || {
+                let wants = |node, pod| add(on_kubernetes(the_leaked(node, pod)));
+                vec![wants("a", "p"), wants("b", "q")]
+            },
+        )
+        .large(),
+        plain(
+            "kubernetes-add-beside-del",
+            "a pod starts while the other one of its node stops",
+            KUBERNETES,
+            |before| before.pod("a", "p"),
+            || vec![add(on_kubernetes(any("a", "q"))), del(on_kubernetes(any("a", "p")))],
+        )
+        .large(),
+        plain(
+            "kubernetes-release-beside-add",
+            "a leaked address is released while a pod wants one",
+            KUBERNETES,
+            |before| before.leak("a", "gone"),
+            || vec![calipam("release", false, &[Release], &[Release]), add(on_kubernetes(any("a", "p")))],
+        )
+        .large(),
+        plain(
+            "kubernetes-release-beside-del",
+            "an address is released by its name while its pod stops",
+            KUBERNETES,
+            |before| before.pod("a", "p"),
+            || {
+                let commands = [ReleaseAddress(LEAK.into())];
+                vec![calipam("release", false, &commands, &commands), del(on_kubernetes(any("a", "p")))]
+            },
+        )
+        .large(),
+        plain(
+            "kubernetes-rebuild-beside-add",
+            "a block without its handle is mended while a pod wants an address",
+            KUBERNETES,
+            |before| {
+                before.leak("a", "gone");
+                before.damage("gone", &handle_path("gone"));
+            },
+            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(on_kubernetes(any("a", "p")))],
+        )
+        .large(),
+        plain(
+            "kubernetes-pages",
+            "a leaked address is released where each list comes in pages, whose revision may be gone",
+            PAGES,
+            |before| {
+                before.pod("a", "p");
+                before.leak("a", "gone");
+            },
+            || vec![calipam("release", false, &[Release], &[Release])],
+        )
+        .large(),
+    ]
+}

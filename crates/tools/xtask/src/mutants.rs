@@ -1,0 +1,85 @@
+//! `cargo xtask mutants`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+use crate::task::Task;
+use crate::{protoc, step, workspace};
+
+/// Where it looks for what no test notices.
+const FILES: &[&str] = &[
+    "crates/check/src/**",
+    "crates/plan/src/**",
+    "crates/repair/src/**",
+    "crates/assign/src/**",
+    "crates/model/src/block/**",
+];
+
+pub(crate) const TASK: Task = Task {
+    name: "mutants",
+    arguments: "[--sample N] [--seed S]",
+    summary: "Change the code in small ways, and see whether tests notice",
+    details: "\
+Runs cargo-mutants (`cargo install cargo-mutants`) over check, plan, repair,
+assign and the block arithmetic of model: it changes one operator or the value
+of one function after the other, and runs the unit tests of its crate. All of
+them take most of a day; --sample takes N of them by a seed, 1 where none is
+named. What it found is in target/mutants.out; docs/safety.md says what was.
+",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    let number = |option: &str, otherwise: u64| {
+        let value = arguments.iter().skip_while(|argument| *argument != option).nth(1);
+        value.map_or(Ok(otherwise), |value| {
+            value.parse().map_err(|_| Failure::new(format!("{option} takes a number, but got `{value}`")))
+        })
+    };
+    let (sample, seed) = (number("--sample", u64::MAX)?, number("--seed", 1)?);
+
+    let mut list = mutants();
+    let listed = list.arg("--list").stderr(Stdio::inherit()).output();
+    let listed = listed.map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))?;
+    let text = String::from_utf8_lossy(&listed.stdout);
+    let mut names: Vec<&str> = text.lines().collect();
+    let all = names.len();
+    shuffle(&mut names, seed);
+    names.truncate(usize::try_from(sample).unwrap_or(usize::MAX));
+    names.sort_unstable();
+    step::announce(&format!("{} of {all} mutants, seed {seed}", names.len()));
+
+    let chosen: Vec<String> = names.iter().map(|name| format!("{name}\n")).collect();
+    let path = workspace::root().join("target/mutants-chosen.txt");
+    fs::write(&path, chosen.concat()).map_err(|error| Failure::io("write", &path, &error))?;
+    let mut test = mutants();
+    test.args(["--baseline", "skip", "--timeout", "120", "--output", "target"]);
+    test.args(names.iter().flat_map(|name| ["--re".to_owned(), format!("^{}$", escaped(name))]));
+    test.args(["--", "--lib"]).envs(protoc::variables()?);
+    // What no test notices is no failure of this task.
+    step::announce("Running the tests of each");
+    test.status().map(drop).map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))
+}
+
+fn mutants() -> Command {
+    let mut mutants = workspace::cargo();
+    mutants.arg("mutants").args(FILES.iter().flat_map(|files| ["--file", files]));
+    mutants
+}
+
+/// Fisher and Yates, by numbers of SplitMix64.
+fn shuffle(names: &mut [&str], mut seed: u64) {
+    for last in (1..names.len()).rev() {
+        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        names.swap(last, ((number ^ (number >> 31)) % (last as u64 + 1)) as usize);
+    }
+}
+
+/// A text as a regular expression that matches it alone.
+fn escaped(text: &str) -> String {
+    let has_meaning = |c| r"\.+*?()|[]{}^$".contains(c);
+    text.chars().map(|c| if has_meaning(c) { format!("\\{c}") } else { c.into() }).collect()
+}
