@@ -99,7 +99,7 @@ impl Made {
             Some(text) => text.clone(),
             None => fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
         };
-        let switch = format!("(std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{name}\"))");
+        let switch = format!("std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{name}\")");
         for (old, new) in also.iter().map(|also| (&also.old, &also.new)).chain([(old, new)]) {
             if text.matches(old).count() != 1 {
                 return Ok(false);

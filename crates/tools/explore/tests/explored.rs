@@ -54,6 +54,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("split-deletes-late", include_str!("schedules/split-deletes-late.txt")),
     ("handle-deleted-late", include_str!("schedules/handle-deleted-late.txt")),
     ("lock-of-a-killed-run-lands-late", include_str!("schedules/lock-of-a-killed-run-lands-late.txt")),
+    ("released-by-the-collector", include_str!("schedules/released-by-the-collector.txt")),
 ];
 
 #[test]

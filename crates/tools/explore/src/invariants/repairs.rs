@@ -41,6 +41,8 @@ pub(super) fn written(
             }
             (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
                 let replaced = world.audit.replaced(actor, &path);
+                let replaced =
+                    replaced.or_else(|| world.audit.replaced_by_others(actor, &path, before.as_deref()));
                 let is_as_before =
                     replaced.is_some_and(|replaced| is_same(&path, replaced.as_deref(), after.as_deref()));
                 // An object is marked deleted before it is deleted, and one that was marked is deleted before it comes back.
@@ -146,9 +148,8 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
     // Calico's plugin looks for another address where it hears nothing of the first: that stays until the pod stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
-    let has_two = |handle: &String| {
-        super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists)
-    };
+    let has_two =
+        |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
     let second: &[Code] = if pods.keys().any(has_two) { &[Code::LeakedAddress] } else { &[] };
     explained(&copy.values(""), world.now(), &[OF_REBUILT, half_split, locked, second].concat())
         .map_err(|what| format!("after a rebuild {what}"))?;
@@ -163,12 +164,8 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 }
 
 /// What a scenario begins with or others make of it, and is left where its commands are killed.
-const DAMAGED: &[Code] = &[
-    Code::MissingHandle,
-    Code::OverlappingPools,
-    Code::BlockOfMissingNode,
-    Code::AffinityOfMissingNode,
-];
+const DAMAGED: &[Code] =
+    &[Code::MissingHandle, Code::OverlappingPools, Code::BlockOfMissingNode, Code::AffinityOfMissingNode];
 
 /// What is left where objects are written one by one.
 const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];

@@ -135,7 +135,7 @@ impl Scenario {
     /// The clock jumps ahead by more than what is waited for (the cooldown, and how long an empty block stays with its owner), and back
     /// by less than clocks may differ.
     fn with_jumps(self) -> Self {
-        Self { kinds: Faults { jumps: &[90, -30], ..self.kinds }, ..self }
+        Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
     }
 
     /// A DEL after a fault would take what the other call uses.

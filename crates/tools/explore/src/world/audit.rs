@@ -33,6 +33,8 @@ struct State {
     values: BTreeMap<String, Vec<u8>>,
     /// What a key had before the run of an actor first wrote it.
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
+    /// What the run of an actor was about to write: what the key had then, and what it was to have.
+    intended: BTreeMap<(usize, String), (Option<Vec<u8>>, Option<Vec<u8>>)>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
     /// Someone was killed.
@@ -64,6 +66,7 @@ impl Audit {
         let mut state = self.state();
         if phase == Phase::Repairs {
             state.replaced.retain(|(other, _), _| *other != actor);
+            state.intended.retain(|(other, _), _| *other != actor);
         }
         state.phases.entry(actor).or_default().push((requests + 1, phase));
     }
@@ -132,6 +135,25 @@ impl Audit {
     /// What a key had before an actor's run wrote it; `None` where that has not written it.
     pub(crate) fn replaced(&self, actor: usize, path: &str) -> Option<Option<Vec<u8>>> {
         self.state().replaced.get(&(actor, path.to_owned())).cloned()
+    }
+
+    /// An actor asks for a write.
+    pub(super) fn intend(&self, by: RequestId, path: &str, before: Option<Vec<u8>>, after: Option<Vec<u8>>) {
+        if self.phase(by) == Some(Phase::Repairs) {
+            self.state().intended.insert((by.actor, path.to_owned()), (before, after));
+        }
+    }
+
+    /// What a key had before the run of an actor, where others have written to it what that run was about to write: nobody can tell
+    /// whose write it was.
+    pub(crate) fn replaced_by_others(
+        &self,
+        actor: usize,
+        path: &str,
+        now: Option<&[u8]>,
+    ) -> Option<Option<Vec<u8>>> {
+        let (before, after) = self.state().intended.get(&(actor, path.to_owned())).cloned()?;
+        is_same(path, after.as_deref(), now).then_some(before)
     }
 
     /// The first key that is not as it was before an actor's run wrote it, although nobody else has written it since.

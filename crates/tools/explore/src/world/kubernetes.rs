@@ -150,7 +150,8 @@ impl Place {
             let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
             let footprint = Footprint::default().write(target.clone());
             let turn = world.turn(*actor, what, footprint, Some(write), None).to_api_server();
-            if let Some(refused) = self.refused(turn.await)? {
+            let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
+            if let Some(refused) = self.refused(turn.intends([(&*target, after)].into_iter()).await)? {
                 return Ok(refused);
             }
         }

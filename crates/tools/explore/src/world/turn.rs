@@ -63,6 +63,14 @@ impl World {
 }
 
 impl Turn<'_> {
+    /// The same for writes, by their keys.
+    pub(crate) fn intends<'k>(self, writes: impl Iterator<Item = (&'k str, Option<Vec<u8>>)>) -> Self {
+        for (path, after) in writes {
+            self.world.audit.intend(self.id, path, self.world.memory.value(path), after);
+        }
+        self
+    }
+
     /// The same to an API server.
     pub(crate) fn to_api_server(mut self) -> Self {
         if let Some((asked, _)) = &mut self.begun {

@@ -84,6 +84,15 @@ impl Transaction {
         })
     }
 
+    /// What it writes where its comparisons hold.
+    pub(super) fn writes(&self) -> impl Iterator<Item = (&str, Option<Vec<u8>>)> {
+        self.then.iter().filter_map(|operation| match operation {
+            Operation::Get(_) => None,
+            Operation::Put(key, value) => Some((&**key, Some(value.clone()))),
+            Operation::Delete(key) => Some((&**key, None)),
+        })
+    }
+
     /// Makes it, as a whole.
     pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
         let revision = |key: &str| store.value_at(key).map_or(0, |(_, revision)| revision);

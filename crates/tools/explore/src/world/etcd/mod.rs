@@ -140,8 +140,8 @@ impl Etcd {
         let transaction = Arc::new(transaction);
         let later = Arc::clone(&transaction);
         let write: super::Write = Arc::new(move |store| drop(later.apply(store)));
-        let verdict =
-            world.turn(*actor, transaction.to_string(), transaction.footprint(), Some(write), None).await;
+        let turn = world.turn(*actor, transaction.to_string(), transaction.footprint(), Some(write), None);
+        let verdict = turn.intends(transaction.writes()).await;
         if verdict == Verdict::Fail {
             world.tell(*actor, verdict);
             return Err(no_answer());
