@@ -64,7 +64,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn mutants() -> Command {
     let mut mutants = workspace::cargo();
-    mutants.arg("mutants").args(FILES.iter().flat_map(|files| ["--file", files]));
+    mutants.args(["mutants", "--workspace"]).args(FILES.iter().flat_map(|files| ["--file", files]));
     mutants
 }
 

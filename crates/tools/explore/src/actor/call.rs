@@ -54,6 +54,14 @@ impl Call {
         format!("{NETWORK}.{}", self.pod)
     }
 
+    /// How many addresses it wants.
+    pub(super) fn wants(&self) -> usize {
+        match self.wanted {
+            Wanted::Address(_) => 1,
+            Wanted::Any { v4, v6, .. } => usize::from(v4) + usize::from(v6),
+        }
+    }
+
     pub(super) fn container(&self) -> Container {
         Container { node: self.node.clone(), handle: self.handle(), machine: None }
     }

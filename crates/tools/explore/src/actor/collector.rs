@@ -18,12 +18,21 @@ pub fn collect() -> Actor {
 
 /// Gives up a block of a node that has stood empty for long.
 pub fn give_up_empty(block: IpNet, node: &str) -> Actor {
+    give_up(block, node, InUse::Refuse)
+}
+
+/// Takes a block from a node, be it in use.
+pub fn disown(block: IpNet, node: &str) -> Actor {
+    give_up(block, node, InUse::Release)
+}
+
+fn give_up(block: IpNet, node: &str, in_use: InUse) -> Actor {
     let node = node.to_owned();
     Actor::new(format!("gives up {block} of {node}"), move |world: Arc<World>, actor| {
         let node = node.clone();
         async move {
             let allocator = Allocator::new(Client::new(&world, actor));
-            drop(allocator.release_affinity(block, &node, InUse::Refuse).await);
+            drop(allocator.release_affinity(block, &node, in_use).await);
         }
     })
 }

@@ -88,6 +88,9 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
     };
     match added {
         Some(addresses) => {
+            if addresses.len() != call.wants() {
+                world.truth.violated(format!("ADD of {} gives {addresses:?}", call.pod));
+            }
             if call.is_watched {
                 world.turn(actor, "write the endpoint".into(), call.touched(), None, None).await;
                 world.tell(actor, "endpoint");

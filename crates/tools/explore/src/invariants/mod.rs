@@ -73,7 +73,9 @@ pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> R
 /// What holds when everyone has stopped and DEL was repeated: nothing is leaked, and a check explains what is left.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = world.copy_of_data();
-    Objects::of(&copy.values(ALL))?.handles_count_exactly(world)?;
+    let objects = Objects::of(&copy.values(ALL))?;
+    objects.handles_count_exactly(world)?;
+    objects.claims_are_confirmed(world)?;
     explained(&copy.values(ALL), world.now(), OF_CRASHES)?;
 
     let pods = world.truth.pods();
@@ -243,6 +245,22 @@ impl Objects {
             }
         }
         Ok(())
+    }
+
+    /// Where nothing went wrong, no claim stays half done whose block is there.
+    fn claims_are_confirmed(&self, world: &World) -> Result<(), String> {
+        let is_claimed = |affinity: &&Affinity| {
+            let owner = affinity.key.owner();
+            let mut of_owner = self.blocks.iter().filter(|block| block.owner() == Some(&owner));
+            affinity.state == AffinityState::Pending
+                && of_owner.any(|block| block.cidr() == affinity.key.cidr)
+        };
+        match self.affinities.iter().find(is_claimed).filter(|_| !world.audit.has_faults()) {
+            Some(affinity) => {
+                Err(format!("{} has {} and it stays pending", affinity.key.node, affinity.key.cidr))
+            }
+            None => Ok(()),
+        }
     }
 
     /// No two nodes are sure that a block is theirs.

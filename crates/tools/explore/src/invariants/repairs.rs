@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use calipam_assign::{Change, MemoryStore};
 use calipam_check::Code;
+use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
@@ -22,7 +23,7 @@ pub(crate) const CLUSTER: &str = "explored";
 /// What may be found after a rebuild: what is settled by a node's next claim, and how full the cluster is.
 const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::StrandedAddresses, Code::PoolNearlyFull];
 
-/// Of each write: what a command released was leaked, and an undo brings back what was there.
+/// Of each write: strict affinity is kept, what a command released was leaked, and an undo brings back what was there.
 pub(super) fn written(
     world: &World,
     by: Option<RequestId>,
@@ -30,6 +31,9 @@ pub(super) fn written(
     changes: Vec<Change>,
 ) -> Result<(), String> {
     for Written { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
+        if phase.is_none() {
+            keeps_strict_affinity(world, &path, before.as_deref(), after.as_deref())?;
+        }
         // On Kubernetes pools are written one by one: until the last is written every address lies in one.
         if phase.is_some() && !world.is_kubernetes() {
             overlaps_no_pool(world, &path, after.as_deref())?;
@@ -77,6 +81,34 @@ fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result
         Some(other) => Err(format!("the pool {own} is written, which overlaps {other}")),
         None => Ok(()),
     }
+}
+
+/// Where affinity is strict, a node takes addresses from its own blocks alone.
+fn keeps_strict_affinity(
+    world: &World,
+    path: &str,
+    before: Option<&[u8]>,
+    after: Option<&[u8]>,
+) -> Result<(), String> {
+    let config: serde_json::Value =
+        serde_json::from_slice(&world.data().value(CONFIG).unwrap_or_default()).unwrap_or_default();
+    if config["strict_affinity"] != true {
+        return Ok(());
+    }
+    let was = recorded(path, before);
+    let objects = Objects::of(&[(path.to_owned(), after.unwrap_or_default().to_vec(), 1)]);
+    for block in objects.into_iter().flat_map(|objects| objects.blocks) {
+        for held in
+            block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address))
+        {
+            let owner = held.attribute.to_attribute().owner.unwrap_or_default();
+            let (node, host) = (owner.get("node"), block.owner().and_then(BlockOwner::host));
+            if node.is_some_and(|node| host != Some(node.as_str())) {
+                return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// No pod that exists loses an address by a command, be it one that is only being given to it.

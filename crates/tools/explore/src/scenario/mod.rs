@@ -2,12 +2,12 @@
 
 mod calico;
 mod kubernetes;
+mod plugin;
 mod repairs;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use calipam_assign::plugin::Wanted;
 use calipam_assign::{Allocator, AutoAssign, InUse, Record, Store};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
@@ -16,8 +16,7 @@ use calipam_model::pool::PoolUse;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::actor::{Actor, Call, add, collect, del, gc, give, give_up_empty, pod_object};
-use crate::invariants;
+use crate::actor::{Actor, Call, give, pod_object};
 use crate::invariants::repairs::CLUSTER;
 use crate::world::{World, at_once, kubernetes as api_server};
 
@@ -202,195 +201,7 @@ fn pods(world: &World) -> Vec<serde_json::Value> {
     pods.map(|(handle, pod)| pod_object(&name(&handle), &pod.node, &pod.addresses)).collect()
 }
 
-/// All scenarios, the small ones first.
+/// All scenarios, those of the plugin first.
 pub fn all() -> Vec<Scenario> {
-    let plain = |name, about, cluster, before, actors| Scenario {
-        name,
-        about,
-        is_small: true,
-        faults: 1,
-        kinds: ANY,
-        end: invariants::at_the_end,
-        cluster,
-        before,
-        actors,
-    };
-    let of_plugin = vec![
-        plain(
-            "one-add",
-            "a pod wants an address, and no block is there",
-            ONE_BLOCK,
-            |_| {},
-            || vec![add(Call::new("a", "p"))],
-        ),
-        plain(
-            "two-adds-one-node",
-            "two pods of a node want an address, and no block is there",
-            TWO_BLOCKS,
-            |_| {},
-            || vec![add(Call::new("a", "p")), add(Call::new("a", "q"))],
-        ),
-        plain(
-            "two-adds-one-block",
-            "pods of two nodes want an address, and one block can be had",
-            ONE_BLOCK,
-            |_| {},
-            || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
-        ),
-        plain(
-            "same-address",
-            "two pods ask for the same address",
-            TWO_BLOCKS,
-            |_| {},
-            || {
-                let wanted = Wanted::Address([10, 0, 0, 1].into());
-                let call = |node, pod| Call { wanted: wanted.clone(), ..Call::new(node, pod) };
-                vec![add(call("a", "p")), add(call("b", "q"))]
-            },
-        ),
-        plain(
-            "add-beside-del",
-            "a pod starts while the only other one of its node stops",
-            TWO_BLOCKS,
-            |before| before.pod("a", "p"),
-            || vec![add(Call::new("a", "q")), del(Call::new("a", "p"))],
-        ),
-        plain(
-            "borrow-beside-del",
-            "a pod borrows from a block that has no owner while its last pod stops",
-            ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.disown(FIRST, "a");
-            },
-            || vec![add(Call::new("b", "q")), del(Call::new("a", "p"))],
-        ),
-        plain(
-            "add-beside-give-up",
-            "a pod starts while the empty block of its node is given up",
-            TWO_BLOCKS,
-            |before| before.block(FIRST, "a"),
-            || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "a")],
-        )
-        .large(),
-        plain(
-            "claim-beside-give-up",
-            "a pod of another node claims the block that is given up",
-            ONE_BLOCK,
-            |before| before.block(FIRST, "a"),
-            || vec![add(Call::new("b", "p")), give_up_empty(cidr(FIRST), "a")],
-        ),
-        plain(
-            "reclaim-beside-add",
-            "a node takes over an empty block whose owner wants an address from it",
-            ONE_BLOCK,
-            |before| before.block(FIRST, "a"),
-            || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
-        ),
-        plain(
-            "del-twice",
-            "two DELs of one pod",
-            ONE_BLOCK,
-            |before| before.pod("a", "p"),
-            || vec![del(Call::new("a", "p")), del(Call::new("a", "p"))],
-        ),
-        plain(
-            "gc-beside-add",
-            "GC of a node on which a pod starts and another is gone",
-            ONE_BLOCK,
-            |before| before.pod("a", "gone"),
-            || vec![del(Call::new("a", "gone")), gc("a", &["p"]), add(Call::new("a", "p"))],
-        ),
-        plain(
-            "collector-beside-add",
-            "the collector releases what a gone pod had while another starts",
-            ONE_BLOCK,
-            |before| before.pod("a", "gone"),
-            || vec![del(Call::new("a", "gone")), collect(), add(Call::new("a", "p"))],
-        ),
-        plain(
-            "stale-affinity",
-            "a node has begun to claim a block that is another's by now",
-            TWO_BLOCKS,
-            |before| {
-                before.block(FIRST, "b");
-                before.pending(FIRST, "a");
-            },
-            || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "b")],
-        ),
-        plain(
-            "one-handle",
-            "two calls on different nodes count in one handle, whose number of addresses has no limit",
-            TWO_BLOCKS,
-            |_| {},
-            || vec![add(Call::new("a", "p")), add(Call::new("b", "p"))],
-        )
-        .without_faults(),
-        plain(
-            "three-adds",
-            "pods of three nodes want an address, and two blocks can be had",
-            TWO_BLOCKS,
-            |_| {},
-            || vec![add(Call::new("a", "p")), add(Call::new("b", "q")), add(Call::new("c", "r"))],
-        )
-        .large(),
-        plain(
-            "strict-affinity",
-            "pods of three nodes want an address, and blocks are not shared",
-            Cluster { strict_affinity: true, ..TWO_BLOCKS },
-            |_| {},
-            || vec![add(Call::new("a", "p")), add(Call::new("b", "q")), add(Call::new("c", "r"))],
-        )
-        .large(),
-        plain(
-            "cooldown",
-            "an address cools down while another pod wants one",
-            Cluster { cooldown: 30, ..ONE_BLOCK },
-            |before| ["p", "x", "y", "z"].into_iter().for_each(|pod| before.pod("a", pod)),
-            || vec![del(Call::new("a", "p")), add(Call::new("a", "q"))],
-        )
-        .with_jumps(),
-        plain(
-            "reclaim-in-time",
-            "a block was claimed a moment ago by a node that has not used it yet, and clocks jump",
-            ONE_BLOCK,
-            |_| {},
-            || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
-        )
-        .with_jumps()
-        .large(),
-        plain(
-            "one-by-one",
-            "pods of two nodes on Kubernetes, which answers each read at its own time",
-            ONE_BLOCK,
-            |_| {},
-            || {
-                let call = |node, pod| Call { one_by_one: true, ..Call::new(node, pod) };
-                vec![add(call("a", "p")), add(call("b", "q"))]
-            },
-        ),
-        plain(
-            "large",
-            "pods of three nodes come and go, a collector and a node that loses its blocks",
-            FOUR_BLOCKS,
-            |before| {
-                before.pod("a", "p1");
-                before.pod("b", "p2");
-                before.block("10.0.0.8/30", "c");
-            },
-            || {
-                vec![
-                    add(Call::new("a", "q1")),
-                    add(Call::new("b", "q2")),
-                    add(Call::new("c", "q3")),
-                    del(Call::new("a", "p1")),
-                    del(Call::new("b", "p2")),
-                    give_up_empty(cidr("10.0.0.8/30"), "c"),
-                    collect(),
-                ]
-            },
-        )
-        .large(),
-    ];
-    [of_plugin, calico::all(), repairs::all(), kubernetes::all()].concat()
+    [plugin::all(), calico::all(), repairs::all(), kubernetes::all()].concat()
 }
