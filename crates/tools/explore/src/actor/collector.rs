@@ -7,6 +7,7 @@ use calipam_model::IpNet;
 
 use super::Actor;
 use crate::calico::Collector;
+use crate::invariants;
 use crate::world::{Client, World};
 
 /// The collector of kube-controllers, from the first sight of a leak to the end of the grace period.
@@ -32,7 +33,10 @@ fn give_up(block: IpNet, node: &str, in_use: InUse) -> Actor {
         let node = node.clone();
         async move {
             let allocator = Allocator::new(Client::new(&world, actor));
-            drop(allocator.release_affinity(block, &node, in_use).await);
+            let given_up = allocator.release_affinity(block, &node, in_use).await;
+            if given_up.is_ok() && in_use == InUse::Refuse && invariants::is_ownerless(&world, block) {
+                world.truth.violated(format!("{block}, which is in use, is given up as empty"));
+            }
         }
     })
 }

@@ -75,7 +75,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = world.copy_of_data();
     let objects = Objects::of(&copy.values(ALL))?;
     objects.handles_count_exactly(world)?;
-    objects.claims_are_confirmed(world)?;
+    objects.claims_are_whole(world)?;
     explained(&copy.values(ALL), world.now(), OF_CRASHES)?;
 
     let pods = world.truth.pods();
@@ -126,6 +126,13 @@ pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
         Some((address, _)) => Err(format!("DEL of {handle} succeeds, and {address} stays recorded for it")),
         None => Ok(()),
     }
+}
+
+/// True for a block that nobody owns.
+pub(crate) fn is_ownerless(world: &World, block: IpNet) -> bool {
+    let objects = Objects::of(&world.values());
+    objects
+        .is_ok_and(|found| found.blocks.iter().any(|other| other.cidr() == block && other.owner().is_none()))
 }
 
 /// True if an address is recorded for a handle.
@@ -247,17 +254,21 @@ impl Objects {
         Ok(())
     }
 
-    /// Where nothing went wrong, no claim stays half done whose block is there.
-    fn claims_are_confirmed(&self, world: &World) -> Result<(), String> {
-        let is_claimed = |affinity: &&Affinity| {
+    /// Where nothing went wrong, no claim stays half done: a block that is there is confirmed, and what is confirmed is there.
+    fn claims_are_whole(&self, world: &World) -> Result<(), String> {
+        let is_half = |affinity: &&Affinity| {
             let owner = affinity.key.owner();
-            let mut of_owner = self.blocks.iter().filter(|block| block.owner() == Some(&owner));
-            affinity.state == AffinityState::Pending
-                && of_owner.any(|block| block.cidr() == affinity.key.cidr)
+            let of_owner = |block: &Block| block.owner() == Some(&owner) && block.cidr() == affinity.key.cidr;
+            let expected = match affinity.state {
+                AffinityState::Confirmed => true,
+                AffinityState::Pending => false,
+                _ => return false,
+            };
+            self.blocks.iter().any(of_owner) != expected
         };
-        match self.affinities.iter().find(is_claimed).filter(|_| !world.audit.has_faults()) {
-            Some(affinity) => {
-                Err(format!("{} has {} and it stays pending", affinity.key.node, affinity.key.cidr))
+        match self.affinities.iter().find(is_half).filter(|_| !world.audit.has_faults()) {
+            Some(Affinity { key, state, .. }) => {
+                Err(format!("{} of {} stays {state}, with or without its block", key.cidr, key.node))
             }
             None => Ok(()),
         }
