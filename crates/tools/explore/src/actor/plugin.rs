@@ -73,6 +73,7 @@ fn kubelet<F: Future<Output = ()> + 'static>(
 
 async fn start(world: Arc<World>, actor: usize, call: Call) {
     world.truth.begin(&call.handle(), &call.node);
+    world.audit.adds(actor, &call.node);
     if call.program == Program::Calico {
         world.truth.serve_by_calico(&call.handle());
     }

@@ -9,6 +9,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
+use jiff::SignedDuration;
 
 use super::{OF_CRASHES, Objects, explained};
 use crate::actor::{clean_up, rebuild_all};
@@ -33,6 +34,9 @@ pub(super) fn written(
     for Written { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
         if phase.is_none() {
             keeps_strict_affinity(world, &path, before.as_deref(), after.as_deref())?;
+            if let Some(node) = by.filter(|_| after.is_none()).and_then(|id| world.audit.adds_for(id)) {
+                takes_no_young_block(world, &path, before.as_deref(), &node)?;
+            }
         }
         // On Kubernetes pools are written one by one: until the last is written every address lies in one.
         if phase.is_some() && !world.is_kubernetes() {
@@ -106,6 +110,20 @@ fn keeps_strict_affinity(
             if node.is_some_and(|node| host != Some(node.as_str())) {
                 return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
             }
+        }
+    }
+    Ok(())
+}
+
+/// An ADD takes no empty block from another node that has claimed it less than a minute ago: two would take it from each other again
+/// and again.
+fn takes_no_young_block(world: &World, path: &str, before: Option<&[u8]>, node: &str) -> Result<(), String> {
+    let objects = Objects::of(&[(path.to_owned(), before.unwrap_or_default().to_vec(), 1)]);
+    for block in objects.into_iter().flat_map(|objects| objects.blocks) {
+        let owner = block.owner().and_then(BlockOwner::host).filter(|owner| *owner != node);
+        let age = block.claimed_at().map(|claimed| world.now().duration_since(claimed));
+        if let Some(owner) = owner.filter(|_| age.is_some_and(|age| age < SignedDuration::from_mins(1))) {
+            return Err(format!("{node} takes {} from {owner}, which has claimed it just now", block.cidr()));
         }
     }
     Ok(())

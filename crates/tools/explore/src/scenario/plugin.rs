@@ -142,6 +142,16 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "b")],
         ),
         plain(
+            "give-up-of-another",
+            "a node gives up a block that is another's by now, whose pod wants an address from it",
+            TWO_BLOCKS,
+            |before| {
+                before.block(FIRST, "b");
+                before.pending(FIRST, "a");
+            },
+            || vec![give_up_empty(cidr(FIRST), "a"), add(Call::new("b", "p"))],
+        ),
+        plain(
             "one-handle",
             "two calls on different nodes count in one handle, whose number of addresses has no limit",
             TWO_BLOCKS,
@@ -149,6 +159,21 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![add(Call::new("a", "p")), add(Call::new("b", "p"))],
         )
         .without_faults(),
+        plain(
+            "one-handle-again",
+            "two calls count in a handle that is there",
+            TWO_BLOCKS,
+            |before| before.pod("c", "p"),
+            || vec![add(Call::new("a", "p")), add(Call::new("b", "p"))],
+        )
+        .without_faults(),
+        plain(
+            "del-twice-of-two",
+            "two DELs of a handle that has addresses in two blocks",
+            TWO_BLOCKS,
+            |before| ["a", "b"].into_iter().for_each(|node| before.pod(node, "p")),
+            || vec![del(Call::new("a", "p")), del(Call::new("b", "p"))],
+        ),
         plain(
             "three-adds",
             "pods of three nodes want an address, and two blocks can be had",

@@ -37,6 +37,8 @@ struct State {
     intended: BTreeMap<(usize, String), (Option<Vec<u8>>, Option<Vec<u8>>)>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
+    /// The nodes for whose pods actors want addresses.
+    adds: BTreeMap<usize, String>,
     /// Someone was killed.
     has_killed: bool,
     /// Something went wrong, be it that an answer was lost.
@@ -73,6 +75,16 @@ impl Audit {
 
     pub(crate) fn kill(&self) {
         self.state().has_killed = true;
+    }
+
+    /// An actor wants an address on a node.
+    pub(crate) fn adds(&self, actor: usize, node: &str) {
+        self.state().adds.insert(actor, node.to_owned());
+    }
+
+    /// The node for whose pod a request was made, where it wants an address.
+    pub(crate) fn adds_for(&self, id: RequestId) -> Option<String> {
+        self.state().adds.get(&id.actor).cloned()
     }
 
     pub(crate) fn fault(&self) {
