@@ -266,7 +266,13 @@ impl Objects {
             };
             self.blocks.iter().any(of_owner) != expected
         };
-        match self.affinities.iter().find(is_half).filter(|_| !world.audit.has_faults()) {
+        if world.audit.has_faults() {
+            return Ok(());
+        }
+        if let Some(block) = self.blocks.iter().find(|block| block.is_empty() && block.owner().is_none()) {
+            return Err(format!("{} stays, which is empty and nobody's", block.cidr()));
+        }
+        match self.affinities.iter().find(is_half) {
             Some(Affinity { key, state, .. }) => {
                 Err(format!("{} of {} stays {state}, with or without its block", key.cidr, key.node))
             }

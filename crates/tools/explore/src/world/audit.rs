@@ -34,7 +34,7 @@ struct State {
     /// What a key had before the run of an actor first wrote it.
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// What the run of an actor was about to write: what the key had then, and what it was to have.
-    intended: BTreeMap<(usize, String), (Option<Vec<u8>>, Option<Vec<u8>>)>,
+    intended: BTreeMap<(usize, String), Intended>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
     /// The nodes for whose pods actors want addresses.
@@ -48,6 +48,9 @@ struct State {
     /// Who has written a key last, and whether it had been killed before.
     last: BTreeMap<String, (Option<usize>, bool)>,
 }
+
+/// What a key had when a write was asked for, and what that was to make of it.
+type Intended = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// One write, with what was there before.
 pub(crate) struct Written {

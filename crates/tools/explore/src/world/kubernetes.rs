@@ -96,7 +96,7 @@ impl Place {
                 false => Footprint::default().read(path),
             };
             let what = format!("{} {}", if is_list { "list" } else { "get" }, short(path));
-            let turn = world.turn(*actor, what, footprint, None, None).to_api_server();
+            let turn = world.turn(*actor, what, footprint, None, None).for_api_server();
             let turn = if page.of.is_some() { turn.continued() } else { turn };
             if let Some(refused) = self.refused(turn.await)? {
                 return Ok(refused);
@@ -149,7 +149,7 @@ impl Place {
                 Arc::new(move |store| drop(change(store, &later_method, &later_target, later_body.clone())));
             let what = format!("{} {}", method.as_str().to_lowercase(), short(&target));
             let footprint = Footprint::default().write(target.clone());
-            let turn = world.turn(*actor, what, footprint, Some(write), None).to_api_server();
+            let turn = world.turn(*actor, what, footprint, Some(write), None).for_api_server();
             let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
             if let Some(refused) = self.refused(turn.intends([(&*target, after)].into_iter()).await)? {
                 return Ok(refused);

@@ -72,7 +72,7 @@ impl Turn<'_> {
     }
 
     /// The same to an API server.
-    pub(crate) fn to_api_server(mut self) -> Self {
+    pub(crate) fn for_api_server(mut self) -> Self {
         if let Some((asked, _)) = &mut self.begun {
             asked.can_be_put_off = true;
         }
