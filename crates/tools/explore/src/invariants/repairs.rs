@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_assign::{Change, MemoryStore};
 use calipam_check::Code;
-use calipam_model::block::BlockOwner;
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
@@ -34,8 +34,9 @@ pub(super) fn written(
     for Written { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
         if phase.is_none() {
             keeps_strict_affinity(world, &path, before.as_deref(), after.as_deref())?;
-            if let Some(node) = by.filter(|_| after.is_none()).and_then(|id| world.audit.adds_for(id)) {
-                takes_no_young_block(world, &path, before.as_deref(), &node)?;
+            if let Some(node) = by.and_then(|id| world.audit.adds_for(id)) {
+                let [before, after] = [&before, &after].map(|value| blocks(&path, value.as_deref()).pop());
+                before.map_or(Ok(()), |before| takes_no_block(world, &before, after.as_ref(), &node))?;
             }
         }
         // On Kubernetes pools are written one by one: until the last is written every address lies in one.
@@ -100,8 +101,7 @@ fn keeps_strict_affinity(
         return Ok(());
     }
     let was = recorded(path, before);
-    let objects = Objects::of(&[(path.to_owned(), after.unwrap_or_default().to_vec(), 1)]);
-    for block in objects.into_iter().flat_map(|objects| objects.blocks) {
+    for block in blocks(path, after) {
         for held in
             block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address))
         {
@@ -115,18 +115,23 @@ fn keeps_strict_affinity(
     Ok(())
 }
 
-/// An ADD takes no empty block from another node that has claimed it less than a minute ago: two would take it from each other again
-/// and again.
-fn takes_no_young_block(world: &World, path: &str, before: Option<&[u8]>, node: &str) -> Result<(), String> {
-    let objects = Objects::of(&[(path.to_owned(), before.unwrap_or_default().to_vec(), 1)]);
-    for block in objects.into_iter().flat_map(|objects| objects.blocks) {
-        let owner = block.owner().and_then(BlockOwner::host).filter(|owner| *owner != node);
-        let age = block.claimed_at().map(|claimed| world.now().duration_since(claimed));
-        if let Some(owner) = owner.filter(|_| age.is_some_and(|age| age < SignedDuration::from_mins(1))) {
-            return Err(format!("{node} takes {} from {owner}, which has claimed it just now", block.cidr()));
-        }
+/// An ADD takes no block from another node that is in use, or that this has claimed less than a minute ago: two would take it from
+/// each other again and again.
+fn takes_no_block(world: &World, before: &Block, after: Option<&Block>, node: &str) -> Result<(), String> {
+    let is_taken = after.is_none_or(|after| after.owner() != before.owner());
+    let owner = before.owner().and_then(BlockOwner::host).filter(|owner| *owner != node && is_taken);
+    let age = before.claimed_at().map(|claimed| world.now().duration_since(claimed));
+    let is_young = age.is_some_and(|age| age < SignedDuration::from_mins(1));
+    match owner.filter(|_| is_young || !before.is_empty()) {
+        Some(owner) => Err(format!("{node} takes {} from {owner}, which needs it", before.cidr())),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The block that a value is, if it is one.
+fn blocks(path: &str, value: Option<&[u8]>) -> Vec<Block> {
+    let value = value.unwrap_or_default().to_vec();
+    Objects::of(&[(path.to_owned(), value, 1)]).map(|objects| objects.blocks).unwrap_or_default()
 }
 
 /// No pod that exists loses an address by a command, be it one that is only being given to it.

@@ -73,14 +73,16 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| before.block(FIRST, "a"),
             || vec![add(Call::new("a", "p")), add(calico(Call::new("b", "q")))],
-        ),
+        )
+        .large(),
         plain(
             "reclaim-beside-calico-add",
             "a node takes over an empty block whose owner wants an address from it by Calico's plugin",
             ONE_BLOCK,
             |before| before.block(FIRST, "a"),
             || vec![add(calico(Call::new("a", "p"))), add(Call::new("b", "q"))],
-        ),
+        )
+        .large(),
         plain(
             "calico-add-beside-give-up",
             "a pod of Calico's plugin starts while the empty block of its node is given up",
@@ -102,7 +104,8 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| before.gone("b", "gone"),
             || vec![collect(), add(Call::new("a", "p"))],
-        ),
+        )
+        .large(),
         plain(
             "collector-of-an-empty-block",
             "the collector takes the second, empty block of a node that wants an address",
@@ -112,7 +115,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.block("10.0.0.4/30", "a");
             },
             || vec![collect(), add(Call::new("a", "p"))],
-        ),
+        )
+        .large(),
         plain(
             "collector-beside-cooldown",
             "the collector releases what a gone pod had while another pod stops, and addresses cool down",
@@ -122,7 +126,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.leak("a", "gone");
             },
             || vec![collect(), del(Call::new("a", "p"))],
-        ),
+        )
+        .large(),
         plain(
             "calico-add-beside-release",
             "a leaked address is released while a pod of Calico's plugin asks for it",
@@ -152,7 +157,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.damage("gone", &handle_path("gone"));
             },
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(calico(any("a", "p")))],
-        ),
+        )
+        .large(),
         plain(
             "calico-del-beside-rebuild",
             "a handle is mended while Calico's plugin, which needs it, stops the pod",
@@ -204,6 +210,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || vec![calipam("release and undo", true, &[Release, Undo], &[Undo]), collect()],
-        ),
+        )
+        .large(),
     ]
 }

@@ -62,6 +62,20 @@ pub(super) fn all() -> Vec<Scenario> {
             },
         ),
         plain(
+            "two-addresses",
+            "two pods ask for two addresses of a block",
+            ONE_BLOCK,
+            |before| before.block(FIRST, "a"),
+            || {
+                let call = |node, pod, last| {
+                    let wanted = Wanted::Address([10, 0, 0, last].into());
+                    Call { wanted, ..Call::new(node, pod) }
+                };
+                vec![add(call("a", "p", 1)), add(call("b", "q", 2))]
+            },
+        )
+        .large(),
+        plain(
             "add-beside-del",
             "a pod starts while the only other one of its node stops",
             TWO_BLOCKS,
@@ -125,12 +139,24 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![del(Call::new("a", "gone")), gc("a", &["p"]), add(Call::new("a", "p"))],
         ),
         plain(
+            "gc-of-a-leak",
+            "GC frees what a gone pod had beside one that runs, while a third starts on another node",
+            ONE_BLOCK,
+            |before| {
+                before.pod("a", "w");
+                before.leak("a", "gone");
+            },
+            || vec![gc("a", &["w"]), add(Call::new("b", "p"))],
+        )
+        .large(),
+        plain(
             "collector-beside-add",
             "the collector releases what a gone pod had while another starts",
             ONE_BLOCK,
             |before| before.pod("a", "gone"),
             || vec![del(Call::new("a", "gone")), collect(), add(Call::new("a", "p"))],
-        ),
+        )
+        .large(),
         plain(
             "stale-affinity",
             "a node has begun to claim a block that is another's by now",
@@ -173,7 +199,8 @@ pub(super) fn all() -> Vec<Scenario> {
             TWO_BLOCKS,
             |before| ["a", "b"].into_iter().for_each(|node| before.pod(node, "p")),
             || vec![del(Call::new("a", "p")), del(Call::new("b", "p"))],
-        ),
+        )
+        .large(),
         plain(
             "three-adds",
             "pods of three nodes want an address, and two blocks can be had",
