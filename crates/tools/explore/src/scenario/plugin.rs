@@ -115,6 +115,16 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![add(Call::new("a", "p")), add(Call::new("b", "q"))],
         ),
         plain(
+            "del-of-the-last",
+            "the last pod of a block stops that nobody owns",
+            ONE_BLOCK,
+            |before| {
+                before.pod("a", "p");
+                before.disown(FIRST, "a");
+            },
+            || vec![del(Call::new("a", "p"))],
+        ),
+        plain(
             "del-twice",
             "two DELs of one pod",
             ONE_BLOCK,
@@ -126,6 +136,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "DEL of a pod whose handle is gone, while another pod of its node starts",
             ONE_BLOCK,
             |before| {
+                before.pod("a", "w");
                 before.pod("a", "p");
                 before.damage("p", &repairs::handle_path("p"));
             },
