@@ -25,7 +25,9 @@ Runs cargo-mutants (`cargo install cargo-mutants`) over check, plan, repair,
 assign and the block arithmetic of model: it changes one operator or the value
 of one function after the other, and runs the unit tests of its crate. All of
 them take most of a day; --sample takes N of them by a seed, 1 where none is
-named. What it found is in target/mutants.out; docs/safety.md says what was.
+named, and those that leave out a field, which cargo-mutants 27.1 does not let
+one choose. What it found is in target/mutants.out; docs/safety.md says what
+was. The same seed gives the same sample of the same code only.
 ",
     run,
 };
@@ -43,7 +45,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let listed = list.arg("--list").stderr(Stdio::inherit()).output();
     let listed = listed.map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))?;
     let text = String::from_utf8_lossy(&listed.stdout);
-    let mut names: Vec<&str> = text.lines().collect();
+    // No filter keeps cargo-mutants 27.1 from these: it runs all of them, chosen or not.
+    let is_chosen = |name: &&str| !name.contains(": delete field ");
+    let mut names: Vec<&str> = text.lines().filter(is_chosen).collect();
     let all = names.len();
     shuffle(&mut names, seed);
     names.truncate(usize::try_from(sample).unwrap_or(usize::MAX));
