@@ -24,7 +24,7 @@ target/tools, which takes minutes and downloads Rust crates.
 };
 
 /// The release of mdBook that is built where there is none.
-const MDBOOK: &str = "0.5";
+const MDBOOK: &str = "^0.5";
 
 /// What pages link to, and pages themselves. They keep their places, so that links hold.
 const SOURCES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "docs", "tests/fixtures/schemas"];
