@@ -26,8 +26,8 @@ unless --programs DIR names a folder in which they are, and writes into dist/
 
 and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from
 the archives that lie there, to be downloaded below --base-url. Run it once for
-each target with the same --output, then upload the folder. The same commit
-gives the same bytes, wherever it is built with the same toolchain.
+each target with the same --output, then upload the folder. The same programs
+give the same packages, byte for byte.
 
 With --check it then tries the programs: they need no library, run in a folder
 with nothing else, find names by /etc/hosts there, and the tests of the plugin
