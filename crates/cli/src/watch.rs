@@ -60,7 +60,7 @@ impl Watch {
     }
 }
 
-/// Runs a command until ctrl-c, or until nobody reads what it prints: again after each change that the datastore tells of, and otherwise each
+/// Runs a command until ctrl-c, or until its output is closed: again after each change that the datastore tells of, and otherwise each
 /// time `every` has passed, since a leak comes of age without any change. The first round can fail; a later one is made again.
 pub(crate) fn repeat(
     every: SignedDuration,

@@ -85,7 +85,7 @@ impl Place {
         self.look(PLUGIN)
     }
 
-    /// The lock of whoever changes the folder. It ends with the file, or with the process.
+    /// The lock of the process that changes the folder. It ends with the file, or with the process.
     pub fn lock(&self) -> Result<File> {
         let folder = File::open(&self.folder).map_err(cannot("open", &self.folder))?;
         match folder.try_lock() {

@@ -11,7 +11,7 @@ use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// After so long without a change, whoever changes the folder has finished with a file.
+/// After so long without a change, a file in the folder counts as written.
 const QUIET: Duration = Duration::from_secs(1);
 /// So long at most changes are waited for that follow each other.
 const LONGEST: Duration = Duration::from_secs(5);

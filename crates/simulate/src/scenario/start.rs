@@ -70,15 +70,11 @@ impl Start {
     /// The same before any block was claimed.
     pub(super) fn without_blocks(&self) -> Self {
         Self {
-            blocks: Vec::new(),
-            affinities: Vec::new(),
-            handles: Vec::new(),
-            pods: Vec::new(),
-            left_out: 0,
             nodes: self.nodes.clone(),
             pools: self.pools.clone(),
             reservations: self.reservations.clone(),
             config: self.config,
+            ..Self::default()
         }
     }
 }

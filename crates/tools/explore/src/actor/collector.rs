@@ -1,4 +1,4 @@
-//! What gives back what nobody uses.
+//! What releases unused addresses and blocks.
 
 use std::sync::Arc;
 

@@ -128,7 +128,7 @@ pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
     }
 }
 
-/// True for a block that nobody owns.
+/// True for a block without an owner.
 pub(crate) fn is_ownerless(world: &World, block: IpNet) -> bool {
     let objects = Objects::of(&world.values());
     objects
@@ -270,7 +270,7 @@ impl Objects {
             return Ok(());
         }
         if let Some(block) = self.blocks.iter().find(|block| block.is_empty() && block.owner().is_none()) {
-            return Err(format!("{} stays, which is empty and nobody's", block.cidr()));
+            return Err(format!("{} stays, which is empty and has no owner", block.cidr()));
         }
         match self.affinities.iter().find(is_half) {
             Some(Affinity { key, state, .. }) => {

@@ -2,8 +2,8 @@
 
 use calipam_assign::plugin::Wanted;
 
-use super::repairs::{LEAK, any, handle_path, plain, the_leaked};
-use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr};
+use super::repairs::{LEAK, any, handle_path, the_leaked};
+use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
 use crate::actor::{Call, Command, Program, add, calipam, collect, del, give_up_empty};
 
 /// A pod whose node has Calico's plugin.
@@ -51,20 +51,14 @@ pub(super) fn all() -> Vec<Scenario> {
             "calico-add-beside-del",
             "a pod of Calico's plugin borrows from a block that has no owner while its last pod stops",
             ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.disown(FIRST, "a");
-            },
+            |before| before.pod_in_unowned("a", "p"),
             || vec![add(calico(Call::new("b", "q"))), del(Call::new("a", "p"))],
         ),
         plain(
             "add-beside-calico-del",
             "a pod borrows from a block that has no owner while Calico's plugin stops its last pod",
             ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.disown(FIRST, "a");
-            },
+            |before| before.pod_in_unowned("a", "p"),
             || vec![add(Call::new("b", "q")), del(calico(Call::new("a", "p")))],
         ),
         plain(
@@ -152,10 +146,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "calico-add-beside-rebuild",
             "a block without its handle is mended while a pod of Calico's plugin wants an address",
             ONE_BLOCK,
-            |before| {
-                before.leak("a", "gone");
-                before.damage("gone", &handle_path("gone"));
-            },
+            |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(calico(any("a", "p")))],
         )
         .large(),
@@ -199,8 +190,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| {
                 before.pod("a", "p");
-                before.leak("a", "gone");
-                before.damage("gone", &handle_path("gone"));
+                before.leak_without_handle("a", "gone");
             },
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), collect()],
         ),

@@ -1,7 +1,7 @@
 //! Worlds on Kubernetes, where each object is read and written by a request of its own.
 
-use super::repairs::{LEAK, any, handle_path, plain, the_leaked};
-use super::{Cluster, FIRST, Scenario, TWO_BLOCKS};
+use super::repairs::{LEAK, any, handle_path, the_leaked};
+use super::{Cluster, FIRST, Scenario, TWO_BLOCKS, plain};
 use crate::actor::{Call, Command, Program, add, calipam, del};
 
 const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
@@ -111,10 +111,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "kubernetes-rebuild-beside-add",
             "a block without its handle is mended while a pod wants an address",
             KUBERNETES,
-            |before| {
-                before.leak("a", "gone");
-                before.damage("gone", &handle_path("gone"));
-            },
+            |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(on_kubernetes(any("a", "p")))],
         )
         .large(),

@@ -2,20 +2,8 @@
 
 use calipam_assign::plugin::Wanted;
 
-use super::{ANY, Before, Cluster, FIRST, FOUR_BLOCKS, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, repairs};
-use crate::actor::{Actor, Call, add, collect, del, disown, gc, give_up_empty};
-use crate::invariants;
-
-fn plain(
-    name: &'static str,
-    about: &'static str,
-    cluster: Cluster,
-    before: fn(&Before<'_>),
-    actors: fn() -> Vec<Actor>,
-) -> Scenario {
-    let (kinds, end) = (ANY, invariants::at_the_end);
-    Scenario { name, about, is_small: true, faults: 1, kinds, end, cluster, before, actors }
-}
+use super::{Cluster, FIRST, FOUR_BLOCKS, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain, repairs};
+use crate::actor::{Call, add, collect, del, disown, gc, give_up_empty};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -86,10 +74,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "borrow-beside-del",
             "a pod borrows from a block that has no owner while its last pod stops",
             ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.disown(FIRST, "a");
-            },
+            |before| before.pod_in_unowned("a", "p"),
             || vec![add(Call::new("b", "q")), del(Call::new("a", "p"))],
         ),
         plain(
@@ -116,12 +101,9 @@ pub(super) fn all() -> Vec<Scenario> {
         ),
         plain(
             "del-of-the-last",
-            "the last pod of a block stops that nobody owns",
+            "the last pod of a block without an owner stops",
             ONE_BLOCK,
-            |before| {
-                before.pod("a", "p");
-                before.disown(FIRST, "a");
-            },
+            |before| before.pod_in_unowned("a", "p"),
             || vec![del(Call::new("a", "p"))],
         ),
         plain(

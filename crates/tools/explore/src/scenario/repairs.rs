@@ -3,9 +3,9 @@
 use calipam_assign::plugin::Wanted;
 use calipam_model::config::IpamSetting;
 
-use super::{ANY, Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS};
-use crate::actor::{Actor, Call, Command, add, calipam, collect, comes_back, del, edits};
-use crate::invariants::repairs::{CONFIG, at_the_end};
+use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
+use crate::actor::{Call, Command, add, calipam, collect, comes_back, del, edits};
+use crate::invariants::repairs::CONFIG;
 
 pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
 /// Two pools can be made of it.
@@ -24,6 +24,12 @@ impl Before<'_> {
     pub(super) fn damage(&self, pod: &str, path: &str) {
         self.0.data().remove(path);
         self.0.truth.damage(&Call::new("", pod).handle());
+    }
+
+    /// A pod is gone, its address stays recorded, and its handle is gone as well.
+    pub(super) fn leak_without_handle(&self, node: &str, pod: &str) {
+        self.leak(node, pod);
+        self.damage(pod, &handle_path(pod));
     }
 
     /// A handle that no pod has.
@@ -46,18 +52,6 @@ pub(super) fn the_leaked(node: &str, pod: &str) -> Call {
 /// The handle of a pod.
 pub(super) fn handle_path(pod: &str) -> String {
     format!("/calico/ipam/v2/handle/k8s-pod-network.{pod}")
-}
-
-/// A world in which calipam's commands or Calico's programs write.
-pub(super) fn plain(
-    name: &'static str,
-    about: &'static str,
-    cluster: Cluster,
-    before: fn(&Before<'_>),
-    actors: fn() -> Vec<Actor>,
-) -> Scenario {
-    let (kinds, end) = (ANY, at_the_end);
-    Scenario { name, about, is_small: true, faults: 1, kinds, end, cluster, before, actors }
 }
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -197,8 +191,7 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| {
                 before.pod("a", "p");
-                before.leak("a", "gone");
-                before.damage("gone", &handle_path("gone"));
+                before.leak_without_handle("a", "gone");
             },
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild])],
         ),
@@ -206,10 +199,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "rebuild-beside-add",
             "a block without its handles is mended while a pod wants an address",
             ONE_BLOCK,
-            |before| {
-                before.leak("a", "gone");
-                before.damage("gone", &handle_path("gone"));
-            },
+            |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
         ),
         plain(

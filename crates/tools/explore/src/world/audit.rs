@@ -159,7 +159,7 @@ impl Audit {
         }
     }
 
-    /// What a key had before the run of an actor, where others have written to it what that run was about to write: nobody can tell
+    /// What a key had before the run of an actor, where others have written to it what that run was about to write: it cannot be told
     /// whose write it was.
     pub(crate) fn replaced_by_others(
         &self,
