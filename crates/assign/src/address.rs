@@ -38,16 +38,16 @@ impl<S: Store> Allocator<S> {
 
         let around = pools.iter().filter(|pool| pool.cidr.contains(&address));
         for (pool, why) in around.filter_map(|pool| Some((pool, PoolPassedOver::of_state(pool)?))) {
-            self.trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+            self.trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
         }
         let pool = pools::enabled_pool_of(&pools, address).ok_or(Error::AddressOutsidePools(address))?;
         if let Some(wanted) = request.intended_use.filter(|wanted| !pool.allows(*wanted)) {
             let why = PoolPassedOver::Use(wanted);
-            self.trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+            self.trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
             let (pool, allowed) = (pool.name.clone(), pool.allowed_uses.clone());
             return Err(Error::UseNotAllowed { address, pool, wanted, allowed });
         }
-        self.trace.tell(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
+        self.trace.record(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
         let config = allocator::config(config)?;
         if request.windows && !config.strict_affinity {
             return Err(Error::WindowsNeedsStrictAffinity);
@@ -89,7 +89,7 @@ impl<S: Store> Allocator<S> {
             AffinityKey { kind: auto::holder_kind(request.intended_use), node: request.host.clone(), cidr };
         let block = match self.block_for(request.address, cidr).await? {
             Some(block) => {
-                self.trace.tell(|| Event::BlockOfAddress {
+                self.trace.record(|| Event::BlockOfAddress {
                     address: request.address,
                     block: block.value.cidr(),
                     owner: block.value.owner().cloned(),
@@ -98,7 +98,7 @@ impl<S: Store> Allocator<S> {
             }
             None => {
                 let address = request.address;
-                self.trace.tell(|| Event::NoBlockOfAddress { address, block: cidr });
+                self.trace.record(|| Event::NoBlockOfAddress { address, block: cidr });
                 self.check_overlap(cidr).await?;
                 let pending = self.pending_affinity(&key).await?;
                 self.claim_block(pending, request.windows).await?
@@ -127,7 +127,7 @@ impl<S: Store> Allocator<S> {
         let is_made = self.write_assignment(&block, after, &[ordinal], &record).await?;
         if is_made {
             let addresses = || vec![request.address];
-            self.trace.tell(|| Event::Assigned {
+            self.trace.record(|| Event::Assigned {
                 block: cidr,
                 owner: owner.cloned(),
                 addresses: addresses(),

@@ -168,8 +168,8 @@ impl Trace {
         Self(Some(observer))
     }
 
-    /// Tells a decision. It is put together only where it is wanted.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+    /// Passes a decision on. It is put together only where it is wanted.
+    pub(crate) fn record(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {
             observer(event());
         }

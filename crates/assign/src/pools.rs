@@ -59,7 +59,7 @@ impl Asking<'_> {
     /// The pools that serve the request.
     pub(crate) fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<Serving> {
         let passed_over = |pool: &Pool, why: PoolPassedOver| {
-            trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+            trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
         };
         let is_open = |pool: &&Pool| match self.closed(pool) {
             Some(why) => {
@@ -106,7 +106,7 @@ impl Asking<'_> {
                 passed_over(pool, PoolPassedOver::Use(self.intended_use));
                 continue;
             }
-            trace.tell(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
+            trace.record(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
             usable.push(pool.clone());
         }
         if usable.is_empty() {

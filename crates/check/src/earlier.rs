@@ -11,9 +11,33 @@ use crate::code::{Code, Severity};
 use crate::finding::{Finding, Subject};
 use crate::report::{Filter, Report};
 
+/// Why a file is no report.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoReport {
+    /// Neither JSON nor YAML; this is what is wrong with it as JSON.
+    #[error("{0}")]
+    Unparsable(String),
+    #[error("it is not a JSON object")]
+    NotAnObject,
+    #[error("neither `kind: CheckReport` of `apiVersion: calipam/v2` or `calipam/v1`, nor `clusterGUID`")]
+    OtherDocument,
+    #[error("it is in calicoctl's form, which has no findings")]
+    WithoutFindings,
+    #[error("no `{0}`")]
+    Missing(&'static str),
+    #[error("`{0}` is not a time")]
+    NotATime(&'static str),
+    #[error("a finding is not a JSON object")]
+    FindingNotAnObject,
+    #[error("a finding has no `{0}`")]
+    FindingWithout(&'static str),
+    #[error("a `{0}` cannot be read")]
+    Undecodable(&'static str),
+}
+
 /// Reads a text of JSON or YAML.
-pub fn parse_document(text: &str) -> Result<Value, String> {
-    let parsed = serde_json::from_str(text).map_err(|error| error.to_string());
+pub fn parse_document(text: &str) -> Result<Value, NoReport> {
+    let parsed = serde_json::from_str(text).map_err(|error| NoReport::Unparsable(error.to_string()));
     parsed.or_else(|json| serde_yaml::from_str(text).map_err(|_| json))
 }
 
@@ -55,20 +79,18 @@ impl EarlierReport {
     ///
     /// # Errors
     /// Where it is none, or one of its findings has no code or no subject: passing over it would call it new.
-    pub fn decode(fields: &Map<String, Value>) -> Result<Self, String> {
+    pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
         let is_known = READABLE.contains(&text(fields, "apiVersion").as_str());
         if !is_known || text(fields, "kind") != "CheckReport" {
-            return Err(
-                "neither `kind: CheckReport` of `apiVersion: calipam/v2` or `calipam/v1`, nor `clusterGUID`"
-                    .into(),
-            );
+            return Err(NoReport::OtherDocument);
         }
-        let cluster = fields.get("cluster").and_then(Value::as_object).ok_or("no `cluster`")?;
-        let taken_at = text(cluster, "takenAt").parse().map_err(|_| "`cluster.takenAt` is not a time")?;
-        let findings = fields.get("findings").and_then(Value::as_array).ok_or("no `findings`")?;
+        let cluster = fields.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))?;
+        let taken_at = text(cluster, "takenAt").parse();
+        let findings = fields.get("findings").and_then(Value::as_array);
+        let findings = findings.ok_or(NoReport::Missing("findings"))?;
         Ok(Self {
             guid: text(cluster, "guid"),
-            taken_at,
+            taken_at: taken_at.map_err(|_| NoReport::NotATime("cluster.takenAt"))?,
             read: fields.get("coverage").and_then(Value::as_object).map(sources),
             findings: findings.iter().map(finding).collect::<Result<_, _>>()?,
         })
@@ -85,12 +107,13 @@ fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
     read.filter_map(|(source, _)| serde_json::from_value(Value::from(source.as_str())).ok()).collect()
 }
 
-fn finding(value: &Value) -> Result<EarlierFinding, String> {
-    let fields = value.as_object().ok_or("a finding is not a JSON object")?;
-    let subject = fields.get("subject").and_then(Value::as_object).ok_or("a finding has no `subject`")?;
+fn finding(value: &Value) -> Result<EarlierFinding, NoReport> {
+    let fields = value.as_object().ok_or(NoReport::FindingNotAnObject)?;
+    let subject = fields.get("subject").and_then(Value::as_object);
+    let subject = subject.ok_or(NoReport::FindingWithout("subject"))?;
     let code = text(fields, "code");
     if code.is_empty() {
-        return Err("a finding has no `code`".into());
+        return Err(NoReport::FindingWithout("code"));
     }
     let severity = text(fields, "severity");
     Ok(EarlierFinding {

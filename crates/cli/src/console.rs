@@ -153,7 +153,7 @@ impl Console {
     }
 
     /// Says what was or was not done, where that is not an error.
-    pub(crate) fn tell(&self, text: &str) {
+    pub(crate) fn info(&self, text: &str) {
         if !self.quiet {
             self.say(text);
         }

@@ -43,7 +43,7 @@ impl Operator for Person<'_> {
         let console = self.console;
         match note {
             Note::Read(cluster) => console.verbose(&render::header::read(cluster)),
-            Note::Journal(journal) => console.tell(&format!("journal: {}", quoted(journal))),
+            Note::Journal(journal) => console.info(&format!("journal: {}", quoted(journal))),
             Note::ShortGrace(grace) => console.warn(&format!(
                 "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is being assigned \
                  looks unused until that ends; use 10s or more"
@@ -56,7 +56,7 @@ impl Operator for Person<'_> {
             }
             Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
             Note::SecondRead { addresses, after, kind } => {
-                console.tell(&second_read(addresses, after));
+                console.info(&second_read(addresses, after));
                 if kind == PlanKind::Release {
                     console.hint(&format!(
                         "without waiting here: {} now, and after {after:#} {}",
@@ -65,7 +65,7 @@ impl Operator for Person<'_> {
                     ));
                 }
             }
-            Note::PlanHasChanged => console.tell("since the first check the plan has changed"),
+            Note::PlanHasChanged => console.info("since the first check the plan has changed"),
             Note::SecondReadAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
                 count(addresses, "address or handle was", "addresses or handles were")

@@ -15,7 +15,7 @@ use crate::config::{Configuration, Document};
 use crate::install;
 use crate::log;
 use crate::netns;
-use crate::protocol::environment::{self, invalid};
+use crate::protocol::environment::{self, UnknownCommand, invalid};
 use crate::protocol::{CniError, Code, Command, Environment, Version, to_json};
 use crate::upgrade;
 
@@ -98,8 +98,8 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
             about();
             return Ok(Vec::new());
         }
-        // Its configuration is looked at first.
-        Err(_) => None,
+        // Its configuration is read first.
+        Err(UnknownCommand) => None,
     };
     if command == Some(Command::Version) {
         return Ok(supported_versions());

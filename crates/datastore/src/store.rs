@@ -322,7 +322,7 @@ impl Datastore {
     }
 
     /// Waits until something of Calico is written after the revision of a snapshot: on etcd anything that it reads there, on the Kubernetes
-    /// datastore a block. What is told of nothing else is waited for forever.
+    /// datastore a block. What is reported of nothing else is waited for forever.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {
@@ -330,8 +330,8 @@ impl Datastore {
                     client.next_change(&Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), after).await
                 }
                 Self::Kubernetes(client) => {
-                    let told = watch::next_change(client, after.cast_unsigned()).await;
-                    told.map_err(|failure| client.error("changes of blocks", failure))
+                    let reported = watch::next_change(client, after.cast_unsigned()).await;
+                    reported.map_err(|failure| client.error("changes of blocks", failure))
                 }
                 Self::EtcdV2(..) | Self::File(_) => std::future::pending().await,
             }

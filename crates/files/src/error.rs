@@ -66,7 +66,7 @@ pub enum FileError {
         reason: String,
     },
     /// An export that ends too early.
-    #[error("the export breaks off after {entries} entries")]
+    #[error("the export ends after {entries} entries")]
     ExportCut {
         /// Entries that are there.
         entries: u64,

@@ -62,11 +62,11 @@ impl Snapshot {
         }
 
         // A defect says its key as text, whatever its bytes are.
-        let told: HashSet<_> = match self.defects.is_empty() {
+        let read_again: HashSet<_> = match self.defects.is_empty() {
             true => HashSet::new(),
             false => keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect(),
         };
-        self.defects.retain(|defect| !told.contains(defect.path.as_str()));
+        self.defects.retain(|defect| !read_again.contains(defect.path.as_str()));
         self.defects.append(&mut fresh.defects);
         self.defects.sort_by(|a, b| a.path.cmp(&b.path));
         self.newest_creation = self.newest_creation.max(fresh.newest_creation);

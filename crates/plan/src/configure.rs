@@ -84,11 +84,11 @@ pub fn plan(
 /// What a check finds with this configuration and not now: nodes above the limit of blocks, addresses that are borrowed
 /// under strict affinity, and nodes that get no further address.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<Warning> {
-    let told = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::StrandedAddresses];
+    let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::StrandedAddresses];
     let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
         let findings = check(snapshot, &Options::default()).findings.into_iter();
-        let told = findings.filter(|finding| told.contains(&finding.code));
-        told.map(|finding| (finding.code, finding.subject)).collect()
+        let found = findings.filter(|finding| codes.contains(&finding.code));
+        found.map(|finding| (finding.code, finding.subject)).collect()
     };
     let now = found(&snapshot);
     snapshot.ipam_config = Some(after);
@@ -99,7 +99,7 @@ fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<Warning> {
         let subjects: Vec<Subject> = new.map(|(_, subject)| subject.clone()).collect();
         (!subjects.is_empty()).then_some(Warning::Follows { code, subjects })
     };
-    told.into_iter().filter_map(follows).collect()
+    codes.into_iter().filter_map(follows).collect()
 }
 
 fn change(setting: IpamSetting) -> Change {

@@ -143,10 +143,10 @@ pub(crate) async fn carry_out(
     execution.open_intents = journal.open_intents();
     // A run that was interrupted in the midst of its writes did not end by itself.
     if let Some(journal) = Arc::into_inner(journal)
-        && (execution.broken_off.is_none() || !execution.may_have_written())
+        && (execution.failure.is_none() || !execution.may_have_written())
         && let Err(error) = journal.finish().await
     {
-        execution.broken_off.get_or_insert(error.into());
+        execution.failure.get_or_insert(error.into());
     }
     Ok(execution)
 }
@@ -169,7 +169,7 @@ async fn run_locked(
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
         Err(error) => {
-            Ok(Execution { steps, not_begun: steps, broken_off: Some(error.into()), ..Execution::default() })
+            Ok(Execution { steps, not_started: steps, failure: Some(error.into()), ..Execution::default() })
         }
     };
 
@@ -179,7 +179,7 @@ async fn run_locked(
         Err(error) => execution.lock_left = Some(error),
         Ok(()) if held.revision().is_some() => {
             if let Err(error) = journal.mark_lock(LockMark::Restored).await {
-                execution.broken_off.get_or_insert(error.into());
+                execution.failure.get_or_insert(error.into());
             }
         }
         Ok(()) => {}

@@ -35,7 +35,7 @@ impl<S: Store> Search<'_, S> {
                 break;
             }
             let (name, blocks) = (&pool.name, survey.blocks(index));
-            self.allocator.trace.tell(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
+            self.allocator.trace.record(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
             while assigned.missing() > 0 {
                 let Some(block) = survey.next_free(index) else {
                     if !survey.has_unread(index) {

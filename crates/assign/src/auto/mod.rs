@@ -96,7 +96,7 @@ impl<S: Store> Allocator<S> {
         if pools.iter().any(|cidr| Family::of(*cidr) != family) {
             return Err(Error::WrongFamily(family));
         }
-        self.trace.tell(|| Event::Family { family, wanted: count });
+        self.trace.record(|| Event::Family { family, wanted: count });
         let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
         if let Some(inputs) = known.as_mut().filter(|inputs| inputs.is_early) {
@@ -191,7 +191,7 @@ impl<S: Store> Allocator<S> {
             let conditions = ReleaseAffinity { in_use: InUse::Refuse, sequence: None };
             match self.release_affinity_if(key, &inputs.config, conditions).await {
                 Ok(()) => {
-                    self.trace.tell(|| Event::GaveUp(key.clone()));
+                    self.trace.record(|| Event::GaveUp(key.clone()));
                     break;
                 }
                 Err(error) if error.is_lost_race() => {}
@@ -282,7 +282,7 @@ impl<S: Store> Search<'_, S> {
         if assigned.missing() > 0 {
             match may_borrow(&self.config) {
                 true => self.borrow(assigned, handle).await?,
-                false => self.allocator.trace.tell(|| Event::NothingBorrowed),
+                false => self.allocator.trace.record(|| Event::NothingBorrowed),
             }
         }
         Ok(())
@@ -323,15 +323,15 @@ impl<S: Store> Search<'_, S> {
         let (held, limit) = (self.owned, self.limit);
         match ClaimDecision::of(&self.config, limit.saturating_sub(held).into()) {
             ClaimDecision::BlockLimit => {
-                self.allocator.trace.tell(|| Event::BlockLimit { held, limit });
+                self.allocator.trace.record(|| Event::BlockLimit { held, limit });
                 assigned.note(Message::BlockLimit(limit));
                 return Err(Error::BlockLimit);
             }
             ClaimDecision::NoAutoAllocation => {
-                self.allocator.trace.tell(|| Event::NoAutoAllocation);
+                self.allocator.trace.record(|| Event::NoAutoAllocation);
                 return Err(Error::NoAutoAllocation);
             }
-            ClaimDecision::Claim => self.allocator.trace.tell(|| Event::NeedsBlock { held, limit }),
+            ClaimDecision::Claim => self.allocator.trace.record(|| Event::NeedsBlock { held, limit }),
         }
         let found = match self.known.was_nothing(self.began) {
             true => None,

@@ -33,7 +33,7 @@ impl<S: Store> Search<'_, S> {
     pub(super) async fn claim(&mut self) -> Result<Option<Versioned<Block>>> {
         for _ in 0..RETRIES {
             let Some(candidate) = self.candidate().await? else {
-                self.allocator.trace.tell(|| Event::NothingToClaim);
+                self.allocator.trace.record(|| Event::NothingToClaim);
                 return Ok(None);
             };
             let key = self.holder(candidate.cidr);
@@ -41,7 +41,7 @@ impl<S: Store> Search<'_, S> {
             for _ in 0..RETRIES {
                 match self.claim_candidate(&key, is_new).await {
                     Ok(block) => {
-                        self.allocator.trace.tell(|| Event::Claimed(key.clone()));
+                        self.allocator.trace.record(|| Event::Claimed(key.clone()));
                         let free = self.free(&block.value);
                         if free > 0 {
                             return Ok(Some(block));
@@ -108,7 +108,11 @@ impl<S: Store> Search<'_, S> {
             let age = block.value.claimed_at().map(|claimed| now.duration_since(claimed));
             let stays = |why: NotReclaimed| {
                 let owner = block.value.owner();
-                self.allocator.trace.tell(|| Event::NotReclaimed { block: cidr, owner: owner.cloned(), why });
+                self.allocator.trace.record(|| Event::NotReclaimed {
+                    block: cidr,
+                    owner: owner.cloned(),
+                    why,
+                });
             };
             if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
                 stays(NotReclaimed::Young);
@@ -127,7 +131,7 @@ impl<S: Store> Search<'_, S> {
                 ReleaseAffinity { in_use: InUse::Refuse, sequence: Some(block.value.sequence()) };
             match self.allocator.release_affinity_if(&owner, &self.config, conditions).await {
                 Ok(()) => {
-                    self.allocator.trace.tell(|| Event::Reclaimed(owner));
+                    self.allocator.trace.record(|| Event::Reclaimed(owner));
                     return Ok(Some(Candidate { cidr, is_new: true }));
                 }
                 Err(error) if error.is_unavailable() => return Err(error),

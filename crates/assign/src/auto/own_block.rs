@@ -33,7 +33,7 @@ impl<S: Store> Search<'_, S> {
             let key = affinity.value.key.clone();
             let (found, block) = self.usable_block(affinity).await?;
             if let Some(found) = found {
-                self.allocator.trace.tell(|| Event::OwnBlock { key, found });
+                self.allocator.trace.record(|| Event::OwnBlock { key, found });
             }
             if block.is_some() {
                 return Ok(block);

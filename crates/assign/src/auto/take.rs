@@ -81,7 +81,7 @@ impl<S: Store> Search<'_, S> {
             return Ok(Taken::LostRace);
         }
         let address = |ordinal: &u32| cidr::address_at(cidr, *ordinal);
-        self.allocator.trace.tell(|| Event::Assigned {
+        self.allocator.trace.record(|| Event::Assigned {
             block: cidr,
             owner: block.value.owner().cloned(),
             addresses: ordinals.iter().map(address).collect(),

@@ -160,7 +160,7 @@ impl<S: Store> Search<'_, S> {
     pub(super) fn tell_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
             let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);
-            self.allocator.trace.tell(|| Event::Searched { pool, cidr, passed });
+            self.allocator.trace.record(|| Event::Searched { pool, cidr, passed });
         }
     }
 }

@@ -26,7 +26,7 @@ impl Operator for Script<'_> {
     fn note(&self, note: Note<'_>) {
         match note {
             // calicoctl has no option for it.
-            Note::SecondRead { addresses, after, .. } => self.console.tell(&second_read(addresses, after)),
+            Note::SecondRead { addresses, after, .. } => self.console.info(&second_read(addresses, after)),
             Note::LockStays => {
                 self.console
                     .warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");

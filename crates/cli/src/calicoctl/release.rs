@@ -94,7 +94,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
             ));
         }
     }
-    print(&told(&repaired), console)?;
+    print(&message(&repaired), console)?;
     finish(repaired.run, console)?;
     print("You may now unlock the data store.\n", console)
 }
@@ -122,7 +122,7 @@ fn refused(report: &str, objection: &ReportError) -> Failed {
 }
 
 /// What calicoctl prints about addresses and handles.
-fn told(repaired: &Repaired) -> String {
+fn message(repaired: &Repaired) -> String {
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
     let conflicts = repaired.run.as_ref().map_or(&[][..], |run| &run.execution.conflicts);
     let addresses = of(Verb::ReleaseAddress).count();

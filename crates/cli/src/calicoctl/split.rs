@@ -71,13 +71,13 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         }
         other => other?,
     };
-    let text = told(&repaired);
+    let text = message(&repaired);
     finish(repaired.run, console)?;
     print(&text, console)
 }
 
 /// What calicoctl prints after a split. There is no line break after the first sentence and after the last.
-fn told(repaired: &Repaired) -> String {
+fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
     let name = |detail: &str| detail.split([',', ';']).next().unwrap_or_default().to_owned();

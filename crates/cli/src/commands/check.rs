@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
-use calipam_check::{Changes, Code, EarlierReport, Filter, Finding, Options, Remedy, Report, parse_document};
+use calipam_check::{
+    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, parse_document,
+};
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
@@ -143,14 +145,13 @@ fn earlier(path: &Path) -> Result<EarlierReport, Failure> {
     let text = regular::read_to_string(path)
         .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
     let report = parse_document(&text).and_then(|value| {
-        let fields = value.as_object().ok_or("it is not a JSON object")?;
+        let fields = value.as_object().ok_or(NoReport::NotAnObject)?;
         if fields.contains_key("clusterGUID") {
-            return Err("it is in calicoctl's form, which has no findings".into());
+            return Err(NoReport::WithoutFindings);
         }
         EarlierReport::decode(fields)
     });
-    Ok(report
-        .map_err(|reason| Error::NoReport { path: path.into(), error: ReportError::NoReport(reason) })?)
+    Ok(report.map_err(|reason| Error::NoReport { path: path.into(), error: reason.into() })?)
 }
 
 /// What has changed since a report, which has to be of the same cluster.

@@ -70,7 +70,7 @@ fn to_archive(
     }
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
-    console.tell(&match added.was_there {
+    console.info(&match added.was_there {
         true => format!("{path} is of the same time: nothing was added"),
         false => format!("wrote {objects} to {path}"),
     });
@@ -78,7 +78,7 @@ fn to_archive(
         0 => String::new(),
         number => format!("; {} removed", count(number, "export", "exports")),
     };
-    console.tell(&format!("the archive holds {}{removed}", count(exports, "export", "exports")));
+    console.info(&format!("the archive holds {}{removed}", count(exports, "export", "exports")));
     Ok(Outcome::Clean)
 }
 

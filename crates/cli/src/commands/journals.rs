@@ -47,7 +47,7 @@ pub(super) fn run_prune(args: &UndoArgs, folder: &Path, console: &Console) -> Re
         journal.remove().map_err(Error::from)?;
     }
     console.print(&document)?;
-    console.tell(&format!("removed {}", count(old.len(), "journal", "journals")));
+    console.info(&format!("removed {}", count(old.len(), "journal", "journals")));
     Ok(Outcome::Clean)
 }
 

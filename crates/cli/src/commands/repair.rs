@@ -59,7 +59,7 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
             "a file is never written: this is what would be done to the cluster that it was taken from",
         );
     } else if dry_run {
-        console.tell("dry run: nothing was changed");
+        console.info("dry run: nothing was changed");
         let more: &[&str] = if plan.kind == PlanKind::Rebuild { &["--apply"] } else { &[] };
         console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
     }
@@ -92,8 +92,8 @@ pub(crate) fn outcome(
     for conflict in &execution.conflicts {
         console.warn(&format!("not done: {}: {}", conflict.what, conflict.reason));
     }
-    if execution.not_begun > 0 {
-        console.warn(&format!("{} not started", count(execution.not_begun, "step was", "steps were")));
+    if execution.not_started > 0 {
+        console.warn(&format!("{} not started", count(execution.not_started, "step was", "steps were")));
     }
     if execution.may_have_written() {
         // Without the journal there is no way back: it is named at any rate.
@@ -110,10 +110,10 @@ pub(crate) fn outcome(
     }
 
     let complete = execution.is_complete();
-    if let Some(error) = execution.broken_off.or(execution.lock_left) {
+    if let Some(error) = execution.failure.or(execution.lock_left) {
         return Err(calipam_workflow::Error::from(error).into());
     }
-    if execution.interrupted && execution.not_begun > 0 {
+    if execution.interrupted && execution.not_started > 0 {
         return Err(Failure::Interrupted);
     }
     Ok(if complete { as_planned } else { Outcome::Refused })

@@ -69,7 +69,7 @@ async fn undo(
         console.print(&document)?;
     }
     if args.dry_run {
-        console.tell("dry run: nothing was changed");
+        console.info("dry run: nothing was changed");
     }
     if undone.run.is_some() {
         for skipped in undone.plan.skipped() {
@@ -114,7 +114,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     }
     let context = there.context.iter().map(|name| format!(" (context {name})")).collect::<String>();
     let Header { datastore, location, .. } = header;
-    console.tell(&format!("connecting to where the journal was made: {datastore} {location}{context}"));
+    console.info(&format!("connecting to where the journal was made: {datastore} {location}{context}"));
     there
 }
 

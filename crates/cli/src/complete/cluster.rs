@@ -48,15 +48,15 @@ impl Cluster {
     /// that still waits ends with the process.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
         let Some(global) = self.connection.clone() else { return Vec::new() };
-        let (typed, (tell, told)) = (typed.to_owned(), mpsc::channel());
+        let (typed, (sender, receiver)) = (typed.to_owned(), mpsc::channel());
         let started = std::thread::Builder::new().spawn(move || {
-            let _ = tell.send(read(&global, wanted, &typed));
+            let _ = sender.send(read(&global, wanted, &typed));
         });
         if started.is_err() {
             return Vec::new();
         }
         let patience = self.deadline.saturating_duration_since(Instant::now());
-        let mut names = told.recv_timeout(patience).ok().flatten().unwrap_or_default();
+        let mut names = receiver.recv_timeout(patience).ok().flatten().unwrap_or_default();
         // What a terminal would obey is not written to one.
         names.retain(|name| !name.is_empty() && escape(name) == *name);
         names

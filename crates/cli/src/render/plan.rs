@@ -70,7 +70,7 @@ pub(crate) struct ShownExecution {
     conflicts: Vec<ShownConflict>,
     interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    broken_off: Option<String>,
+    failure: Option<String>,
     /// Why the datastore is still locked by the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     lock_left: Option<String>,
@@ -91,8 +91,8 @@ impl ShownExecution {
             written,
             already,
             conflicts,
-            not_begun,
-            broken_off,
+            not_started,
+            failure,
             interrupted,
             lock_left,
             passed_over: _,
@@ -108,11 +108,11 @@ impl ShownExecution {
             already_done: *already,
             aborted: *aborted,
             kept_addresses: run.execution.kept(),
-            not_started: *not_begun,
+            not_started: *not_started,
             partly: *partly,
             conflicts: conflicts.iter().map(conflict).collect(),
             interrupted: *interrupted,
-            broken_off: broken_off.as_ref().map(ToString::to_string),
+            failure: failure.as_ref().map(ToString::to_string),
             lock_left: lock_left.as_ref().map(ToString::to_string),
             journal: run.journal.display().to_string(),
         }

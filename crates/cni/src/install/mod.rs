@@ -123,13 +123,13 @@ impl Installer<'_> {
     async fn stay(&self) -> Result<()> {
         let folder = self.place.folder();
         let mut changes = Changes::of(folder).map_err(cannot("watch", folder))?;
-        let (tell, told) = state::channel(Facts::default());
+        let (sender, receiver) = state::channel(Facts::default());
         if let Some(address) = &self.options.listen {
             let listener = TcpListener::bind(address).await;
             let listener = listener.map_err(|e| Problem::new(format!("cannot listen at {address}: {e}")))?;
             let address = listener.local_addr().unwrap_or(*address);
             tracing::info!("serves /metrics and /healthz at {address}");
-            tokio::spawn(serve::serve(listener, told));
+            tokio::spawn(serve::serve(listener, receiver));
         }
         let ended = end()?;
         tokio::pin!(ended);
@@ -148,7 +148,7 @@ impl Installer<'_> {
                     AGAIN
                 }
             };
-            tell.send_replace(facts.clone());
+            sender.send_replace(facts.clone());
             tokio::select! {
                 () = &mut ended => break,
                 changed = changes.settled() => changed.map_err(cannot("watch", folder))?,

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// The changes of a folder since they were asked for the last time.
 pub(super) struct Changes {
-    told: Receiver<()>,
+    changed: Receiver<()>,
 }
 
 impl Changes {
@@ -32,10 +32,10 @@ impl Changes {
             | WatchFlags::MOVE
             | WatchFlags::MOVE_SELF;
         inotify::add_watch(&events, folder, wanted)?;
-        let (tell, told) = mpsc::channel(1);
+        let (sender, changed) = mpsc::channel(1);
         // It waits in the kernel until the process ends.
-        thread::Builder::new().name("inotify".into()).spawn(move || pass_on(&events, &tell))?;
-        Ok(Self { told })
+        thread::Builder::new().name("inotify".into()).spawn(move || pass_on(&events, &sender))?;
+        Ok(Self { changed })
     }
 
     /// Waits until the folder has changed, and for a second not again.
@@ -52,16 +52,16 @@ impl Changes {
     }
 
     async fn next(&mut self) -> io::Result<()> {
-        self.told.recv().await.ok_or_else(|| io::Error::other("the kernel tells no changes any more"))
+        self.changed.recv().await.ok_or_else(|| io::Error::other("the kernel reports no changes any more"))
     }
 }
 
-/// Tells that something has changed. What exactly does not matter: the folder is looked at.
-fn pass_on(events: &OwnedFd, tell: &Sender<()>) {
+/// Says that something has changed. What exactly does not matter: the folder is read.
+fn pass_on(events: &OwnedFd, sender: &Sender<()>) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut buffer);
     // Where something is told already, it need not be told twice.
-    while reader.next().is_ok() && !tell.is_closed() {
-        tell.try_send(()).ok();
+    while reader.next().is_ok() && !sender.is_closed() {
+        sender.try_send(()).ok();
     }
 }

@@ -95,13 +95,17 @@ impl Environment {
     }
 }
 
+/// A command that the specification does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCommand;
+
 /// The command; `None` if the variable is not set, which is how people call the program.
-pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, String> {
+pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, UnknownCommand> {
     match variables.get(COMMAND).map_or("", String::as_str) {
         "" => Ok(None),
         text => match Command::ALL.into_iter().find(|command| command.text() == text) {
             Some(command) => Ok(Some(command)),
-            None => Err(text.to_owned()),
+            None => Err(UnknownCommand),
         },
     }
 }
@@ -191,6 +195,6 @@ mod tests {
         assert_eq!(command(&variables(&[])), Ok(None));
         assert_eq!(command(&variables(&[(COMMAND, "")])), Ok(None));
         assert_eq!(command(&variables(&[(COMMAND, "GC")])), Ok(Some(Command::Gc)));
-        assert_eq!(command(&variables(&[(COMMAND, "add")])), Err("add".into()));
+        assert_eq!(command(&variables(&[(COMMAND, "add")])), Err(UnknownCommand));
     }
 }

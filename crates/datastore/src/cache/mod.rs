@@ -3,7 +3,7 @@
 //!
 //! A file holds the objects as they were at one revision, packed; then, appended by each later check, the changes that it
 //! read; after each of them what all of it comes to: at which revision that is, and what was written last before it. The next
-//! check watches from that last write on, so that the server tells it again: where it tells another one, its data was restored
+//! check watches from that last write on, so that the server reports it again: where it reports another one, its data was restored
 //! from a backup, or it is another server. Wherever there is any doubt, everything is read.
 //!
 //! Nothing but a check reads a cache: what is to be written is planned on a whole read.

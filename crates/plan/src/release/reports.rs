@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use calipam_check::{EarlierFinding, EarlierReport, parse_document};
+use calipam_check::{EarlierFinding, EarlierReport, NoReport, parse_document};
 use calipam_model::attributes::{Attribute, is_windows_reserved};
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
@@ -16,7 +16,7 @@ use super::observation::{Observation, Observations};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     #[error("it is not a report: {0}")]
-    NoReport(String),
+    NoReport(#[from] NoReport),
     /// It is the report of another cluster. Nothing overrides that.
     #[error("it is about cluster {reported}, but this is cluster {found}")]
     OtherCluster {
@@ -74,8 +74,8 @@ pub fn read_report(
     snapshot: &Snapshot,
     locked: bool,
 ) -> Result<ReadReport, ReportError> {
-    let value = parse_document(text).map_err(ReportError::NoReport)?;
-    let fields = value.as_object().ok_or_else(|| ReportError::NoReport("it is not a JSON object".into()))?;
+    let value = parse_document(text)?;
+    let fields = value.as_object().ok_or(NoReport::NotAnObject)?;
     let mut read = if fields.contains_key("clusterGUID") {
         calicoctl(fields, written, snapshot, locked)
     } else {
@@ -99,7 +99,7 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 
 /// What `calipam check -o json` or `-o yaml` writes.
 fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
-    let report = EarlierReport::decode(fields).map_err(ReportError::NoReport)?;
+    let report = EarlierReport::decode(fields)?;
     let mut observations =
         Observations { at: report.taken_at, cluster: report.guid, ..Observations::default() };
     for EarlierFinding { code, subject, evidence, .. } in report.findings {
@@ -126,17 +126,15 @@ fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
 
 /// What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
 fn own_record(record: &Map<String, Value>) -> Result<Observation, ReportError> {
-    let unreadable = |name: &str| ReportError::NoReport(format!("a `{name}` cannot be read"));
-
     let attributes = match record.get("attributes") {
         None => None,
-        Some(value) => Some(texts(value).ok_or_else(|| unreadable("attributes"))?),
+        Some(value) => Some(texts(value).ok_or(NoReport::Undecodable("attributes"))?),
     };
     let sequence = match record.get("sequenceNumber") {
         None => None,
         Some(value) => {
             let number = value.as_str().and_then(|digits| digits.parse().ok());
-            Some(number.ok_or_else(|| unreadable("sequenceNumber"))?)
+            Some(number.ok_or(NoReport::Undecodable("sequenceNumber"))?)
         }
     };
     let tells_owner = attributes.is_some();

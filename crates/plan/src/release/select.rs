@@ -160,7 +160,7 @@ impl<'s> Selector<'_, 's> {
                 let detail = match tells {
                     true => format!("{address} is not the allocation that {} lists", report.name),
                     false => format!(
-                        "{} does not tell the sequence number of {address}: which allocation it saw cannot be known",
+                        "{} does not say the sequence number of {address}: which allocation it saw cannot be known",
                         report.name
                     ),
                 };

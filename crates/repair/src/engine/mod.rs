@@ -168,9 +168,9 @@ pub struct Execution {
     /// What was abandoned because something had changed: steps, and addresses of steps.
     pub conflicts: Vec<Conflict>,
     /// Steps that were not begun: the run was interrupted, or a failure ended it.
-    pub not_begun: usize,
+    pub not_started: usize,
     /// The failure that ended the run.
-    pub broken_off: Option<RepairError>,
+    pub failure: Option<RepairError>,
     /// The run was asked to stop.
     pub interrupted: bool,
     /// Why the datastore lock that the run has taken could not be restored: the datastore is still locked.
@@ -194,7 +194,7 @@ impl Execution {
     pub fn is_complete(&self) -> bool {
         self.written + self.already == self.steps
             && self.conflicts.is_empty()
-            && self.broken_off.is_none()
+            && self.failure.is_none()
             && self.lock_left.is_none()
     }
 }
@@ -209,7 +209,7 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut over = 0;
 
     loop {
-        let stopped = execution.broken_off.is_some() || context.interrupt.is_set();
+        let stopped = execution.failure.is_some() || context.interrupt.is_set();
         while !stopped && running.len() < IN_FLIGHT {
             let Some(index) = order.next() else { break };
             let Some(group) = groups[index].take() else { continue };
@@ -223,16 +223,16 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
             None => break,
             Some(Ok((index, group, ended, omissions))) => {
                 order.ended(index);
-                let before = execution.not_begun;
+                let before = execution.not_started;
                 execution.note(&group, ended, omissions);
-                over += usize::from(execution.not_begun == before);
+                over += usize::from(execution.not_started == before);
                 (context.events)(&Event::Ended { ended: over, of: execution.steps });
             }
             Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
         }
     }
 
-    execution.not_begun += groups.iter().flatten().count();
+    execution.not_started += groups.iter().flatten().count();
     execution.interrupted = context.interrupt.is_set();
     execution
 }
@@ -254,10 +254,10 @@ impl Execution {
                 self.aborted += 1;
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
-            Ended::Interrupted => self.not_begun += 1,
+            Ended::Interrupted => self.not_started += 1,
             Ended::Broken(error, wrote) => {
-                *(if wrote { &mut self.partly } else { &mut self.not_begun }) += 1;
-                self.broken_off.get_or_insert(error);
+                *(if wrote { &mut self.partly } else { &mut self.not_started }) += 1;
+                self.failure.get_or_insert(error);
             }
         }
 

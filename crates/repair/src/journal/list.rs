@@ -21,7 +21,6 @@ pub enum JournalState {
     /// It came to its end by itself.
     Ended,
     /// It was killed, or a failure ended it.
-    #[serde(rename = "broken-off")]
     Interrupted,
     /// It was killed, and the lock that it took may still be there.
     LockLeft,

@@ -238,10 +238,10 @@ async fn a_datastore_that_dies_breaks_the_run_off() {
         ..Options::new("release", journal_path(folder.path(), "first"))
     };
     let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
-    let error = execution.broken_off.as_ref().expect("etcd is gone").to_string();
+    let error = execution.failure.as_ref().expect("etcd is gone").to_string();
     assert!(error.contains("cannot write /calico/") || error.contains("cannot read"), "{error}");
-    assert!(execution.written < steps && execution.not_begun > 0, "{execution:?}");
-    assert_eq!(execution.written + execution.not_begun, steps, "{execution:?}");
+    assert!(execution.written < steps && execution.not_started > 0, "{execution:?}");
+    assert_eq!(execution.written + execution.not_started, steps, "{execution:?}");
     // The options hold the server as well.
     drop(options);
     let mut etcd = Arc::into_inner(etcd).expect("nobody else has it").into_inner().unwrap();

@@ -201,7 +201,7 @@ async fn repair_until_over(scene: Arc<Scene>, course: Arc<Course>, number: usize
         let options = Options::new("a test", journal_path(folder.path(), &run.to_string()));
         let steps = plan.divide().1;
         let execution = execute(&store, &cluster, steps, consent(&cluster), &options).await.unwrap();
-        assert!(execution.broken_off.is_none(), "{repair:?}: {execution:?}");
+        assert!(execution.failure.is_none(), "{repair:?}: {execution:?}");
         assert_eq!(execution.is_complete(), execution.conflicts.is_empty(), "{execution:?}");
         let done = &mut course.repairs()[number];
         done.runs += 1;

@@ -262,7 +262,7 @@ async fn every_object_in_turn(world: World) {
     let folder = tempfile::tempdir().unwrap();
     let options = Options::new("a test", journal_path(folder.path(), "run"));
     let execution = execute(&store, GUID, steps, consent(GUID), &options).await.unwrap();
-    assert!(execution.broken_off.is_none() && !execution.is_complete(), "{execution:?}");
+    assert!(execution.failure.is_none() && !execution.is_complete(), "{execution:?}");
     let after = observe(&store).await;
     for (case, (what, gone)) in CASES.iter().enumerate() {
         let block = after.blocks.iter().filter_map(|b| b.value.content.sound());

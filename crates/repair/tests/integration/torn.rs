@@ -341,6 +341,6 @@ async fn a_lock_that_cannot_be_restored_is_named() {
     let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
     let error = execution.lock_left.as_ref().expect("it is still locked").to_string();
     assert!(error.starts_with("cannot restore the datastore lock: "), "{error}");
-    assert!(execution.broken_off.is_some() && !execution.is_complete(), "{execution:?}");
+    assert!(execution.failure.is_some() && !execution.is_complete(), "{execution:?}");
     assert!(Recorded::read(&journal).unwrap().leaves_lock());
 }

@@ -223,7 +223,7 @@ async fn tear_every_request(plan: fn(&Snapshot) -> Vec<Step>) {
             let (torn, journal) = site.run(plan(&site.snapshot().await)).await;
             site.is_settled(torn.as_ref(), &what).await;
             // What one request met does not break the run off.
-            assert!(torn.as_ref().is_none_or(|torn| torn.broken_off.is_none()), "{what}: {torn:?}");
+            assert!(torn.as_ref().is_none_or(|torn| torn.failure.is_none()), "{what}: {torn:?}");
 
             // What was written is undone as it says; or running again converges.
             site.torn.plan(|_| Tear::Pass);
@@ -243,7 +243,7 @@ async fn tear_every_request(plan: fn(&Snapshot) -> Vec<Step>) {
             site.torn.tear_at(number, tear);
             let undone = site.undo(&journal).await;
             site.is_settled(undone.as_ref(), &what).await;
-            assert!(undone.as_ref().is_none_or(|undone| undone.broken_off.is_none()), "{what}: {undone:?}");
+            assert!(undone.as_ref().is_none_or(|undone| undone.failure.is_none()), "{what}: {undone:?}");
             site.torn.plan(|_| Tear::Pass);
             site.undo(&journal).await.unwrap();
             assert_eq!(values(&site.snapshot().await), base, "undo, {what}: {undone:?}");
@@ -287,7 +287,7 @@ async fn a_handle_without_its_block_is_counted_back() {
             (0, 0, 1),
             "{execution:?}"
         );
-        assert!(!Recorded::read(&journal).unwrap().intents.is_empty() && execution.broken_off.is_none());
+        assert!(!Recorded::read(&journal).unwrap().intents.is_empty() && execution.failure.is_none());
         assert!(execution.conflicts[0].reason.contains("refuses it (422)"), "{execution:?}");
         assert_eq!(values(&site.snapshot().await), base, "{id}");
         site.torn.plan(|_| Tear::Pass);

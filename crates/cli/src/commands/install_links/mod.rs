@@ -46,11 +46,11 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     for name in LINKS.into_iter().chain(args.calicoctl.then_some(CALICOCTL)) {
         let path = directory.join(name);
         let done = link(&program, &path).map_err(|error| failure("create", &path, error))?;
-        outcome = tell(done, &path, outcome, console);
+        outcome = report(done, &path, outcome, console);
     }
     for (path, text) in scripts(directory) {
         let done = write_script(&path, &text).map_err(|error| failure("write", &path, error))?;
-        outcome = tell(done, &path, outcome, console);
+        outcome = report(done, &path, outcome, console);
     }
     if !args.completions {
         return Ok(outcome);
@@ -141,7 +141,7 @@ fn write_all(
 ) -> Result<Outcome, Failure> {
     for (path, text) in files {
         let done = write(&path, &text, record).map_err(|error| failure("write", &path, error))?;
-        outcome = tell(done, &path, outcome, console);
+        outcome = report(done, &path, outcome, console);
     }
     Ok(outcome)
 }
@@ -211,7 +211,7 @@ enum Done {
     Foreign,
 }
 
-fn tell(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outcome {
+fn report(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outcome {
     match done {
         Done::Created => console.say(&format!("created {}", path.display())),
         Done::There => console.verbose(&format!("{} is there", path.display())),

@@ -56,7 +56,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     let address = listener.local_addr().map_err(failed(format!("listen on {listen}")))?;
     let signal = signal().map_err(failed("wait for signals".into()))?;
 
-    console.tell(&format!("serving http://{address}/"));
+    console.info(&format!("serving http://{address}/"));
     if !address.ip().is_loopback() {
         console.warn(&format!(
             "anyone who reaches {address} can read the report, with the names of pods and nodes: there is neither TLS nor a \
@@ -64,9 +64,9 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         ));
     }
 
-    let (tell, served) = watch::channel(Arc::new(Served::default()));
+    let (sender, served) = watch::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
-    let checks = start_checks(args, global, console.clone(), interval, tell)?;
+    let checks = start_checks(args, global, console.clone(), interval, sender)?;
     let mut news = served.clone();
     let stop = async move {
         let ended = async { while news.changed().await.is_ok() {} };
@@ -110,11 +110,11 @@ fn start_checks(
     global: Global,
     console: Console,
     interval: Duration,
-    tell: watch::Sender<Arc<Served>>,
+    sender: watch::Sender<Arc<Served>>,
 ) -> Result<JoinHandle<Failure>, Failure> {
     let failed = |error| Failure::Io { doing: "start threads".into(), error };
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-    let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &tell));
+    let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender));
     thread::Builder::new().name("checks".into()).spawn(checks).map_err(failed)
 }
 
@@ -123,7 +123,7 @@ async fn check_again_and_again(
     global: &Global,
     console: &Console,
     interval: Duration,
-    tell: &watch::Sender<Arc<Served>>,
+    sender: &watch::Sender<Arc<Served>>,
 ) -> Failure {
     // A check that takes longer than the interval delays the next one: there is one reader at a time.
     let mut ticks = tokio::time::interval(interval);
@@ -136,19 +136,19 @@ async fn check_again_and_again(
         match check(args, global, &inner, begin).await {
             Ok(good) => {
                 let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
-                console.tell(&format!("{at}: {}, in {:.1} s", good.summary, good.took.as_secs_f64()));
-                tell.send_replace(Arc::new(Served::good(good)));
+                console.info(&format!("{at}: {}, in {:.1} s", good.summary, good.took.as_secs_f64()));
+                sender.send_replace(Arc::new(Served::good(good)));
             }
             Err(failure) => {
                 let failed = Err(failure);
                 let exit_code = exit::code(&failed);
                 let Err(failure) = failed else { continue };
-                if tell.borrow().is_empty() && exit_code == exit::USAGE {
+                if sender.borrow().is_empty() && exit_code == exit::USAGE {
                     return failure;
                 }
                 console.failure(&failure);
-                let served = tell.borrow().failed(&failure.message(), exit_code, begin.elapsed());
-                tell.send_replace(Arc::new(served));
+                let served = sender.borrow().failed(&failure.message(), exit_code, begin.elapsed());
+                sender.send_replace(Arc::new(served));
             }
         }
         inner.quiet = true;

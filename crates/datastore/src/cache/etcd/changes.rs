@@ -1,4 +1,4 @@
-//! Changes of entries: decoded while etcd still tells them, in the form in which they are appended to the cache, and as the
+//! Changes of entries: decoded while etcd still reports them, in the form in which they are appended to the cache, and as the
 //! objects that a snapshot gets.
 
 use std::collections::BTreeMap;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// At revision 7 the last write was that of a handle.
-    fn told(changes: impl IntoIterator<Item = WatchedChange<'static>>) -> Result<New, WhyWhole> {
+    fn reported(changes: impl IntoIterator<Item = WatchedChange<'static>>) -> Result<New, WhyWhole> {
         let mut state = State { objects: 9, changes: 3, ..State::default() };
         state.newest.note(7, || sum(HANDLE.as_bytes(), Some(b"{}")));
         let mut decoded = Decoded::after(&state);
@@ -227,7 +227,7 @@ mod tests {
     fn the_last_change_of_a_key_counts_and_comes_back_from_the_cache() {
         let block = r#"{"block":{"10.0.0.0/26":1}}"#;
         let (deleted, odd) = ("/calico/ipam/v2/handle/net.b", "/calico/ipam/v2/@/odd");
-        let new = told([
+        let new = reported([
             change(7, HANDLE, Some("{}")),
             change(8, HANDLE, Some("broken")),
             change(9, "/calico/else/where", Some("")),
@@ -259,8 +259,9 @@ mod tests {
 
     #[test]
     fn the_last_write_that_is_known_is_told_again() {
-        let is_other =
-            |changes: Vec<WatchedChange<'static>>| matches!(told(changes), Err(WhyWhole::AnotherHistory(_)));
+        let is_other = |changes: Vec<WatchedChange<'static>>| {
+            matches!(reported(changes), Err(WhyWhole::AnotherHistory(_)))
+        };
         assert!(!is_other(vec![change(7, HANDLE, Some("{}"))]));
         assert!(is_other(vec![change(7, HANDLE, Some("other")), change(8, HANDLE, Some("{}"))]));
         assert!(is_other(Vec::new()));

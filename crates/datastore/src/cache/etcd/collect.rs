@@ -18,7 +18,7 @@ use crate::read::whole::etcd::pull::Collector;
 /// Text of entries from which on they are packed: a third of what a frame can hold.
 const ENOUGH: usize = MOST_TEXT / 3;
 
-/// Gathers a snapshot, and writes what it gathers to a cache. That the cache cannot be written is told at the end.
+/// Gathers a snapshot, and writes what it gathers to a cache. That the cache cannot be written is reported at the end.
 pub(super) struct CachingCollector {
     snapshot: Snapshot,
     writer: io::Result<CacheWriter>,

@@ -1,6 +1,6 @@
 //! What a check has read of etcd: its entries as they were at one revision, packed; then, appended by each later check, the
 //! changes that it read; after each of them a [`State`]: at which revision that is, and what was written last before it. The
-//! next check watches from that last write on, so that etcd tells it again: where etcd tells another one, its data was restored
+//! next check watches from that last write on, so that etcd reports it again: where etcd reports another one, its data was restored
 //! from a backup, or it is another etcd.
 
 mod changes;
@@ -31,7 +31,7 @@ use crate::read::whole;
 use crate::secret::redact_url;
 use crate::store::blocking;
 
-/// How long etcd may take to tell what has changed before everything is read instead.
+/// How long etcd may take to report what has changed before everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Kept = file::Kept<State>;
@@ -126,12 +126,12 @@ async fn changed(
         let (ranges, due) = (ranges(), Due::new());
         let decoding = || Decoding::begin(&state);
         let watched = client.watch_changes(&ranges, span, &due, "what has changed", decoding);
-        let told = tokio::time::timeout(PATIENCE, watched).await;
-        stale::require_all(told)?.finish().await
+        let reported = tokio::time::timeout(PATIENCE, watched).await;
+        stale::require_all(reported)?.finish().await
     };
-    // Unpacking takes as long as etcd needs to tell the changes.
-    let (told, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));
-    let New { changes: new, appended, state: later } = told?;
+    // Unpacking takes as long as etcd needs to report the changes.
+    let (reported, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));
+    let New { changes: new, appended, state: later } = reported?;
     let (kept, mut loaded) = loaded.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
 
     let later = State { raft_term: begun.raft_term, revision: begun.revision, ..later };
@@ -154,7 +154,7 @@ async fn changed(
     Ok(CachedRead { snapshot, used: CacheUse::Changes { since: state.revision, changes }, unsaved })
 }
 
-/// What a whole read reads lies in this range. One watch of it always has something to tell: the last write that the cache
+/// What a whole read reads lies in this range. One watch of it always has something to report: the last write that the cache
 /// knows.
 fn ranges() -> [Range; 1] {
     use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};

@@ -1,4 +1,4 @@
-//! When the cache of an etcd is stale, and everything is read: before anything is asked for ([`check`]), where etcd does not tell
+//! When the cache of an etcd is stale, and everything is read: before anything is asked for ([`check`]), where etcd does not report
 //! all changes ([`require_all`]), and where the last write that the cache knows is another one in etcd
 //! ([`require_same_last_write`]).
 
@@ -52,11 +52,11 @@ async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole>
     Err(WhyWhole::CannotWatch(reason))
 }
 
-/// Fails where etcd did not tell all changes within the time it has.
+/// Fails where etcd did not report all changes within the time it has.
 pub(super) fn require_all<T>(
-    told: std::result::Result<Result<T>, Elapsed>,
+    reported: std::result::Result<Result<T>, Elapsed>,
 ) -> std::result::Result<T, WhyWhole> {
-    match told {
+    match reported {
         Ok(Ok(changes)) => Ok(changes),
         Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
         Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
@@ -64,13 +64,13 @@ pub(super) fn require_all<T>(
     }
 }
 
-/// Fails where what etcd tells again of the revision of the last known write, by sums, is not that write: its data was restored
+/// Fails where what etcd reports again of the revision of the last known write, by sums, is not that write: its data was restored
 /// from a backup since.
 pub(super) fn require_same_last_write(
     known: &Newest,
-    told_again: &[u32],
+    reported_again: &[u32],
 ) -> std::result::Result<(), WhyWhole> {
-    if known.is_among(told_again) {
+    if known.is_among(reported_again) {
         return Ok(());
     }
     Err(WhyWhole::AnotherHistory(format!("at revision {} something else was written", known.last)))

@@ -17,7 +17,7 @@ use crate::client::kubernetes::watch::{Change, Watch, WatchEvent, newest};
 use crate::error::Failure;
 use crate::read::whole::kubernetes::list::Begun;
 
-/// How long the API server may take to tell all changes before all objects are read instead.
+/// How long the API server may take to report all changes before all objects are read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Watches of a kind, one after the other.
 const ATTEMPTS: usize = 3;
@@ -52,10 +52,10 @@ pub(super) async fn changes(
     client: &KubeClient,
     kind: &Kind,
     state: &State,
-    tell: &mut Option<Begun>,
+    begun: &mut Option<Begun>,
 ) -> Result<Since, WhyWhole> {
-    let told = timeout(PATIENCE, all_changes(client, kind, state, tell)).await;
-    told.unwrap_or_else(|_| Err(not_all()))
+    let reported = timeout(PATIENCE, all_changes(client, kind, state, begun)).await;
+    reported.unwrap_or_else(|_| Err(not_all()))
 }
 
 fn not_all() -> WhyWhole {
@@ -66,45 +66,45 @@ async fn all_changes(
     client: &KubeClient,
     kind: &Kind,
     state: &State,
-    tell: &mut Option<Begun>,
+    begun: &mut Option<Begun>,
 ) -> Result<Since, WhyWhole> {
-    // From the last write on, so that it is told again. It is told at once, or else that it is no longer known.
+    // From the last write on, so that it is reported again. It is reported at once, or else that it is no longer known.
     let begin = async {
         let after = state.newest.last.cast_unsigned().saturating_sub(1);
         let mut watch = Watch::open(client, kind, after).await.map_err(why)?;
         let first = watch.next().await.map_err(why)?;
         Ok((watch, first))
     };
-    let telling = async {
+    let fixed = async {
         let now = newest(client, kind).await.map_err(why)?;
-        Ok((Telling::new(state, now.version)?, now.date))
+        Ok((Received::new(state, now.version)?, now.date))
     };
-    let ((mut watch, mut told), (mut telling, date)) = tokio::try_join!(begin, telling)?;
-    if let Some(tell) = tell.take() {
+    let ((mut watch, mut reported), (mut received, date)) = tokio::try_join!(begin, fixed)?;
+    if let Some(begun) = begun.take() {
         // The receiver is gone where another list has failed.
-        let _ = tell.send(());
+        let _ = begun.send(());
     }
 
     let mut attempts = ATTEMPTS;
     loop {
-        let next = told.ok_or_else(not_all)?;
-        if telling.take(next)? {
+        let next = reported.ok_or_else(not_all)?;
+        if received.take(next)? {
             break;
         }
         // There is one bookmark in a watch of this length, and this was too early. Where several servers answer, another one
-        // may have told the newest version: the question has this one ask its etcd as well.
-        if std::mem::take(&mut telling.has_bookmark) {
+        // may have reported the newest version: the question has this one ask its etcd as well.
+        if std::mem::take(&mut received.has_bookmark) {
             attempts -= 1;
             if attempts == 0 {
                 return Err(not_all());
             }
-            let after = telling.reached;
+            let after = received.reached;
             (watch, _) =
                 tokio::try_join!(Watch::open(client, kind, after), newest(client, kind)).map_err(why)?;
         }
-        told = watch.next().await.map_err(why)?;
+        reported = watch.next().await.map_err(why)?;
     }
-    Ok(Since { state: telling.state(), changes: telling.changes, date })
+    Ok(Since { state: received.state(), changes: received.changes, date })
 }
 
 fn why(failure: Failure) -> WhyWhole {
@@ -114,22 +114,22 @@ fn why(failure: Failure) -> WhyWhole {
     }
 }
 
-/// What was told so far.
-struct Telling<'s> {
+/// What was reported so far.
+struct Received<'s> {
     before: &'s State,
-    /// All changes up to this version are wanted, and none after it: later ones are told to the next check.
+    /// All changes up to this version are wanted, and none after it: later ones are for the next check.
     until: u64,
-    /// Everything up to this version was told.
+    /// Everything up to this version was reported.
     reached: u64,
     /// A bookmark came, of an earlier version than the one that is waited for.
     has_bookmark: bool,
-    /// The sums of what was told of the last write that the cache knows.
+    /// The sums of what was reported of the last write that the cache knows.
     again: Vec<u32>,
     changes: BTreeMap<String, Change>,
     newest: Newest,
 }
 
-impl<'s> Telling<'s> {
+impl<'s> Received<'s> {
     fn new(before: &'s State, until: u64) -> Result<Self, WhyWhole> {
         if until < before.version {
             let reason = format!("its version was {}, and is {until}", before.version);
@@ -140,7 +140,7 @@ impl<'s> Telling<'s> {
         Ok(Self { before, until, reached, has_bookmark: false, again, changes: BTreeMap::new(), newest })
     }
 
-    /// Takes what is told next; true where that was all.
+    /// Takes what is reported next; true where that was all.
     fn take(&mut self, event: WatchEvent) -> Result<bool, WhyWhole> {
         let known = self.before.newest.last.cast_unsigned();
         let change = match event {
@@ -178,7 +178,7 @@ impl<'s> Telling<'s> {
         Ok(is_last)
     }
 
-    /// What was written last must have been told once more.
+    /// What was written last must have been reported once more.
     fn require_same_history(&self) -> Result<(), WhyWhole> {
         if self.before.newest.is_among(&self.again) {
             return Ok(());
@@ -214,21 +214,21 @@ mod tests {
         State { version: 20, newest, objects: 9, bytes: 0, changes: 3 }
     }
 
-    fn tell(until: u64, told: Vec<WatchEvent>) -> Result<(bool, Vec<String>, State), WhyWhole> {
+    fn take(until: u64, reported: Vec<WatchEvent>) -> Result<(bool, Vec<String>, State), WhyWhole> {
         let state = state();
-        let mut telling = Telling::new(&state, until)?;
+        let mut received = Received::new(&state, until)?;
         let mut is_all = false;
-        for told in told {
+        for reported in reported {
             assert!(!is_all, "more is asked for than is needed");
-            is_all = telling.take(told)?;
+            is_all = received.take(reported)?;
         }
-        Ok((is_all, telling.changes.keys().cloned().collect(), telling.state()))
+        Ok((is_all, received.changes.keys().cloned().collect(), received.state()))
     }
 
     #[test]
     fn all_is_told_when_a_version_is_reached() {
-        let all = |until, told| {
-            let (is_all, names, state) = tell(until, told).unwrap();
+        let all = |until, reported| {
+            let (is_all, names, state) = take(until, reported).unwrap();
             assert_eq!((state.version, state.changes), (until, 3 + names.len() as u64));
             (is_all, names.join(" "), state.newest.last)
         };
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn another_history_is_seen() {
-        let is_other = |until, told| matches!(tell(until, told), Err(WhyWhole::AnotherHistory(_)));
+        let is_other = |until, reported| matches!(take(until, reported), Err(WhyWhole::AnotherHistory(_)));
         assert!(is_other(19, vec![]));
         assert!(is_other(30, vec![change(12, "b"), change(25, "b")]));
         assert!(is_other(30, vec![change(13, "a")]));
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn many_changes_are_not_waited_for() {
-        let mut told = vec![change(12, "a")];
-        told.extend((0..1_100).map(|n| change(21 + n, &format!("pod-{n}"))));
-        assert_eq!(tell(5_000, told), Err(WhyWhole::ManyChanges));
+        let mut reported = vec![change(12, "a")];
+        reported.extend((0..1_100).map(|n| change(21 + n, &format!("pod-{n}"))));
+        assert_eq!(take(5_000, reported), Err(WhyWhole::ManyChanges));
     }
 }

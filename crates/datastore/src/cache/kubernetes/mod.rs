@@ -2,9 +2,9 @@
 //! they were at one version of the kind. What is few is listed each time.
 //!
 //! How the next check knows all changes: it asks for the newest version of the kind, and watches from the last write that the
-//! cache knows. The changes up to that version are told when a later one is, or a bookmark of it. The API server holds the
+//! cache knows. The changes up to that version are reported when a later one is, or a bookmark of it. The API server holds the
 //! changes of the last minute or two and at least the last hundred of each kind; where it no longer knows some, or does not say
-//! that it has told all, the kind is listed.
+//! that it has reported all, the kind is listed.
 
 mod collect;
 mod entries;
@@ -94,7 +94,7 @@ impl Cluster {
         Ok(Some(Self { folder, api_group: kind.group, uid, guid: cluster.guid }))
     }
 
-    /// The cluster whose datastore is etcd. What its API server tells again shows that it is the same one.
+    /// The cluster whose datastore is etcd. What its API server reports again shows that it is the same one.
     fn with_etcd(folder: &Path, etcd: &Snapshot) -> Self {
         let guid = etcd.guid().to_owned();
         Self { folder: folder.to_owned(), api_group: "etcd", uid: guid.clone(), guid }
@@ -169,7 +169,7 @@ async fn keep(
     kinds: Vec<Kind>,
     mut lists: Vec<Listed<Taken>>,
 ) -> Result<(Vec<Listed<Taken>>, Vec<KindUse>, Option<String>)> {
-    // No other server tells when it has told all changes.
+    // No other server reports when it has reported all changes.
     let cluster = cluster.filter(|_| client.api().whole_lists);
     let saved = blocking(client.server().to_owned(), move || {
         let unsaved = cluster.map(|cluster| save(&kinds, &mut lists, &cluster, worth)).unwrap_or_default();
@@ -216,12 +216,12 @@ impl ReadKind<Taken> for Reader {
         &self.counter
     }
 
-    async fn read(&self, kind: &Kind, mut tell: Option<Begun>) -> Result<Listed<Taken>> {
+    async fn read(&self, kind: &Kind, mut begun: Option<Begun>) -> Result<Listed<Taken>> {
         if !is_kept(kind) {
-            return list_from(&self.client, kind, &self.counter, tell).await;
+            return list_from(&self.client, kind, &self.counter, begun).await;
         }
-        let must_tell = tell.is_some();
-        let why = match self.changed(kind, &mut tell).await {
+        let is_waited_for = begun.is_some();
+        let why = match self.changed(kind, &mut begun).await {
             Ok(listed) => {
                 self.counter.add(listed.items);
                 return Ok(listed);
@@ -229,8 +229,8 @@ impl ReadKind<Taken> for Reader {
             Err(why) => why,
         };
         tracing::info!("{}: reading everything: {why}", kind.known.plural);
-        let was_fixed = must_tell && tell.is_none();
-        let mut listed: Listed<Taken> = list_from(&self.client, kind, &self.counter, tell).await?;
+        let was_fixed = is_waited_for && begun.is_none();
+        let mut listed: Listed<Taken> = list_from(&self.client, kind, &self.counter, begun).await?;
         listed.begun_again |= was_fixed;
         listed.taken.read = Some(Err(why));
         Ok(listed)
@@ -242,12 +242,12 @@ impl Reader {
     async fn changed(
         &self,
         kind: &Kind,
-        tell: &mut Option<Begun>,
+        begun: &mut Option<Begun>,
     ) -> std::result::Result<Listed<Taken>, WhyWhole> {
         let unusable = |text: &str| WhyWhole::Unusable(text.to_owned());
         let lost = |lost: tokio::task::JoinError| WhyWhole::Unusable(lost.to_string());
         if !self.client.api().whole_lists {
-            let reason = "only Kubernetes 1.33 and later says when it has told all changes".to_owned();
+            let reason = "only Kubernetes 1.33 and later says when it has reported all changes".to_owned();
             return Err(WhyWhole::CannotWatch(reason));
         }
         let cluster = self.cluster.as_ref();
@@ -261,13 +261,13 @@ impl Reader {
             return Err(WhyWhole::ManyChanges);
         }
 
-        // Unpacking takes less time than the server needs to tell the changes.
+        // Unpacking takes less time than the server needs to report the changes.
         let unpacked = async {
             let unpacked = tokio::task::spawn_blocking(move || load::unpack(kept)).await;
             unpacked.map_err(lost)?
         };
-        let told = kind::changes(&self.client, kind, &state, tell);
-        let (since, (kept, mut unpacked)) = tokio::try_join!(told, unpacked)?;
+        let reported = kind::changes(&self.client, kind, &state, begun);
+        let (since, (kept, mut unpacked)) = tokio::try_join!(reported, unpacked)?;
 
         let kind = kind.clone();
         let merged = tokio::task::spawn_blocking(move || {

@@ -33,7 +33,7 @@ pub(crate) struct WatchedChange<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A part of what a watch tells.
+/// A part of what a watch reports.
 pub(crate) struct Answer {
     answer: WatchResponse,
     /// Later changes are not asked for.

@@ -26,11 +26,11 @@ async fn within(limit: Duration, config: Config) -> Result<kube::Result<Client>,
     let name = plugin.and_then(|plugin| plugin.command.clone()).unwrap_or_default();
 
     #[cfg(target_os = "linux")]
-    let (tell, thread) = std::sync::mpsc::channel();
+    let (sender, thread) = std::sync::mpsc::channel();
     let made = spawn_blocking(move || {
         // Nobody listens once the limit has passed.
         #[cfg(target_os = "linux")]
-        let _ = tell.send(rustix::thread::gettid());
+        let _ = sender.send(rustix::thread::gettid());
         Client::try_from(config)
     });
     match timeout(limit, made).await {

@@ -37,7 +37,7 @@ impl Api {
             "" if has(NATIVE_GROUP) && !has(CLASSIC_GROUP) => Flavour::Native,
             configured => Flavour::configured(configured),
         };
-        // A server that does not tell its version is taken for an old one.
+        // A server that does not report its version is taken for an old one.
         let whole_lists = version.ok().flatten().is_some_and(|version| version.is_at_least(1, 33));
         let mut api = Self { flavour, whole_lists, ..Self::default() };
         if has(flavour.group()) {

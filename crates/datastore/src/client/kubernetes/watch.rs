@@ -35,11 +35,11 @@ pub(crate) struct Change {
     pub object: Vec<u8>,
 }
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WatchEvent {
     Change(Change),
-    /// A bookmark: all changes up to this version have been told.
+    /// A bookmark: all changes up to this version have been reported.
     Reached(u64),
 }
 
@@ -92,7 +92,7 @@ impl Watch {
         }
     }
 
-    /// What it tells next; `None` where the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
+    /// What it reports next; `None` where the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
     /// has happened since.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {
@@ -111,7 +111,7 @@ impl Watch {
             match self.answer.piece().await? {
                 Some(piece) => self.text.extend_from_slice(&piece),
                 None if self.text.is_empty() => return Ok(None),
-                None => return Err(Failure::Incomplete("a change breaks off".to_owned())),
+                None => return Err(Failure::Incomplete("a change ends in the middle".to_owned())),
             }
         }
     }
@@ -124,7 +124,7 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
     let mut after = after;
     loop {
         let mut watch = match Watch::open(client, &kind, after).await {
-            // What has happened since is not told, but something has.
+            // What has happened since is not reported, but something has.
             Err(Failure::Compacted) => return Ok(()),
             opened => opened?,
         };
@@ -149,7 +149,7 @@ fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
         #[serde(borrow)]
         object: &'a RawValue,
     }
-    let strange = |reason: String| Failure::NotKubernetes(format!("it tells no change: {reason}"));
+    let strange = |reason: String| Failure::NotKubernetes(format!("it reports no change: {reason}"));
     let event: Event<'_> = serde_json::from_slice(line).map_err(|error| strange(error.to_string()))?;
     let object = event.object.get().as_bytes();
     if event.kind == "ERROR" {
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    fn tell(kind: &str, object: &serde_json::Value) -> Result<WatchEvent, Failure> {
+    fn report(kind: &str, object: &serde_json::Value) -> Result<WatchEvent, Failure> {
         parse_event(json!({"type": kind, "object": object}).to_string().as_bytes())
     }
 
@@ -203,25 +203,25 @@ mod tests {
             is_deleted: false,
             object: pod.to_string().into_bytes(),
         };
-        assert_eq!(tell("ADDED", &pod), Ok(WatchEvent::Change(change.clone())));
-        assert_eq!(tell("MODIFIED", &pod), Ok(WatchEvent::Change(change.clone())));
-        assert_eq!(tell("DELETED", &pod), Ok(WatchEvent::Change(Change { is_deleted: true, ..change })));
-        assert_eq!(tell("BOOKMARK", &pod), Ok(WatchEvent::Reached(12)));
+        assert_eq!(report("ADDED", &pod), Ok(WatchEvent::Change(change.clone())));
+        assert_eq!(report("MODIFIED", &pod), Ok(WatchEvent::Change(change.clone())));
+        assert_eq!(report("DELETED", &pod), Ok(WatchEvent::Change(Change { is_deleted: true, ..change })));
+        assert_eq!(report("BOOKMARK", &pod), Ok(WatchEvent::Reached(12)));
         let gone = json!({"kind": "Status", "code": 410, "message": "too old resource version: 1 (9)"});
-        assert_eq!(tell("ERROR", &gone), Err(Failure::Compacted));
+        assert_eq!(report("ERROR", &gone), Err(Failure::Compacted));
     }
 
     #[test]
     fn what_is_not_understood_is_never_passed_over() {
         let pod = json!({"metadata": {"name": "b", "resourceVersion": "12"}});
-        assert!(tell("RENAMED", &pod).is_err());
+        assert!(report("RENAMED", &pod).is_err());
         for version in ["", "x", "-1", "+1", "1.5", "99999999999999999999999"] {
             let pod = json!({"metadata": {"name": "b", "resourceVersion": version}});
-            assert!(tell("ADDED", &pod).is_err(), "{version}");
+            assert!(report("ADDED", &pod).is_err(), "{version}");
         }
         for object in [json!(null), json!({}), json!({"metadata": 7})] {
-            assert!(tell("ADDED", &object).is_err(), "{object}");
-            assert!(tell("ERROR", &object).is_err(), "{object}");
+            assert!(report("ADDED", &object).is_err(), "{object}");
+            assert!(report("ERROR", &object).is_err(), "{object}");
         }
         for line in ["", "x", "[]", r#"{"type":"ADDED"}"#] {
             assert!(parse_event(line.as_bytes()).is_err(), "{line}");

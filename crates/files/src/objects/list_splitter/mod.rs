@@ -37,7 +37,7 @@ impl ListMeta {
 /// Why a body is no list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    #[error("it breaks off in the middle")]
+    #[error("it ends in the middle")]
     Cut,
     #[error("it is not a complete list: {0}")]
     Envelope(serde_json::Error),

@@ -104,7 +104,7 @@ async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
     left.sort();
     gone.sort();
     assert_eq!(left, gone, "{execution:?}");
-    assert!(execution.broken_off.is_none() && execution.written > 0, "{execution:?}");
+    assert!(execution.failure.is_none() && execution.written > 0, "{execution:?}");
 
     // The addresses of the other pod are recorded.
     let snapshot = observe(&world.store).await;
@@ -168,7 +168,7 @@ async fn a_pod_goes_before_its_block_is_written(lost: Lost) {
         .await;
     let left: Vec<_> = execution.conflicts.iter().flat_map(|conflict| conflict.addresses.clone()).collect();
     assert_eq!(left, [address], "{lost:?}: {execution:?}");
-    assert!(execution.broken_off.is_none() && execution.written > 0, "{lost:?}: {execution:?}");
+    assert!(execution.failure.is_none() && execution.written > 0, "{lost:?}: {execution:?}");
 
     let snapshot = observe(&world.store).await;
     let sound = snapshot.blocks.iter().find(|stored| stored.value.key == block);

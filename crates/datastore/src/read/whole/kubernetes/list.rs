@@ -92,7 +92,7 @@ impl Counter {
         self.expected.fetch_add(items, Ordering::Relaxed);
     }
 
-    /// Takes back what a list that begins again has counted.
+    /// Takes back what a list that begun again has counted.
     pub(crate) fn forget(&self, items: u64) {
         self.read.fetch_sub(items, Ordering::Relaxed);
     }
@@ -110,19 +110,19 @@ pub(crate) async fn list<T: Take>(
     list_from(client, kind, counter, None).await
 }
 
-/// As [`list`]; tells `tell` as soon as the list begins to arrive, when its revision is fixed.
+/// As [`list`]; sends to `begun` as soon as the list begins to arrive, when its revision is fixed.
 pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,
     counter: &Arc<Counter>,
-    mut tell: Option<Begun>,
+    mut begun: Option<Begun>,
 ) -> Result<Listed<T>> {
     let mut attempt = 1;
     let mut limit = if client.api().whole_lists { 0 } else { PAGE };
     let mut begun_again = false;
     loop {
         let listed = Listed { begun_again, ..Listed::default() };
-        let mut run = Run { client, kind, counter, limit, listed, expected: false, tell: &mut tell };
+        let mut run = Run { client, kind, counter, limit, listed, expected: false, begun: &mut begun };
         match run.pages().await {
             Ok(()) => return Ok(run.listed),
             // A server or a proxy before it may not have the time for a long list.
@@ -131,7 +131,7 @@ pub(crate) async fn list_from<T: Take>(
                 | Failure::Incomplete(_)
                 | Failure::Server { code: 504, .. },
             ) if limit == 0 => {
-                tracing::info!("{}: the list broke off, reading it in pages", kind.known.plural);
+                tracing::info!("{}: the list ended in the middle, reading it in pages", kind.known.plural);
                 limit = PAGE;
             }
             Err(Failure::Compacted) if attempt < ATTEMPTS => {
@@ -158,7 +158,7 @@ struct Run<'r, T> {
     listed: Listed<T>,
     expected: bool,
     /// Who waits for the list to begin.
-    tell: &'r mut Option<Begun>,
+    begun: &'r mut Option<Begun>,
 }
 
 impl<T: Take> Run<'_, T> {
@@ -192,9 +192,9 @@ impl<T: Take> Run<'_, T> {
         let encoding = answer.encoding();
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
-            if let Some(tell) = self.tell.take() {
+            if let Some(begun) = self.begun.take() {
                 // The receiver is gone where another list has failed.
-                let _ = tell.send(());
+                let _ = begun.send(());
             }
             let (taken, kind) = (&mut self.listed.taken, self.kind);
             let mut items = 0;

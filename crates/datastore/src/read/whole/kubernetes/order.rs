@@ -20,8 +20,8 @@ pub(crate) trait ReadKind<T>: Clone + Send + Sync + 'static {
     /// What is read counts here.
     fn counter(&self) -> &Arc<Counter>;
 
-    /// Reads all objects of a kind, as they are at one revision; tells when that is fixed.
-    fn read(&self, kind: &Kind, tell: Option<Begun>) -> impl Future<Output = Result<Listed<T>>> + Send;
+    /// Reads all objects of a kind, as they are at one revision; sends to `begun` when that is fixed.
+    fn read(&self, kind: &Kind, begun: Option<Begun>) -> impl Future<Output = Result<Listed<T>>> + Send;
 }
 
 /// Lists them.
@@ -40,8 +40,8 @@ impl<T: Take> ReadKind<T> for Lists {
         &self.counter
     }
 
-    async fn read(&self, kind: &Kind, tell: Option<Begun>) -> Result<Listed<T>> {
-        list_from(&self.client, kind, &self.counter, tell).await
+    async fn read(&self, kind: &Kind, begun: Option<Begun>) -> Result<Listed<T>> {
+        list_from(&self.client, kind, &self.counter, begun).await
     }
 }
 
@@ -67,22 +67,22 @@ pub(crate) async fn lists_in_order<T: Take>(
     first: Vec<Kind>,
     second: Vec<Kind>,
 ) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
-    let (mut lists_of_first, mut begun) = (Vec::new(), Vec::new());
+    let (mut lists_of_first, mut waited_for) = (Vec::new(), Vec::new());
     let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
     for (kind, is_waited_for) in first.into_iter().zip(&is_waited_for) {
         let reader = reader.clone();
-        let tell = is_waited_for.then(|| {
-            let (tell, told) = oneshot::channel();
-            begun.push(told);
-            tell
+        let begun = is_waited_for.then(|| {
+            let (sender, begun) = oneshot::channel();
+            waited_for.push(begun);
+            sender
         });
-        lists_of_first.push(async move { reader.read(&kind, tell).await });
+        lists_of_first.push(async move { reader.read(&kind, begun).await });
     }
 
     let second_lists = async {
-        for told in begun {
-            if told.await.is_err() {
-                // A list that ends before it begins has failed, which `run` tells.
+        for begun in waited_for {
+            if begun.await.is_err() {
+                // A list that ends before it begins has failed, which `run` reports.
                 pending::<()>().await;
             }
         }
@@ -91,7 +91,7 @@ pub(crate) async fn lists_in_order<T: Take>(
 
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(run(reader.client(), lists_of_first), second_lists)?;
-    if first.iter().zip(is_waited_for).any(|(listed, waited_for)| waited_for && listed.begun_again) {
+    if first.iter().zip(is_waited_for).any(|(listed, is_waited_for)| is_waited_for && listed.begun_again) {
         reader.counter().forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(reader, second).await?;
     }
