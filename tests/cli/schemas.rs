@@ -131,7 +131,7 @@ fn what_needs_no_server_is_valid() {
     let archive = archive.path().to_str().unwrap();
     assert_eq!(on_example(&["export", "-q", "--archive", archive]).code, 0);
     let simulated = ["simulate", "--nodes", "4", "--pods-per-node", "8", "--pool", "10.0.0.0/24"];
-    let runs: [(&str, &[&str]); 16] = [
+    let runs: [(&str, &[&str]); 17] = [
         ("RuleList", &["explain"]),
         ("Explanation", &["explain", "orphan-handle"]),
         ("ExplanationList", &["explain", "orphan-handle,corrupt-block"]),
@@ -147,6 +147,7 @@ fn what_needs_no_server_is_valid() {
         ("AssignExplanation", &["assign", "--count", "1", "--node", "node-1", "--explain"]),
         ("Simulation", &[&simulated[..], &["--fail-node"]].concat()),
         ("Simulation", &[&simulated[..], &["--block-size", "26..29"]].concat()),
+        ("Simulation", &[&simulated[..], &["--runs", "2"]].concat()),
         ("Simulation", &[&simulated[..], &["--clashes=none,freed-by-hand", "--runs", "1"]].concat()),
     ];
     for (kind, arguments) in runs {

@@ -29,6 +29,8 @@ fn each_question_has_its_answer() {
         "simulate-clashes",
         small(&["--clashes=freed-by-hand", "--runs", "2", "--block-size", "29"]).transcript()
     );
+    expected!("simulate-one", small(&["--lifetime", "2m", "--duration", "6m"]).transcript());
+    expected!("simulate-runs", small(&["--runs", "3"]).transcript());
     expected!("simulate-advice", small(&["--advise", "--max-pods-per-node", "12"]).transcript());
 }
 

@@ -5,6 +5,10 @@ use std::time::Instant;
 use calipam_simulate::answer::run;
 use calipam_simulate::{PoolSpec, Scenario};
 
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
     let nodes = arguments.next().unwrap_or(5_000);

@@ -1,12 +1,12 @@
 //! Options of `simulate`.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use calipam_model::IpNet;
 use calipam_model::snapshot::DatastoreKind;
-use calipam_simulate::answer::Cause;
+use calipam_simulate::answer::{Cause, Runs};
 use calipam_simulate::{Collector, Event, Micros, Planned, PoolSpec, Rate, Scenario};
 use clap::ValueHint::FilePath;
 use clap::builder::PossibleValue;
@@ -94,9 +94,9 @@ pub(crate) struct SimulateArgs {
         help_heading = QUESTION
     )]
     pub clashes: Vec<CauseName>,
-    /// Number of runs per cause
-    #[arg(long, value_name = "NUMBER", default_value_t = 20, help_heading = QUESTION)]
-    pub runs: u64,
+    /// Number of runs, with other seeds and pods per node: each number gets a range [default: 1; 5 with `--advise`, 20 with `--clashes`]
+    #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
+    pub runs: Option<NonZeroU32>,
     /// Number of parallel runs; results do not depend on it [default: one per processor]
     #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
     pub threads: Option<NonZeroUsize>,
@@ -210,6 +210,10 @@ impl FromStr for Removal {
     }
 }
 
+/// Runs of each scenario where none are named: with each block size to advise on, and of each cause of clashes.
+const ADVISE_RUNS: u64 = 5;
+const CLASH_RUNS: u64 = 20;
+
 /// Block sizes to compare where none are named.
 const USUAL_SIZES: std::ops::RangeInclusive<u8> = 24..=29;
 
@@ -292,6 +296,21 @@ impl SimulateArgs {
         };
         let at = scenario.filled_at() + CALM;
         scenario.events.push(Planned { at, what });
+    }
+
+    /// How often each scenario runs.
+    pub(crate) fn runs(&self) -> Runs {
+        let usual = if self.advise { ADVISE_RUNS } else { 1 };
+        Runs { each: self.runs_or(usual), threads: self.threads.map(Into::into).unwrap_or_default() }
+    }
+
+    /// How often each cause of clashes does.
+    pub(crate) fn clash_runs(&self) -> Runs {
+        Runs { each: self.runs_or(CLASH_RUNS), ..self.runs() }
+    }
+
+    fn runs_or(&self, usual: u64) -> u64 {
+        self.runs.map_or(usual, |runs| runs.get().into())
     }
 
     /// The causes of clashes to look at.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::snapshot::DatastoreKind;
-use calipam_simulate::answer::{self, Threads, advise, block_sizes, clashes, failure, scale};
+use calipam_simulate::answer::{self, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Scenario, ScenarioError, Start};
 
 use crate::args::{Global, SimulateArgs};
@@ -80,34 +80,32 @@ fn names_cluster(global: &Global) -> bool {
 
 /// Does what the options ask for.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
-    let costs = Some(scenario.costs()?);
-    let mut answers = Answers { scenario: scenario.clone(), costs, ..Answers::default() };
-    let threads = args.threads.map(Threads::from).unwrap_or_default();
-    let sizes = args.sizes();
+    let mut answers = Answers::of(scenario)?;
+    let (runs, sizes) = (args.runs(), args.sizes());
     if args.advise {
-        answers.advice = Some(advise(scenario, &sizes, threads)?);
+        answers.advice = Some(advise(scenario, &sizes, runs)?);
     } else if !sizes.is_empty() {
-        answers.block_sizes = Some(block_sizes(scenario, &sizes, threads)?);
+        answers.block_sizes = Some(block_sizes(scenario, &sizes, runs)?);
     }
     if scenario.events.iter().any(|planned| is_failure(&planned.what)) {
-        answers.failure = Some(failure(scenario, threads)?);
+        answers.failure = Some(failure(scenario, runs.threads)?);
     }
     let causes = args.causes();
     if !causes.is_empty() {
-        answers.clashes = Some(clashes(scenario, &causes, args.runs.max(1), threads)?);
+        answers.clashes = Some(clashes(scenario, &causes, args.clash_runs())?);
     }
     if !answers.is_empty() {
         return Ok(answers);
     }
     if scenario.start.is_some() || !scenario.events.is_empty() || args.nodes.len() == 1 {
-        answers.run = Some(answer::run(scenario)?);
+        answers.run = Some(answer::runs(scenario, runs)?);
     }
     if scenario.start.is_none() && scenario.events.is_empty() && args.nodes.len() != 1 {
         let nodes = match args.nodes.as_slice() {
             [] => answer::sizes_up_to(scenario.nodes),
             several => several.to_vec(),
         };
-        answers.scale = Some(scale(scenario, &nodes, threads)?);
+        answers.scale = Some(scale(scenario, &nodes, runs)?);
     }
     Ok(answers)
 }

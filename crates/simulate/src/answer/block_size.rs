@@ -1,18 +1,23 @@
 //! Which block size?
 
-use super::{BlockSizeRow, BlockSizes, Threads, parallel, run};
+use super::several::run_all;
+use super::{BlockSizeRow, BlockSizes, Run, Runs};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// Runs a scenario with each of some block sizes, given as prefix lengths. A cluster begins empty, with as many pods to
 /// arrive as it has.
-pub fn block_sizes(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<BlockSizes, ScenarioError> {
-    let fresh = scenario.afresh();
-    let scenarios: Vec<(u8, Scenario)> =
-        sizes.iter().map(|size| (*size, fresh.with_block_size(*size))).collect();
-    scenarios.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let row = |(block_size, scenario): &(u8, Scenario)| {
-        run(scenario).map(|run| BlockSizeRow { block_size: *block_size, run })
-    };
-    let rows: Result<Vec<_>, _> = parallel::map(threads, &scenarios, row).into_iter().collect();
-    Ok(BlockSizes { rows: rows? })
+pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: Runs) -> Result<BlockSizes, ScenarioError> {
+    let rows = with_each_size(&scenario.afresh(), sizes, runs)?;
+    let row = |(block_size, shown): (u8, Vec<Run>)| BlockSizeRow { block_size, run: Run::of_several(&shown) };
+    Ok(BlockSizes { rows: rows.into_iter().map(row).collect() })
+}
+
+/// The runs with each block size.
+pub(super) fn with_each_size(
+    fresh: &Scenario,
+    sizes: &[u8],
+    runs: Runs,
+) -> Result<Vec<(u8, Vec<Run>)>, ScenarioError> {
+    let scenarios: Vec<Scenario> = sizes.iter().map(|size| fresh.with_block_size(*size)).collect();
+    Ok(sizes.iter().copied().zip(run_all(&scenarios, runs)?).collect())
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
+
 use super::run::{median, simulate};
-use super::{Cause, CauseRow, Clashes, Sighting, Threads, parallel};
+use super::{Runs, parallel};
 use crate::scenario::{Event, Planned, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -22,6 +24,75 @@ const REMOVAL: Micros = Micros::from_mins(6);
 /// Pods whose handle is shared, or whose address is released by hand.
 const PODS: u32 = 3;
 
+/// A cause by which an address can get two owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// None at all, for comparison.
+    None,
+    /// etcd is restored from an old backup.
+    OldBackup,
+    /// A handle is shared by name, as those of Calico 2.
+    SharedHandle,
+    /// Addresses of running pods are released by hand.
+    FreedByHand,
+    /// A node is cut off and removed from the cluster, and its pods run on.
+    Partition,
+}
+
+impl Cause {
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::OldBackup, Self::SharedHandle, Self::FreedByHand, Self::Partition];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::OldBackup => "old-backup",
+            Self::SharedHandle => "shared-handle",
+            Self::FreedByHand => "freed-by-hand",
+            Self::Partition => "partition",
+        }
+    }
+}
+
+/// A finding of a check that comes of a cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sighting {
+    pub code: String,
+    /// Runs in which it was seen.
+    pub runs: u64,
+    /// Runs in which it was seen before any address had two owners.
+    pub runs_before_clash: u64,
+    /// How long after the cause it was seen first, in the median of those runs.
+    pub after: Micros,
+}
+
+/// What comes of a cause.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CauseRow {
+    pub cause: Cause,
+    pub runs: u64,
+    /// Runs in which an address had two owners.
+    pub runs_with_clash: u64,
+    /// Addresses with two owners in all runs together.
+    pub clashes: u64,
+    /// How long after the cause the first address had two owners: the median of the runs in which one had.
+    pub first_clash_after: Option<Micros>,
+    /// What checks found, from the first on. Only what two checks in a row found counts, as with `--confirm`.
+    pub findings: Vec<Sighting>,
+}
+
+/// When two pods can get one address.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Clashes {
+    /// How often a check looked.
+    pub check_interval: Micros,
+    pub causes: Vec<CauseRow>,
+}
+
 /// What one run shows.
 struct Seen {
     clashes: u64,
@@ -30,19 +101,16 @@ struct Seen {
     findings: BTreeMap<&'static str, Micros>,
 }
 
-/// Runs a cluster with each cause, `runs` times with other seeds.
-pub fn clashes(
-    scenario: &Scenario,
-    causes: &[Cause],
-    runs: u64,
-    threads: Threads,
-) -> Result<Clashes, ScenarioError> {
+/// Runs a cluster with each cause, each time with another seed.
+pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: Runs) -> Result<Clashes, ScenarioError> {
     let jobs: Vec<(Cause, Scenario)> = causes
         .iter()
-        .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
+        .flat_map(|cause| {
+            (0..runs.each).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run)))
+        })
         .collect();
     jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let seen = parallel::map(threads, &jobs, |(_, scenario)| observe(scenario));
+    let seen = parallel::map(runs.threads, &jobs, |(_, scenario)| observe(scenario));
     let mut by_cause: BTreeMap<Cause, Vec<Seen>> = BTreeMap::new();
     for ((cause, _), seen) in jobs.iter().zip(seen) {
         by_cause.entry(*cause).or_default().push(seen?);

@@ -1,10 +1,57 @@
 //! What becomes of the addresses of nodes that fail?
 
+use serde::Serialize;
+
 use super::run::simulate;
-use super::{Course, Failure, Point, Threads, parallel};
+use super::{Threads, parallel};
 use crate::cluster::Sample;
 use crate::scenario::{Event, Scenario, ScenarioError};
 use crate::time::Micros;
+
+/// How it stands some time after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Point {
+    /// Since the failure.
+    pub after: Micros,
+    /// Addresses that the failed nodes hold.
+    pub held: u64,
+    /// Blocks that the failed nodes hold.
+    pub blocks: u64,
+    /// Pods that should run and do not: they have no addresses, or their node failed and no other took their place yet.
+    pub waiting: u64,
+}
+
+/// What becomes of a failure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Course {
+    pub points: Vec<Point>,
+    /// When no address of a failed node was held any more; `None` if that did not come.
+    pub addresses_free_after: Option<Micros>,
+    /// When the failed nodes had no block any more.
+    pub blocks_free_after: Option<Micros>,
+    /// Most pods at a time that should run and did not.
+    pub max_pending: u64,
+    /// When all pods ran again for good; `None` if that did not come.
+    pub all_running_after: Option<Micros>,
+}
+
+/// What becomes of the addresses of nodes that fail.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    pub nodes: Vec<String>,
+    /// Addresses that they held when they failed.
+    pub held: u64,
+    /// When, from their failure, the nodes are removed from the cluster; `None` for never.
+    pub removed_after: Option<Micros>,
+    pub with_collector: Course,
+    pub without_collector: Course,
+}
+
+/// Moments at which a failure is looked at.
+const MOMENTS: u64 = 240;
 
 /// What one run shows: the nodes, what they held, and the course.
 type Seen = (Vec<String>, u64, Course);
@@ -29,7 +76,7 @@ fn course(scenario: &Scenario) -> Result<Seen, ScenarioError> {
     });
     let first = failures.map(|planned| planned.at).min().unwrap_or_default();
     // Right after the failure: events of the same moment come before.
-    let world = simulate(scenario, |world| world.plan_samples(first))?;
+    let world = simulate(scenario, |world| world.plan_samples(first, MOMENTS))?;
     let measured = world.measured.borrow();
     let nodes = measured.held.iter().flat_map(|held| held.nodes.iter().cloned()).collect();
     let points: Vec<Point> = measured.samples.iter().map(|sample| point(sample, first)).collect();

@@ -5,30 +5,34 @@ mod block_size;
 mod clash;
 mod failure;
 mod parallel;
+mod phases;
 mod run;
 mod scale;
+mod several;
 
 use std::collections::BTreeMap;
 
 use calipam_check::views::Count;
 use serde::Serialize;
 
-pub use self::advise::advise;
+pub use self::advise::{Advice, Candidate, Objection, Tipping, advise};
 pub use self::block_size::block_sizes;
-pub use self::clash::clashes;
-pub use self::failure::failure;
-pub use self::parallel::Threads;
-pub use self::run::run;
+pub use self::clash::{Cause, CauseRow, Clashes, Sighting, clashes};
+pub use self::failure::{Course, Failure, Point, failure};
+pub use self::parallel::{Runs, Threads};
+pub use self::run::{run, runs};
 pub use self::scale::{scale, sizes_up_to};
+pub use self::several::SPREAD;
 use crate::time::Micros;
 
-/// How long something took: in half of all cases at most the median, in 99 of 100 at most `p99`.
+/// How long something took: in half of all cases at most the median, in 90 of 100 at most `p90`, in 99 at most `p99`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Times {
     pub count: u64,
     pub mean: Micros,
     pub median: Micros,
+    pub p90: Micros,
     pub p99: Micros,
     pub worst: Micros,
 }
@@ -95,7 +99,77 @@ pub struct BlockUse {
     pub stranded_nodes: u64,
 }
 
+/// A part of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Phase {
+    pub from: Micros,
+    pub to: Micros,
+    /// Pods that were created in it.
+    pub pods: u64,
+    /// Of them, those that should run at the end and have no address.
+    pub never: u64,
+    /// ADDs that failed in it or took too long.
+    pub failed: u64,
+    /// From the creation of these pods to their addresses.
+    pub time_to_address: Times,
+}
+
+/// The parts of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Phases {
+    /// To the first event; where nothing happens, until the pods of the scenario have arrived.
+    pub fill: Phase,
+    /// From the first event until no pod waits after the last one.
+    pub storm: Phase,
+    /// The rest.
+    pub after: Phase,
+}
+
+/// How it stands at a moment, and what was between it and the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moment {
+    pub at: Micros,
+    /// Pods that should run and do not.
+    pub waiting: u64,
+    /// Pods that got addresses since the moment before.
+    pub started: u64,
+    /// ADDs that failed or took too long since then.
+    pub failed: u64,
+    /// Within what time 99 of 100 pods that were created since then had an address.
+    pub p99: Micros,
+}
+
+/// Whether the datastore is sound at the end. What is under way then counts as well: an ADD writes the handle before the
+/// block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AtEnd {
+    /// Errors that a check finds in blocks, affinities and pools, stranded addresses left out.
+    pub faults: u64,
+    /// Addresses in which handles and blocks differ.
+    pub handles: u64,
+    /// Addresses that are allocated to pods that are gone.
+    pub leaked: u64,
+    /// Addresses that pods use and that are not allocated to them.
+    pub unallocated: u64,
+}
+
+/// How far the numbers of several runs go.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Range {
+    pub runs: u64,
+    /// Each number where it is lowest, whichever run that was.
+    pub lowest: Run,
+    /// Each number where it is highest.
+    pub highest: Run,
+}
+
+/// One run, or the median of several, number by number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     pub seed: u64,
@@ -107,6 +181,10 @@ pub struct Run {
     /// From the creation of a pod to its address, ADDs that failed and the waits between them included; of the pods that were
     /// created in the run and got one.
     pub time_to_address: Times,
+    pub phases: Phases,
+    /// The run over time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<Moment>,
     /// How long the cluster was simulated.
     pub simulated: Micros,
     pub adds: Adds,
@@ -117,6 +195,10 @@ pub struct Run {
     pub blocks: BlockUse,
     /// Addresses that two pods used at a time.
     pub clashes: u64,
+    pub at_end: AtEnd,
+    /// Where there were several runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<Box<Range>>,
 }
 
 /// Runs with more and more nodes.
@@ -141,163 +223,6 @@ pub struct BlockSizeRow {
 #[serde(rename_all = "camelCase")]
 pub struct BlockSizes {
     pub rows: Vec<BlockSizeRow>,
-}
-
-/// How it stands some time after a failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Point {
-    /// Since the failure.
-    pub after: Micros,
-    /// Addresses that the failed nodes hold.
-    pub held: u64,
-    /// Blocks that the failed nodes hold.
-    pub blocks: u64,
-    /// Pods that should run and do not: they have no addresses, or their node failed and no other took their place yet.
-    pub waiting: u64,
-}
-
-/// What becomes of a failure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Course {
-    pub points: Vec<Point>,
-    /// When no address of a failed node was held any more; `None` if that did not come.
-    pub addresses_free_after: Option<Micros>,
-    /// When the failed nodes had no block any more.
-    pub blocks_free_after: Option<Micros>,
-    /// Most pods at a time that should run and did not.
-    pub max_pending: u64,
-    /// When all pods ran again for good; `None` if that did not come.
-    pub all_running_after: Option<Micros>,
-}
-
-/// What becomes of the addresses of nodes that fail.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Failure {
-    pub nodes: Vec<String>,
-    /// Addresses that they held when they failed.
-    pub held: u64,
-    /// When, from their failure, the nodes are removed from the cluster; `None` for never.
-    pub removed_after: Option<Micros>,
-    pub with_collector: Course,
-    pub without_collector: Course,
-}
-
-/// A cause by which an address can get two owners.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// None at all, for comparison.
-    None,
-    /// etcd is restored from an old backup.
-    OldBackup,
-    /// A handle is shared by name, as those of Calico 2.
-    SharedHandle,
-    /// Addresses of running pods are released by hand.
-    FreedByHand,
-    /// A node is cut off and removed from the cluster, and its pods run on.
-    Partition,
-}
-
-impl Cause {
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::OldBackup, Self::SharedHandle, Self::FreedByHand, Self::Partition];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::OldBackup => "old-backup",
-            Self::SharedHandle => "shared-handle",
-            Self::FreedByHand => "freed-by-hand",
-            Self::Partition => "partition",
-        }
-    }
-}
-
-/// A finding of a check that comes of a cause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Sighting {
-    pub code: String,
-    /// Runs in which it was seen.
-    pub runs: u64,
-    /// Runs in which it was seen before any address had two owners.
-    pub runs_before_clash: u64,
-    /// How long after the cause it was seen first, in the median of those runs.
-    pub after: Micros,
-}
-
-/// What comes of a cause.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CauseRow {
-    pub cause: Cause,
-    pub runs: u64,
-    /// Runs in which an address had two owners.
-    pub runs_with_clash: u64,
-    /// Addresses with two owners in all runs together.
-    pub clashes: u64,
-    /// How long after the cause the first address had two owners: the median of the runs in which one had.
-    pub first_clash_after: Option<Micros>,
-    /// What checks found, from the first on. Only what two checks in a row found counts, as with `--confirm`.
-    pub findings: Vec<Sighting>,
-}
-
-/// When two pods can get one address.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Clashes {
-    /// How often a check looked.
-    pub check_interval: Micros,
-    pub causes: Vec<CauseRow>,
-}
-
-/// Why a block size is advised or not.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Candidate {
-    #[serde(flatten)]
-    pub row: BlockSizeRow,
-    /// Why it is out of the question; empty where it is not.
-    pub drawbacks: Vec<Objection>,
-}
-
-/// A drawback of a block size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objection {
-    /// Pods stay without addresses.
-    WaitingPods,
-    StrandedNodes,
-    /// Addresses are borrowed, each with a route of its own.
-    Borrows,
-    /// An ADD takes much longer than with the best size, or one in a hundred longer than a second.
-    Slow,
-    /// A full node needs more blocks than a node may hold.
-    BlockLimit,
-}
-
-/// Which block size, pool and limit of blocks fit a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Advice {
-    pub nodes: u32,
-    pub pods_per_node: u32,
-    pub max_pods_per_node: u32,
-    /// The prefix length of blocks. Where the pools are too small for each of the candidates, the one that would fit best
-    /// in a pool that is large enough; `None` if none would.
-    pub block_size: Option<u8>,
-    /// The prefix length of the pool.
-    pub pool_prefix: Option<u8>,
-    /// Addresses that the pool has to have.
-    pub pool_addresses: Option<Count>,
-    /// Whether the pools suffice that the scenario has.
-    pub pools_suffice: Option<bool>,
-    /// Blocks that a full node needs, and one more: the limit of blocks where affinity is strict.
-    pub block_limit: Option<u32>,
-    pub candidates: Vec<Candidate>,
 }
 
 /// A share in percent, with two digits after the point.

@@ -21,6 +21,20 @@ impl From<NonZeroUsize> for Threads {
     }
 }
 
+/// How often each scenario runs, and how many runs go on at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    pub each: u64,
+    pub threads: Threads,
+}
+
+impl Runs {
+    /// Each scenario once, as it is.
+    pub fn once(threads: Threads) -> Self {
+        Self { each: 1, threads }
+    }
+}
+
 /// Does `work` for each of some jobs, from the last on; the results come in the order of the jobs. More nodes and smaller blocks
 /// stand at the end of lists of them and take longest: what is begun first does not hold up the end.
 pub(super) fn map<J: Sync, T: Send>(threads: Threads, jobs: &[J], work: impl Fn(&J) -> T + Sync) -> Vec<T> {

@@ -5,17 +5,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use calipam_check::views::Count;
-use calipam_check::{Code, Options};
+use calipam_check::{Code, Finding, Options, Severity};
 use calipam_model::cidr;
+use calipam_model::handle::Handle;
 
-use super::{Adds, BlockUse, Requests, Run, Times, percent};
-use crate::cluster::{Measured, Timed, World};
+use super::several::run_each;
+use super::{Adds, AtEnd, BlockUse, Requests, Run, Runs, Times, percent, phases};
+use crate::cluster::{Measured, Pod, Timed, World};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// Runs a scenario.
+/// Moments of the curve of a run.
+const MOMENTS: u64 = 60;
+
+/// Runs a scenario once.
 pub fn run(scenario: &Scenario) -> Result<Run, ScenarioError> {
-    simulate(scenario, |_| {}).map(|world| world.show())
+    simulate(scenario, |world| world.plan_samples(Micros::ZERO, MOMENTS)).map(|world| world.show())
+}
+
+/// Runs a scenario as often as `runs` says, and shows the median of each number with its range.
+pub fn runs(scenario: &Scenario, runs: Runs) -> Result<Run, ScenarioError> {
+    run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
 }
 
 /// Runs a scenario after `prepare` has planned more. What is given holds the world as it is at the end.
@@ -51,18 +61,32 @@ impl World {
     /// What a run shows at its end.
     pub(super) fn show(&self) -> Run {
         let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
+        let (phases, curve) = phases::of(self);
+        let report = calipam_check::check(&self.snapshot_of_blocks(), &Options::default());
+        let is_stranded = |finding: &&Finding| finding.code == Code::StrandedAddresses;
+        let is_fault = |finding: &&Finding| finding.severity == Severity::Error && !is_stranded(finding);
         Run {
             seed: self.scenario.seed,
             nodes: self.scenario.node_count(),
             pods: pods.all().filter(|(_, pod)| pod.runs).count() as u64,
             waiting_pods: self.waiting_pods(),
-            time_to_address: times(pods.times_to_address()),
+            time_to_address: times(pods.created().filter_map(Pod::time_to_address)),
+            phases,
+            curve,
             simulated: self.engine.now(),
             adds: adds(&measured),
             deleted: measured.deleted,
             datastore_requests: self.server.requests.get(),
-            blocks: self.block_use(),
+            blocks: BlockUse {
+                stranded_nodes: report.findings.iter().filter(is_stranded).count() as u64,
+                ..self.block_use()
+            },
             clashes: self.ledger.borrow().clashes.len() as u64,
+            at_end: AtEnd {
+                faults: report.findings.iter().filter(is_fault).count() as u64,
+                ..self.owners_at_end()
+            },
+            range: None,
         }
     }
 
@@ -96,14 +120,39 @@ impl World {
         drop(data);
         shown.wasted_percent = percent(shown.wasted, shown.addresses);
         shown.borrowed_percent = percent(shown.borrowed, shown.allocated);
-        shown.stranded_nodes = self.stranded_nodes();
         shown
     }
 
-    /// What a check finds.
-    fn stranded_nodes(&self) -> u64 {
-        let report = calipam_check::check(&self.snapshot_of_blocks(), &Options::default());
-        report.findings.iter().filter(|finding| finding.code == Code::StrandedAddresses).count() as u64
+    /// How blocks, handles and pods fit together.
+    fn owners_at_end(&self) -> AtEnd {
+        let (data, pods) = (self.server.data(), self.pods.borrow());
+        let mut found = AtEnd::default();
+        let (mut in_handles, mut used) = (0, 0);
+        for held in data.blocks().flat_map(|block| block.allocations().map(|held| (block.cidr(), held))) {
+            let (block, held) = held;
+            if held.attribute.is_cooling() {
+                continue;
+            }
+            if let Some(handle) = held.attribute.handle() {
+                match data.handle(&handle.to_string()).is_some_and(|handle| handle.count(block) > 0) {
+                    true => in_handles += 1,
+                    false => found.handles += 1,
+                }
+            }
+            let Some(id) = pods.of_record(&held.attribute) else { continue };
+            let pod = pods.get(id);
+            if pod.runs && pod.addresses.contains(&held.address) {
+                used += 1;
+            } else if pods.is_leaked(id, held.address) {
+                found.leaked += 1;
+            }
+        }
+        let counted: i64 = data.handles().flat_map(Handle::blocks).map(|(_, count)| count).sum();
+        found.handles += u64::try_from(counted).unwrap_or(0).abs_diff(in_handles);
+        let running = pods.all().filter(|(_, pod)| pod.runs);
+        found.unallocated =
+            running.map(|(_, pod)| pod.addresses.len() as u64).sum::<u64>().saturating_sub(used);
+        found
     }
 }
 
@@ -127,18 +176,18 @@ fn adds(measured: &Measured) -> Adds {
     }
 }
 
-fn times(found: impl Iterator<Item = u32>) -> Times {
+pub(super) fn times(found: impl Iterator<Item = u32>) -> Times {
     let mut found: Vec<u32> = found.collect();
     found.sort_unstable();
     let count = found.len() as u64;
     let sum: u64 = found.iter().copied().map(u64::from).sum();
     let at = |permille: usize| Micros(rank(&found, permille).unwrap_or(0).into());
     let mean = Micros(sum.checked_div(count).unwrap_or(0));
-    Times { count, mean, median: at(500), p99: at(990), worst: at(1_000) }
+    Times { count, mean, median: at(500), p90: at(900), p99: at(990), worst: at(1_000) }
 }
 
 /// The value at a rank: the least one that so many thousandths do not exceed.
-fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
+pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
     let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
     sorted.get(place).copied()
 }

@@ -1,20 +1,18 @@
 //! Is the rate of allocation bound by the size of the cluster?
 
-use super::{Scale, Threads, parallel, run};
+use super::several::run_each;
+use super::{Runs, Scale};
 use crate::scenario::{Rate, Scenario, ScenarioError};
 
 /// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
-pub fn scale(scenario: &Scenario, nodes: &[u32], threads: Threads) -> Result<Scale, ScenarioError> {
+pub fn scale(scenario: &Scenario, nodes: &[u32], runs: Runs) -> Result<Scale, ScenarioError> {
     let sized = |count: &u32| Scenario {
         nodes: *count,
         arrival: scenario.arrival.map(|rate| scaled(rate, *count, scenario.node_count())),
         ..scenario.clone()
     };
     let scenarios: Vec<Scenario> = nodes.iter().map(sized).collect();
-    // Bad ones are refused before hours are spent on good ones.
-    scenarios.iter().try_for_each(Scenario::check)?;
-    let rows: Result<Vec<_>, _> = parallel::map(threads, &scenarios, run).into_iter().collect();
-    Ok(Scale { rows: rows? })
+    Ok(Scale { rows: run_each(&scenarios, runs)? })
 }
 
 fn scaled(rate: Rate, nodes: u32, of: u32) -> Rate {

@@ -57,12 +57,15 @@ impl World {
     fn drain(self: &Rc<Self>, node: Option<u32>) {
         let Some(node) = node else { return };
         self.nodes.borrow_mut().close(node);
-        let pods: Vec<u32> = self.nodes.borrow().get(node).pods.keys().copied().collect();
-        for pod in pods {
+        for pod in self.pods_of(node) {
             if self.delete(pod) {
                 self.replace(pod);
             }
         }
+    }
+
+    pub(super) fn pods_of(&self, node: u32) -> Vec<u32> {
+        self.nodes.borrow().get(node).pods.iter().copied().collect()
     }
 
     /// Pods that run, in the order of their names.
@@ -121,7 +124,7 @@ async fn restart(world: Rc<World>, batch: u32) {
 async fn free(world: Rc<World>, count: u32) {
     let allocator = Allocator::new(world.operator());
     for id in world.pick(world.running(), count) {
-        let addresses = world.pods.borrow().get(id).addresses.clone();
+        let addresses = world.pods.borrow().get(id).addresses.to_vec();
         let requests: Vec<Release> = addresses.into_iter().map(Release::any).collect();
         // Nothing more comes of an error than of a person who sees one.
         let _ = allocator.release_ips(&requests).await;

@@ -45,16 +45,10 @@ impl World {
     pub(super) fn fail(self: &Rc<Self>, failed: Vec<u32>, failure: Failure) {
         self.note_held(&failed);
         for node in &failed {
-            let pods: Vec<(u32, Option<crate::engine::TaskId>)> = {
-                let mut nodes = self.nodes.borrow_mut();
-                let state = nodes.get_mut(*node);
-                state.is_alive = false;
-                state.pods.iter().map(|(pod, task)| (*pod, *task)).collect()
-            };
-            for (pod, task) in pods {
-                if let Some(task) = task {
-                    self.engine.kill(task);
-                }
+            self.nodes.borrow_mut().get_mut(*node).is_alive = false;
+            let tasks = self.nodes.borrow_mut().take_tasks(*node);
+            tasks.into_iter().for_each(|task| self.engine.kill(task));
+            for pod in self.pods_of(*node) {
                 self.pods.borrow_mut().lose(pod, failure);
                 if failure == Failure::Stopped {
                     self.stop(pod);
@@ -78,8 +72,7 @@ impl World {
 
     /// The pods of a node are replaced; their objects stay, since nothing says that their containers have ended.
     fn evict(self: &Rc<Self>, node: u32) {
-        let pods: Vec<u32> = self.nodes.borrow().get(node).pods.keys().copied().collect();
-        pods.into_iter().for_each(|pod| self.replace(pod));
+        self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
     }
 
     fn remove_node(self: &Rc<Self>, node: u32) {
@@ -94,8 +87,7 @@ impl World {
     }
 
     fn remove_orphans(self: &Rc<Self>, node: u32) {
-        let pods: Vec<u32> = self.nodes.borrow().get(node).pods.keys().copied().collect();
-        for pod in pods {
+        for pod in self.pods_of(node) {
             self.replace(pod);
             self.forget(pod);
         }

@@ -36,6 +36,8 @@ pub(crate) struct Measured {
     pub started: Vec<Timed>,
     pub failed: u64,
     pub too_long: u64,
+    /// When each of them ended.
+    pub failures: Vec<Micros>,
     /// What the plugin says to those that failed, with their number.
     pub reasons: BTreeMap<String, u64>,
     pub requests: u64,
@@ -62,7 +64,10 @@ pub(crate) struct Timed {
 }
 
 impl Measured {
-    pub(crate) fn record(&mut self, add: Add) {
+    pub(crate) fn record(&mut self, add: Add, now: Micros) {
+        if !matches!(add.outcome, Outcome::Started(_)) {
+            self.failures.push(now);
+        }
         self.requests += u64::from(add.requests);
         self.conflicts += u64::from(add.conflicts);
         match add.outcome {

@@ -25,6 +25,7 @@ pub(crate) use self::failure::Sample;
 pub(crate) use self::ledger::Ledger;
 pub(crate) use self::measure::{Measured, Timed};
 use self::nodes::Nodes;
+pub(crate) use self::pods::Pod;
 use self::pods::Pods;
 use crate::datastore::{Client, Data, Server};
 use crate::engine::Engine;
@@ -93,6 +94,7 @@ impl World {
         while self.waiting_pods() > 0 && self.engine.now() < end + SETTLING {
             let before = started();
             self.engine.run_until(self.engine.now() + QUIET);
+            self.take_sample();
             if started() == before {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Nodes, and which of them takes the next pod.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(crate) struct NodeState {
     pub name: Rc<str>,
     /// Counted from 1.
     pub zone: u32,
+    /// How many pods it gets where the average node gets a hundred.
+    weight: u32,
     /// The lock of the plugins of the node.
     pub lock: Lock,
     /// What searches that found nothing keep next to the lock.
@@ -26,8 +28,10 @@ pub(crate) struct NodeState {
     pub is_in_cluster: bool,
     /// Kubernetes: the affinities of the node have their labels.
     pub is_labelled: Rc<Cell<bool>>,
-    /// Its pods that are not gone, and what the node does with them now.
-    pub pods: BTreeMap<u32, Option<TaskId>>,
+    /// Its pods that are not gone.
+    pub pods: BTreeSet<u32>,
+    /// What the node does with some of them now.
+    tasks: BTreeMap<u32, TaskId>,
 }
 
 /// All nodes.
@@ -44,15 +48,18 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub(crate) fn new(engine: &Engine, scenario: &Scenario) -> Self {
         let count = scenario.node_count();
+        let mut random = Random::new(scenario.seed, 0x6e6f_6465);
         let node = |index: u32| NodeState {
             name: scenario.node_name(index).into(),
             zone: index % scenario.zones + 1,
+            weight: 100 - scenario.pod_spread + random.below(u64::from(scenario.pod_spread) * 2 + 1) as u32,
             lock: Lock::new(engine),
             notes: Arc::default(),
             is_alive: true,
             is_in_cluster: true,
             is_labelled: Rc::default(),
-            pods: BTreeMap::new(),
+            pods: BTreeSet::new(),
+            tasks: BTreeMap::new(),
         };
         Self {
             all: (0..count).map(node).collect(),
@@ -75,12 +82,12 @@ impl Nodes {
         (0..).zip(&self.all)
     }
 
-    /// The node for the next pod: of two nodes that take pods, the one with fewer.
+    /// The node for the next pod: of two nodes that take pods, the one with fewer for its weight.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
         let (first, second) = (draw()?, draw()?);
-        let count = |index: u32| self.get(index).pods.len();
-        Some(if count(second) < count(first) { second } else { first })
+        let load = |one: u32, other: u32| self.get(one).pods.len() as u64 * u64::from(self.get(other).weight);
+        Some(if load(second, first) < load(first, second) { second } else { first })
     }
 
     pub(crate) fn forget_notes(&mut self) {
@@ -88,20 +95,28 @@ impl Nodes {
     }
 
     pub(crate) fn add_pod(&mut self, node: u32, pod: u32) {
-        self.get_mut(node).pods.insert(pod, None);
+        self.get_mut(node).pods.insert(pod);
         self.reconsider(node);
     }
 
     pub(crate) fn remove_pod(&mut self, node: u32, pod: u32) {
         self.get_mut(node).pods.remove(&pod);
+        self.get_mut(node).tasks.remove(&pod);
         self.reconsider(node);
     }
 
     /// What a node does with a pod now.
     pub(crate) fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
-        if let Some(entry) = self.get_mut(node).pods.get_mut(&pod) {
-            *entry = task;
+        let state = self.get_mut(node);
+        match task {
+            Some(task) if state.pods.contains(&pod) => drop(state.tasks.insert(pod, task)),
+            _ => drop(state.tasks.remove(&pod)),
         }
+    }
+
+    /// What a node does with its pods now, all of which ends.
+    pub(crate) fn take_tasks(&mut self, node: u32) -> Vec<TaskId> {
+        std::mem::take(&mut self.get_mut(node).tasks).into_values().collect()
     }
 
     /// No more pods for a node.
@@ -145,6 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pods_of_nodes_lie_as_far_apart_as_the_scenario_says() {
+        let pods = |pod_spread| -> (usize, usize) {
+            let scenario = Scenario { nodes: 50, pod_spread, ..Scenario::default() };
+            let mut nodes = Nodes::new(&Engine::default(), &scenario);
+            let mut random = Random::new(1, 0);
+            for pod in 0..50 * 40 {
+                let node = nodes.choose(&mut random).unwrap();
+                nodes.add_pod(node, pod);
+            }
+            let counts = || nodes.all.iter().map(|node| node.pods.len());
+            (counts().min().unwrap(), counts().max().unwrap())
+        };
+        let ((least, most), (fewest, many)) = (pods(0), pods(20));
+        assert!(least >= 37 && most <= 42, "{least} {most}");
+        assert!((29..=35).contains(&fewest) && (45..=51).contains(&many), "{fewest} {many}");
+    }
+
+    #[test]
     fn full_and_closed_nodes_take_no_pods() {
         let scenario = Scenario { nodes: 3, max_pods_per_node: 2, ..Scenario::default() };
         let mut nodes = Nodes::new(&Engine::default(), &scenario);
@@ -156,7 +189,7 @@ mod tests {
             nodes.add_pod(node, pod);
         }
         assert_eq!(nodes.choose(&mut random), None);
-        nodes.remove_pod(2, *nodes.get(2).pods.keys().next().unwrap());
+        nodes.remove_pod(2, *nodes.get(2).pods.first().unwrap());
         assert_eq!(nodes.choose(&mut random), Some(2));
     }
 }

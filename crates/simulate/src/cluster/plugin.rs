@@ -163,7 +163,7 @@ pub(super) async fn del(world: &World, id: u32) -> bool {
     let del = plugin::Del {
         container: call.container.clone(),
         old_handle: format!("{NAMESPACE}.{}", Pod::name(id)),
-        previous: world.pods.borrow().get(id).addresses.clone(),
+        previous: world.pods.borrow().get(id).addresses.to_vec(),
     };
     let is_done = call.plugin().del(&del).await.is_ok();
     let mut measured = world.measured.borrow_mut();

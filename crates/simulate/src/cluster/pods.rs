@@ -25,7 +25,7 @@ pub(crate) struct Pod {
     pub created: Micros,
     /// When it had its addresses.
     pub started: Option<Micros>,
-    pub addresses: Vec<IpAddr>,
+    pub addresses: Box<[IpAddr]>,
     /// The API server has it.
     pub is_in_api: bool,
     /// When the API server had it no more.
@@ -114,12 +114,10 @@ impl Pods {
         }
     }
 
-    /// How many microseconds passed from the creation of each pod that was created in the simulation until it had addresses.
-    pub(crate) fn times_to_address(&self) -> impl Iterator<Item = u32> {
+    /// Those that were created in the simulation.
+    pub(crate) fn created(&self) -> impl Iterator<Item = &Pod> {
         // Those that the cluster had before come first.
-        let created = self.all.iter().skip(self.adopted.len());
-        let taken = created.filter_map(|pod| pod.started.map(|started| started.0 - pod.created.0));
-        taken.map(|micros| u32::try_from(micros).unwrap_or(u32::MAX))
+        self.all.iter().skip(self.adopted.len())
     }
 
     /// Pods that should run and do not.
@@ -160,7 +158,7 @@ impl Pod {
             attempt: 0,
             created: now,
             started: None,
-            addresses: Vec::new(),
+            addresses: Box::default(),
             is_in_api: true,
             gone_at: None,
             runs: false,
@@ -170,6 +168,16 @@ impl Pod {
             is_replaced: false,
             handle: None,
         }
+    }
+
+    /// It has no address, and no other pod was made in its place.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_in_api && self.started.is_none() && !self.is_replaced
+    }
+
+    /// How many microseconds passed from its creation until it had addresses.
+    pub(crate) fn time_to_address(&self) -> Option<u32> {
+        self.started.map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
     }
 
     /// The name of a pod.
@@ -266,7 +274,7 @@ impl World {
         for address in &addresses {
             self.ledger.borrow_mut().take(*address, id, self.engine.now());
         }
-        pod.addresses = addresses;
+        pod.addresses = addresses.into();
     }
 
     /// A pod leaves when it has lived its time, and another arrives for it.
@@ -334,7 +342,7 @@ async fn start(world: Rc<World>, id: u32) {
             Outcome::Started(addresses) => Some(addresses.clone()),
             _ => None,
         };
-        world.measured.borrow_mut().record(add);
+        world.measured.borrow_mut().record(add, world.engine.now());
         if let Some(addresses) = addresses {
             world.set_started(id, addresses);
             let node = world.pods.borrow().get(id).node;

@@ -5,19 +5,18 @@ use std::rc::Rc;
 use super::World;
 use crate::time::Micros;
 
-/// Moments at which a failure is looked at.
-const MOMENTS: u64 = 240;
-
 impl World {
-    /// Plans to look from `begin` to the end, at equal distances.
-    pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros) {
+    /// Plans to look from `begin` to the end, at so many equal distances.
+    pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros, count: u64) {
         let long = self.scenario.end() - begin;
-        for moment in 0..=MOMENTS {
+        for moment in 0..=count {
             let world = Rc::clone(self);
-            self.engine.at(begin + Micros(long.0 / MOMENTS * moment), move || {
-                let sample = world.sample();
-                world.measured.borrow_mut().samples.push(sample);
-            });
+            self.engine.at(begin + Micros(long.0 / count * moment), move || world.take_sample());
         }
+    }
+
+    pub(super) fn take_sample(&self) {
+        let sample = self.sample();
+        self.measured.borrow_mut().samples.push(sample);
     }
 }

@@ -19,7 +19,7 @@ impl World {
         let mut snapshot = self.snapshot_of_blocks();
         snapshot.mark_read([Source::Pods, Source::Handles]);
         let data = self.server.data();
-        snapshot.handles = data.handles().map(|(found, _)| versioned(found.clone())).collect();
+        snapshot.handles = data.handles().map(|found| versioned(found.clone())).collect();
         snapshot.handles.sort_by_cached_key(|handle| handle.value.id().to_string());
         let is_etcd = self.server.kind == DatastoreKind::Etcd;
         if is_etcd {

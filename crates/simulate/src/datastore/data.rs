@@ -1,6 +1,6 @@
 //! What the datastore holds: decoded, and shared with those who read it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use calipam_assign::{Entry, Family, Query, Record, StoreError};
@@ -16,6 +16,7 @@ use calipam_model::snapshot::{Revision, Versioned};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::blocks::Blocks;
+use super::handles::Handles;
 
 /// Bytes of an object besides a block, as servers send it.
 const SMALL_OBJECT: u64 = 400;
@@ -35,8 +36,7 @@ pub(crate) struct Data {
     /// By family.
     blocks: [Blocks; 2],
     affinities: BTreeMap<AffinityKey, (Affinity, i64)>,
-    /// Looked up alone; nothing depends on their order.
-    handles: HashMap<String, (Handle, i64), foldhash::fast::FixedState>,
+    handles: Handles,
     config: Option<(IpamConfig, i64)>,
     pools: Vec<Pool>,
     reservations: Vec<Reservation>,
@@ -80,8 +80,12 @@ impl Data {
     }
 
     /// All handles, in no order that means anything.
-    pub(crate) fn handles(&self) -> impl Iterator<Item = (&Handle, i64)> {
-        self.handles.values().map(|(handle, revision)| (handle, *revision))
+    pub(crate) fn handles(&self) -> impl Iterator<Item = &Handle> {
+        self.handles.all()
+    }
+
+    pub(crate) fn handle(&self, id: &str) -> Option<&Handle> {
+        self.handles.get(id).map(|(handle, _)| handle)
     }
 
     pub(crate) fn pools(&self) -> &[Pool] {
@@ -157,7 +161,7 @@ impl Data {
             }
             Key::Handle(id) => {
                 let (handle, revision) = self.handles.get(id)?;
-                Some(entry(Record::Handle(handle.clone()), *revision))
+                Some(entry(Record::Handle(handle.clone()), revision))
             }
             Key::IpamConfig => self.config.map(|(config, revision)| entry(Record::Config(config), revision)),
             Key::Node(name) => self.nodes.get(name).map(|node| entry(Record::Node(node.clone()), 1)),
@@ -199,7 +203,7 @@ impl Data {
         match key {
             Key::Block(cidr) => self.blocks_mut(Family::of(cidr)).remove(cidr),
             Key::Affinity(key) => drop(self.affinities.remove(&key)),
-            Key::Handle(id) => drop(self.handles.remove(&id)),
+            Key::Handle(id) => self.handles.remove(&id),
             Key::IpamConfig => self.config = None,
             _ => {}
         }
@@ -218,7 +222,7 @@ impl Data {
         match key {
             Key::Block(cidr) => self.stored_block(*cidr).map(|block| block.revision.clone()),
             Key::Affinity(key) => self.affinities.get(key).map(|(_, revision)| Revision::Etcd(*revision)),
-            Key::Handle(id) => self.handles.get(id).map(|(_, revision)| Revision::Etcd(*revision)),
+            Key::Handle(id) => self.handles.get(id).map(|(_, revision)| Revision::Etcd(revision)),
             Key::IpamConfig => self.config.map(|(_, revision)| Revision::Etcd(revision)),
             _ => None,
         }
@@ -238,9 +242,7 @@ impl Data {
             Record::Affinity(affinity) => {
                 self.affinities.insert(affinity.key.clone(), (affinity, revision));
             }
-            Record::Handle(handle) => {
-                self.handles.insert(handle.id().to_string(), (handle, revision));
-            }
+            Record::Handle(handle) => self.handles.put(handle, revision),
             Record::Config(config) => self.config = Some((config, revision)),
             Record::BlockKey(_)
             | Record::Pool(_)

@@ -26,7 +26,7 @@ pub struct Costs {
     pub kib_nanos: u64,
     /// What each KiB of a list costs the client that decodes it, in nanoseconds.
     pub decode_nanos: u64,
-    /// Requests that the server works on at the same time; a long list keeps one of them busy.
+    /// Processors of the server, which all requests share.
     pub threads: u64,
     /// Reads that the server can do in a second.
     pub reads_per_second: u64,
@@ -110,7 +110,7 @@ impl Costs {
         Parts { there, busy: Micros((busy + listing).div_ceil(1_000)), back: travel - there }
     }
 
-    /// How long any request keeps a thread of the server busy, in nanoseconds.
+    /// How long any request keeps a processor of the server busy, in nanoseconds.
     fn busy_nanos(&self, work: Work) -> u64 {
         let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
         (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
@@ -175,15 +175,34 @@ impl Costs {
         ]
     }
 
+    /// Each cost with its name, as texts that [`Self::set`] reads.
+    pub fn by_text(&self) -> [(&'static str, String); 16] {
+        self.clone().by_name().map(|(name, cost)| {
+            let text = match cost {
+                Cost::Latency(latency) => latency.text(),
+                Cost::Time(time) => Latency::Around(*time).text(),
+                Cost::Nanos(nanos) => format!("{nanos}ns"),
+                Cost::Number(number) => number.to_string(),
+            };
+            (name, text)
+        })
+    }
+
     /// The same costs as a text that [`Self::set`] reads.
     pub fn text(&self) -> String {
-        let part = |(name, cost): (&str, Cost<'_>)| match cost {
-            Cost::Latency(latency) => format!("{name}={}", latency.text()),
-            Cost::Time(time) => format!("{name}={}", Latency::Around(*time).text()),
-            Cost::Nanos(nanos) => format!("{name}={nanos}ns"),
-            Cost::Number(number) => format!("{name}={number}"),
-        };
-        self.clone().by_name().map(part).join(",")
+        self.by_text().map(|(name, text)| format!("{name}={text}")).join(",")
+    }
+
+    /// The names of the costs that a text for [`Self::set`] does not set.
+    pub fn names_not_in(text: &str) -> Vec<&'static str> {
+        let given =
+            |name: &str| text.split(',').any(|part| part.split('=').next().is_some_and(|n| n.trim() == name));
+        Self::assumed(DatastoreKind::Etcd)
+            .by_text()
+            .map(|(name, _)| name)
+            .into_iter()
+            .filter(|name| !given(name))
+            .collect()
     }
 }
 
@@ -197,7 +216,7 @@ enum Cost<'c> {
 }
 
 fn names() -> String {
-    Costs::assumed(DatastoreKind::Etcd).by_name().map(|(name, _)| name).join(", ")
+    Costs::names_not_in("").join(", ")
 }
 
 /// Costs that cannot be understood.

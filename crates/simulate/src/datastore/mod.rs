@@ -4,6 +4,7 @@ mod blocks;
 mod caches;
 mod client;
 mod data;
+mod handles;
 mod latency;
 mod limiter;
 mod server;

@@ -1,4 +1,4 @@
-//! The server: it does one request after the other, as fast as it can, and answers take their time.
+//! The server: all requests share its processors, in slices of time, and answers take their time.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -14,7 +14,11 @@ use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
 
-/// What a request does, and with it, what queue it waits in.
+/// How long a processor works on one request before the next one that waits has its turn, as Go schedules: so a long list
+/// slows reads and writes down, and does not stop them.
+const SLICE: Micros = Micros::from_millis(10);
+
+/// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Reads single objects, or on etcd several together.
@@ -30,8 +34,8 @@ impl Work {
     }
 }
 
-/// The threads of the server that do reads, or writes, and what waits for them.
-struct Threads {
+/// The processors of the server, and what waits for them.
+struct Processors {
     /// Those that have nothing to do.
     idle: u64,
     waiting: VecDeque<Job>,
@@ -39,7 +43,7 @@ struct Threads {
 
 /// A request that has arrived.
 struct Job {
-    /// How long it keeps a thread busy.
+    /// How long a processor still has to work on it.
     busy: Micros,
     /// What is done when that time is over.
     finish: Box<dyn FnOnce()>,
@@ -55,18 +59,16 @@ pub(crate) struct Server {
     data: RefCell<Data>,
     random: RefCell<Random>,
     caches: RefCell<Caches>,
-    /// Those that read, and those that write.
-    threads: [RefCell<Threads>; 2],
+    processors: RefCell<Processors>,
     /// Requests served.
     pub requests: Cell<u64>,
 }
 
 impl Server {
     pub(crate) fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
-        let threads = || RefCell::new(Threads { idle: costs.threads(), waiting: VecDeque::new() });
         Rc::new(Self {
             kind,
-            threads: [threads(), threads()],
+            processors: RefCell::new(Processors { idle: costs.threads(), waiting: VecDeque::new() }),
             caches: RefCell::default(),
             costs,
             engine: engine.clone(),
@@ -131,37 +133,38 @@ impl Server {
             Work::Read | Work::Write(_) => now,
         };
         if ready == now {
-            return self.take(work, job);
+            return self.take(job);
         }
         let server = Rc::clone(self);
-        self.engine.at(ready, move || server.take(work, job));
+        self.engine.at(ready, move || server.take(job));
     }
 
-    fn take(self: &Rc<Self>, work: Work, job: Job) {
-        self.threads(work).borrow_mut().waiting.push_back(job);
-        self.go_on(work);
+    fn take(self: &Rc<Self>, job: Job) {
+        self.processors.borrow_mut().waiting.push_back(job);
+        self.go_on();
     }
 
-    /// Gives what waits to the threads that have nothing to do.
-    fn go_on(self: &Rc<Self>, work: Work) {
-        while let Some(job) = self.threads(work).borrow_mut().next() {
-            let (server, finish) = (Rc::clone(self), job.finish);
-            self.engine.at(self.engine.now() + job.busy, move || {
-                finish();
-                server.threads(work).borrow_mut().idle += 1;
-                server.go_on(work);
+    /// Gives what waits to the processors that have nothing to do.
+    fn go_on(self: &Rc<Self>) {
+        while let Some(mut job) = self.processors.borrow_mut().next() {
+            let slice = job.busy.min(SLICE);
+            job.busy = job.busy - slice;
+            let server = Rc::clone(self);
+            self.engine.at(self.engine.now() + slice, move || {
+                server.processors.borrow_mut().idle += 1;
+                if job.busy.is_zero() {
+                    (job.finish)();
+                } else {
+                    server.processors.borrow_mut().waiting.push_back(job);
+                }
+                server.go_on();
             });
         }
     }
-
-    /// Those that read, or those that write.
-    fn threads(&self, work: Work) -> &RefCell<Threads> {
-        &self.threads[usize::from(work.is_write())]
-    }
 }
 
-impl Threads {
-    /// The next request that a thread does now.
+impl Processors {
+    /// The next request that a processor works on now.
     fn next(&mut self) -> Option<Job> {
         self.idle.checked_sub(1)?;
         let is_wanted = |job: &Job| job.client.as_ref().is_none_or(Watch::waits);
@@ -176,7 +179,7 @@ mod tests {
     use super::*;
     use crate::engine::within;
 
-    /// A server with one thread of each kind, to which a list of one object is a second.
+    /// A server with one processor, to which a list of one object is a second.
     fn server(engine: &Engine) -> Rc<Server> {
         let costs = Costs {
             object_nanos: 1_000_000_000,
@@ -210,8 +213,31 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_for_their_turn_and_reads_that_were_given_up_take_none() {
-        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 1), (3, 2)]));
-        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 1), (3, 3)]));
+    fn requests_share_the_processors_and_reads_that_were_given_up_take_none() {
+        // Three share the second that each of them takes, until the second is given up.
+        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)]));
+        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)]));
+    }
+
+    #[test]
+    fn a_write_beside_long_lists_takes_longer_and_not_as_long_as_they_do() {
+        let engine = Engine::default();
+        let server = server(&engine);
+        let answered: Rc<RefCell<Vec<(&str, Micros)>>> = Rc::default();
+        let send = |name: &'static str, work, objects| {
+            let (engine, server, answered) = (engine.clone(), Rc::clone(&server), Rc::clone(&answered));
+            engine.clone().spawn(async move {
+                server.send(work, Micros::ZERO, Listing { objects, bytes: 0 }, |_| ()).await;
+                answered.borrow_mut().push((name, engine.now()));
+            });
+        };
+        (0..3).for_each(|_| send("list", Work::Read, 1));
+        send("write", Work::Write(Kind::Blocks), 0);
+        engine.run_until(Micros::from_secs(60));
+        let answered = answered.take();
+        // A slice of each list comes first.
+        let (first, at) = answered[0];
+        assert!(first == "write" && (30..40).contains(&(at.0 / 1_000)), "{answered:?}");
+        assert_eq!(answered.len(), 4);
     }
 }

@@ -10,7 +10,7 @@ mod wait;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 pub(crate) use self::lock::{Held, Lock};
@@ -28,6 +28,9 @@ pub(crate) struct Engine(Rc<Core>);
 struct Core {
     now: Cell<Micros>,
     events: RefCell<BinaryHeap<Reverse<Event>>>,
+    /// Ends of limits, by their length: those of one length end in the order in which they began. Nearly all work ends before
+    /// its limit, so that many are waiting, which would make the heap large and slow.
+    limits: RefCell<Vec<(Micros, VecDeque<Event>)>>,
     /// Number of events put in the queue so far.
     queued: Cell<u64>,
     tasks: RefCell<Tasks>,
@@ -73,14 +76,7 @@ impl Engine {
     /// Lets everything happen until nothing is left, or `end`, where the clock stands then.
     pub(crate) fn run_until(&self, end: Micros) {
         loop {
-            let event = {
-                let mut events = self.0.events.borrow_mut();
-                match events.peek() {
-                    Some(Reverse(next)) if next.at <= end => events.pop(),
-                    _ => None,
-                }
-            };
-            let Some(Reverse(event)) = event else { break };
+            let Some(event) = self.next(end) else { break };
             self.0.now.set(event.at.max(self.now()));
             match event.action {
                 Action::Wake(id) => self.step(id),
@@ -90,15 +86,30 @@ impl Engine {
         self.0.now.set(end.max(self.now()));
     }
 
+    /// The next event, where it is not after `end`.
+    fn next(&self, end: Micros) -> Option<Event> {
+        let (mut events, mut limits) = (self.0.events.borrow_mut(), self.0.limits.borrow_mut());
+        let first = events.peek().map(|Reverse(event)| event);
+        let queues = limits.iter_mut().map(|(_, queue)| queue).filter(|queue| !queue.is_empty());
+        let limit = queues.min_by(|a, b| a.front().cmp(&b.front()));
+        match limit {
+            Some(queue) if first.is_none_or(|first| queue.front().is_some_and(|limit| limit < first)) => {
+                queue.pop_front_if(|limit| limit.at <= end)
+            }
+            _ if first.is_some_and(|first| first.at <= end) => events.pop().map(|Reverse(event)| event),
+            _ => None,
+        }
+    }
+
     /// Gives up everything that is planned or under way.
     pub(crate) fn stop(&self) {
         loop {
-            let (events, tasks) = (self.0.events.take(), self.0.tasks.take());
-            if events.is_empty() && tasks.is_empty() {
+            let (events, limits, tasks) = (self.0.events.take(), self.0.limits.take(), self.0.tasks.take());
+            if events.is_empty() && limits.is_empty() && tasks.is_empty() {
                 break;
             }
             // What is dropped may plan more.
-            drop((events, tasks));
+            drop((events, limits, tasks));
         }
     }
 
@@ -117,9 +128,24 @@ impl Engine {
     }
 
     fn push(&self, time: Micros, action: Action) {
+        let event = self.event(time, action);
+        self.0.events.borrow_mut().push(Reverse(event));
+    }
+
+    /// Wakes a task at the end of a limit that begins now.
+    fn wake_after(&self, limit: Micros, id: TaskId) {
+        let event = self.event(self.now() + limit, Action::Wake(id));
+        let mut limits = self.0.limits.borrow_mut();
+        match limits.iter_mut().find(|(length, _)| *length == limit) {
+            Some((_, queue)) => queue.push_back(event),
+            None => limits.push((limit, VecDeque::from([event]))),
+        }
+    }
+
+    fn event(&self, time: Micros, action: Action) -> Event {
         let number = self.0.queued.get();
         self.0.queued.set(number + 1);
-        self.0.events.borrow_mut().push(Reverse(Event { at: time.max(self.now()), number, action }));
+        Event { at: time.max(self.now()), number, action }
     }
 
     fn current(&self) -> Option<TaskId> {

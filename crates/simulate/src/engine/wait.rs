@@ -46,12 +46,22 @@ pub(crate) async fn within<T>(
     limit: Micros,
     work: impl Future<Output = T>,
 ) -> Result<T, Elapsed> {
-    let (mut work, mut end) = (pin!(work), pin!(engine.sleep(limit)));
+    let mut work = pin!(work);
+    let until = engine.now() + limit;
+    let mut is_queued = false;
     std::future::poll_fn(|context| {
         if let Poll::Ready(done) = work.as_mut().poll(context) {
             return Poll::Ready(Ok(done));
         }
-        end.as_mut().poll(context).map(|()| Err(Elapsed))
+        if engine.now() >= until {
+            return Poll::Ready(Err(Elapsed));
+        }
+        if let Some(id) = engine.current()
+            && !std::mem::replace(&mut is_queued, true)
+        {
+            engine.wake_after(until - engine.now(), id);
+        }
+        Poll::Pending
     })
     .await
 }

@@ -11,6 +11,8 @@ use crate::time::Micros;
 /// Most nodes and pods of a simulation: beyond, the memory of a usual machine does not suffice.
 const MOST_NODES: u32 = 50_000;
 const MOST_PODS: u64 = 5_000_000;
+/// Beyond, some nodes have nearly no pods.
+const MOST_SPREAD: u32 = 90;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
@@ -27,6 +29,8 @@ pub enum ScenarioError {
     NoZones,
     #[error("{pods} pods on each node are more than the {most} that a node takes")]
     TooManyPodsOfNode { pods: u32, most: u32 },
+    #[error("pods of nodes that lie {0} % from the average: at most {MOST_SPREAD} %")]
+    PodSpread(u32),
     #[error("a block of /{block_size} is larger than the pool {pool}")]
     BlockLargerThanPool { pool: IpNet, block_size: u8 },
     #[error("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}")]
@@ -112,6 +116,9 @@ impl Scenario {
         if self.pods_per_node > self.max_pods_per_node {
             let (pods, most) = (self.pods_per_node, self.max_pods_per_node);
             return Err(ScenarioError::TooManyPodsOfNode { pods, most });
+        }
+        if self.pod_spread > MOST_SPREAD {
+            return Err(ScenarioError::PodSpread(self.pod_spread));
         }
         let running = self.start.as_ref().map_or(0, |start| start.pods.len() as u64);
         let bursts: u64 = self.events.iter().map(|planned| u64::from(arrivals(&planned.what))).sum();
@@ -215,6 +222,7 @@ mod tests {
         assert!(error(|s| s.max_pods_per_node = 5).contains("than the 5"));
         assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("no time"));
         assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
+        assert!(error(|s| s.pod_spread = 100).contains("at most 90 %"));
         assert!(error(|s| s.zones = 0).contains("no zones"));
         assert!(
             error(|s| s.pools = vec![pool("fd00::/120", 116)]).contains("larger than the pool fd00::/120")

@@ -40,6 +40,8 @@ pub struct Scenario {
     pub zones: u32,
     /// Pods that arrive, for each node.
     pub pods_per_node: u32,
+    /// How far the pods of a node lie from the average at most, in percent, as schedulers leave them.
+    pub pod_spread: u32,
     /// Most pods of a node: where others fail, it takes up to so many.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
@@ -122,6 +124,7 @@ impl Default for Scenario {
             nodes: 100,
             zones: 1,
             pods_per_node: 30,
+            pod_spread: 0,
             max_pods_per_node: MAX_PODS,
             pools: Vec::new(),
             strict_affinity: false,

@@ -2,31 +2,30 @@
 
 use std::num::NonZeroUsize;
 
-use calipam_simulate::answer::{Cause, Threads, advise, block_sizes, clashes, failure, scale};
+use calipam_simulate::answer::{Cause, Runs, Threads, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Micros, Planned, Scenario, ScenarioError};
 
-use crate::{pool, small};
+use crate::{once, pool, small};
 
 #[test]
 fn requests_of_an_add_do_not_depend_on_the_number_of_nodes_and_the_time_of_a_claim_does() {
     let scenario = Scenario { pools: vec![pool("10.0.0.0/14", 26)], ..small() };
-    let shown = scale(&scenario, &[10, 200], Threads::default()).unwrap();
+    let shown = scale(&scenario, &[10, 200], once()).unwrap();
     let [few, many] = &shown.rows[..] else { panic!("{shown:?}") };
     assert_eq!((few.nodes, many.nodes), (10, 200));
     assert_eq!(few.adds.requests_in_own_block.median, many.adds.requests_in_own_block.median);
     assert!(many.adds.time_with_list.median > few.adds.time_with_list.median, "{shown:?}");
-    assert_eq!(scale(&scenario, &[10, 0], Threads::default()), Err(ScenarioError::NoNodes));
+    assert_eq!(scale(&scenario, &[10, 0], once()), Err(ScenarioError::NoNodes));
 }
 
 #[test]
 fn smaller_blocks_waste_less_and_announce_more_routes() {
-    let shown = block_sizes(&small(), &[24, 26, 29], Threads::default()).unwrap();
+    let shown = block_sizes(&small(), &[24, 26, 29], once()).unwrap();
     let wasted: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.wasted).collect();
     let routes: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.routes).collect();
     assert!(wasted.is_sorted_by(|a, b| a > b), "{wasted:?}");
     assert!(routes.is_sorted() && routes[0] < routes[2], "{routes:?}");
-    let too_large =
-        block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24], Threads::default());
+    let too_large = block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24], once());
     assert!(matches!(too_large, Err(ScenarioError::BlockLargerThanPool { block_size: 24, .. })));
 }
 
@@ -64,7 +63,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
 fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
     // Nearly full, so that what is freed is given out again soon.
     let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/26", 29)], ..small() };
-    let shown = clashes(&scenario, &Cause::ALL, 2, Threads::default()).unwrap();
+    let shown = clashes(&scenario, &Cause::ALL, Runs { each: 2, ..once() }).unwrap();
     let causes: Vec<Cause> = shown.causes.iter().map(|row| row.cause).collect();
     assert_eq!(causes, Cause::ALL);
     for row in &shown.causes {
@@ -96,10 +95,10 @@ fn no_answer_depends_on_the_number_of_threads() {
     let all = |threads: usize| {
         let threads = Threads::from(NonZeroUsize::new(threads).unwrap());
         (
-            scale(&scenario, &[3, 5, 9, 4], threads).unwrap(),
-            advise(&scenario, &[27, 28, 29], threads).unwrap(),
+            scale(&scenario, &[3, 5, 9, 4], Runs { each: 2, threads }).unwrap(),
+            advise(&scenario, &[27, 28, 29], Runs { each: 3, threads }).unwrap(),
             failure(&failing, threads).unwrap(),
-            clashes(&scenario, &[Cause::FreedByHand], 3, threads).unwrap(),
+            clashes(&scenario, &[Cause::FreedByHand], Runs { each: 3, threads }).unwrap(),
         )
     };
     let alone = all(1);

@@ -5,6 +5,7 @@ mod answers;
 mod clusters;
 mod runs;
 
+use calipam_simulate::answer::{Runs, Threads};
 use calipam_simulate::{PoolSpec, Scenario};
 
 /// A small cluster that starts all its pods.
@@ -14,4 +15,9 @@ fn small() -> Scenario {
 
 fn pool(cidr: &str, block_size: u8) -> PoolSpec {
     PoolSpec { block_size: Some(block_size), ..PoolSpec::new(cidr.parse().unwrap()) }
+}
+
+/// Each scenario once.
+fn once() -> Runs {
+    Runs::once(Threads::default())
 }

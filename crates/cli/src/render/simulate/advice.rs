@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use calipam_simulate::answer::{Advice, Objection};
 
-use super::{heading, runs};
+use super::{heading, runs, share};
 use crate::render::document::Detail;
 use crate::render::table::Page;
 use crate::render::text::thousands;
@@ -39,6 +39,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
             "Block size: /{size}, in a pool that is large enough; the drawbacks in the existing pools are listed below."
         ),
     }];
+    lines.extend(tipping(advice));
     if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {
         let suffices = match advice.pools_suffice {
             Some(true) => "; the pools are large enough",
@@ -58,6 +59,24 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// How sure the size is.
+fn tipping(advice: &Advice) -> Option<String> {
+    let found = advice.tipping?;
+    let wins = match advice.runs {
+        1 => String::new(),
+        runs => format!("It is the best in {} of {runs} runs. ", advice.wins),
+    };
+    let other = match (found.pods_per_node, found.block_size) {
+        (Some(pods), Some(size)) => format!("; with {pods} pods per node /{size} is better"),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{wins}The second best, /{}, costs {} % more in wasted addresses and routes{other}.",
+        found.second,
+        share(found.costs_more_percent)
+    ))
 }
 
 /// An objection as people read it.

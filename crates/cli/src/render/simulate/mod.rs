@@ -5,14 +5,15 @@ mod bars;
 mod clashes;
 mod failure;
 mod measurement;
+mod one;
 mod page;
 mod runs;
 mod svg;
 
 use std::io::{self, Write};
 
-use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, Scale};
-use calipam_simulate::{Costs, Scenario};
+use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, SPREAD, Scale};
+use calipam_simulate::{Costs, Scenario, ScenarioError};
 use serde::Serialize;
 
 pub(crate) use self::measurement::Measurement;
@@ -23,14 +24,17 @@ use super::wrap::on_page;
 use crate::format::Format;
 
 /// All answers of one call.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Answers {
+    /// The program's version.
+    version: &'static str,
     /// What was simulated.
-    pub scenario: Scenario,
+    scenario: Scenario,
     /// What the requests to its datastore cost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub costs: Option<Costs>,
+    costs: Costs,
+    /// The names of those that nobody gave.
+    assumed_costs: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,15 +50,39 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
+    /// A scenario, of which nothing is answered yet.
+    pub(crate) fn of(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            costs: scenario.costs()?,
+            assumed_costs: Costs::names_not_in(&scenario.latency),
+            scenario: scenario.clone(),
+            run: None,
+            scale: None,
+            block_sizes: None,
+            failure: None,
+            clashes: None,
+            advice: None,
+        })
+    }
+
     /// Nothing is answered yet.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { scenario: _, costs: _, run, scale, block_sizes, failure, clashes, advice } = self;
-        run.is_none()
-            && scale.is_none()
-            && block_sizes.is_none()
-            && failure.is_none()
-            && clashes.is_none()
-            && advice.is_none()
+        self.run.is_none()
+            && self.scale.is_none()
+            && self.block_sizes.is_none()
+            && self.failure.is_none()
+            && self.clashes.is_none()
+            && self.advice.is_none()
+    }
+
+    /// How often each scenario ran, the clashes left out, which say that themselves.
+    fn runs(&self) -> u64 {
+        let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
+        let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
+        let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());
+        let runs = [of(self.run.as_ref()), of(first_of_scale), of(first_size.map(|row| &row.run))];
+        runs.into_iter().chain(self.advice.as_ref().map(|advice| advice.runs)).max().unwrap_or(1)
     }
 
     /// What was simulated, in one line.
@@ -67,14 +95,21 @@ impl Answers {
         let begin =
             if running > 0 { format!(", {} running", count(running, "pod", "pods")) } else { String::new() };
         format!(
-            "Simulated: {} on {}, {} pods created at {}{begin}; {} {}; seed {}; {}",
+            "Simulated by calipam {}: {} on {}, {} pods created at {}{begin}; {} {}; {}; {}",
+            self.version,
             count(nodes, "node", "nodes"),
             scenario.datastore,
             thousands(scenario.pod_count()),
             scenario.arrival(),
             if pools.len() == 1 { "pool" } else { "pools" },
             pools.join(", "),
-            scenario.seed,
+            match self.runs() {
+                1 => format!("seed {}", scenario.seed),
+                runs => format!(
+                    "{runs} runs with seeds from {}, pods per node {SPREAD} % around the average",
+                    scenario.seed
+                ),
+            },
             match scenario.latency.as_str() {
                 "" => "latency assumed".to_owned(),
                 given => format!("latency {given}, else assumed"),
@@ -91,7 +126,7 @@ impl Document for Answers {
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", on_page(&self.headline(), 0, page))?;
         if let Some(run) = &self.run {
-            runs::one(run, page, out)?;
+            one::write(run, detail, page, out)?;
         }
         if let Some(scale) = &self.scale {
             runs::scale(scale, detail, page, out)?;

@@ -3,12 +3,15 @@
 use std::io::{self, Write};
 
 use calipam_simulate::Micros;
-use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, Point, Run, Scale, Times};
+use calipam_simulate::answer::{
+    Advice, BlockSizeRow, Clashes, Course, Failure, Moment, Point, Run, Scale, Times,
+};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::failure::course_cells;
+use super::runs::{scale_cells, size_cells, with_range};
 use super::svg::{self, Line, Value};
-use super::{Answers, advice, clashes, runs};
+use super::{Answers, advice, clashes, one};
 use crate::render::text::thousands;
 
 const STYLE: &str = include_str!("page.css");
@@ -35,6 +38,9 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
                 @if let Some(failure) = &answers.failure { (of_failure(failure)) }
                 @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
                 @if let Some(advice) = &answers.advice { (of_advice(advice)) }
+                h2 { "Assumptions" }
+                p { "What requests to the datastore cost (" code { "--latency" } "), and whether somebody gave it." }
+                (table(&["", "", ""], costs(answers)))
                 h2 { "Scenario" }
                 p { "Saved in a file, " code { "calipam simulate --scenario FILE" } " repeats it." }
                 pre { (answers.scenario.to_yaml()) }
@@ -42,6 +48,14 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
         }
     };
     out.write_all(page.into_string().as_bytes())
+}
+
+/// What requests cost.
+fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
+    answers.costs.by_text().into_iter().map(|(name, value)| {
+        let is_assumed = answers.assumed_costs.contains(&name);
+        vec![name.to_owned(), value, if is_assumed { "assumed" } else { "given" }.to_owned()]
+    })
 }
 
 fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Markup {
@@ -70,27 +84,33 @@ fn three(times: &Times) -> Vec<Value> {
 const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
 fn one(run: &Run) -> Markup {
-    let facts = [
-        ("Pods that do not run", thousands(run.waiting_pods)),
-        ("Pods that run", thousands(run.pods)),
-        ("From creation to address, median", run.time_to_address.median.to_string()),
-        ("From creation to address, 99 %", run.time_to_address.p99.to_string()),
-        ("From creation to address, worst", run.time_to_address.worst.to_string()),
-        ("ADD, median", run.adds.time.median.to_string()),
-        ("ADD, 99 %", run.adds.time.p99.to_string()),
-        ("ADD, worst", run.adds.time.worst.to_string()),
-        ("Blocks", thousands(run.blocks.blocks)),
-        ("Wasted addresses", thousands(run.blocks.wasted)),
-        ("Routes", thousands(run.blocks.routes)),
-        ("Borrowed addresses", thousands(run.blocks.borrowed)),
-        ("Stranded nodes", thousands(run.blocks.stranded_nodes)),
-        ("Conflicts", thousands(run.adds.conflicts)),
-    ];
+    let heads: &[&str] = if run.range.is_some() { &["", "Median", "Lowest", "Highest"] } else { &["", ""] };
+    let phases = one::phase_rows(run);
+    let at = |moment: &Moment| moment.at.0 as f64 / run.simulated.0.max(1) as f64;
+    let line = |name: &str, of: fn(&Moment) -> Value| Line {
+        name: name.to_owned(),
+        points: run.curve.iter().map(|moment| (at(moment).min(1.0), of(moment))).collect(),
+    };
+    let end = run.simulated.to_string();
     html! {
         h2 { "Result" }
-        (table(&["", ""], facts.into_iter().map(|(name, value)| vec![name.to_owned(), value])))
+        @for line in one::lines(run) { p { (line) } }
+        (table(heads, one::facts_with_range(run).into_iter()))
+        @if phases.len() > 1 {
+            h3 { "From the creation of a pod to its address, by phase" }
+            (table(&PHASE_HEADS, phases.into_iter()))
+        }
+        @if !run.curve.is_empty() {
+            (svg::lines("Pods that should run and have no address", &end, &[line("", |moment| number(moment.waiting))]))
+            (svg::lines(
+                "From creation to address: 99 % within", &end, &[line("", |moment| time(moment.p99))],
+            ))
+        }
     }
 }
+
+const PHASE_HEADS: [&str; 10] =
+    ["Phase", "From", "To", "Pods", "Median", "90 %", "99 %", "Worst", "No address", "Failed ADDs"];
 
 fn of_scale(scale: &Scale) -> Markup {
     let heads = [
@@ -104,8 +124,9 @@ fn of_scale(scale: &Scale) -> Markup {
         "Requests",
         "With a new block",
         "Conflicts",
+        "Not running",
     ];
-    let rows = scale.rows.iter().map(|run| runs::scale_cells(run).into());
+    let rows = scale.rows.iter().flat_map(|run| with_range(run, scale_cells));
     let times: Vec<_> = scale.rows.iter().map(|run| (thousands(run.nodes), three(&run.adds.time))).collect();
     let requests: Vec<_> = scale
         .rows
@@ -126,10 +147,12 @@ fn of_scale(scale: &Scale) -> Markup {
 fn size_rows<'a>(
     rows: impl Iterator<Item = (&'a BlockSizeRow, Option<String>)>,
 ) -> impl Iterator<Item = Vec<String>> {
-    rows.map(|(row, against)| {
-        let mut cells = runs::size_cells(row);
-        cells.extend(against);
-        cells
+    rows.flat_map(|(row, against)| {
+        let mut lines = with_range(&row.run, |run| size_cells(row.block_size, run));
+        if let Some(first) = lines.first_mut() {
+            first.extend(against);
+        }
+        lines
     })
 }
 

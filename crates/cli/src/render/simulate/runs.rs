@@ -2,63 +2,12 @@
 
 use std::io::{self, Write};
 
-use calipam_simulate::answer::{BlockSizeRow, Run, Scale, Times};
+use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::{bars, heading, share};
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
-use crate::render::text::{escape, thousands};
-use crate::render::wrap::on_page;
-
-/// One run, fact by fact.
-pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    let (adds, blocks) = (&run.adds, &run.blocks);
-    heading("Result", page, out)?;
-    let pods = thousands(run.pods + run.waiting_pods);
-    let mut facts = vec![
-        match run.waiting_pods {
-            0 => format!("{pods} pods run"),
-            waiting => format!("{} of {pods} pods do not run", thousands(waiting)),
-        },
-        format!("From the creation of a pod to its address: {}", in_words(&run.time_to_address)),
-        format!(
-            "ADDs that succeed: {}; {} fail",
-            in_words(&adds.time),
-            thousands(adds.failed + adds.too_long)
-        ),
-        format!(
-            "Requests of an ADD: {} in a block of the node, {} if another block is needed; {} conflicts in all",
-            adds.requests_in_own_block.median,
-            adds.requests_with_list.median,
-            thousands(adds.conflicts)
-        ),
-        format!(
-            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks of a node: {}",
-            thousands(blocks.blocks),
-            thousands(blocks.addresses),
-            share(blocks.wasted_percent),
-            thousands(blocks.routes),
-            thousands(blocks.borrowed),
-            blocks.max_blocks_of_node
-        ),
-    ];
-    if blocks.stranded_nodes > 0 {
-        facts.push(format!("Stranded nodes: {}", thousands(blocks.stranded_nodes)));
-    }
-    if run.clashes > 0 {
-        facts.push(format!("Addresses with two owners: {}", thousands(run.clashes)));
-    }
-    facts.extend(
-        adds.reasons
-            .iter()
-            .map(|(reason, count)| format!("{} × {}", thousands(count), escape(reason.trim()))),
-    );
-    facts.iter().try_for_each(|fact| writeln!(out, "{}", on_page(fact, 2, page)))
-}
-
-fn in_words(times: &Times) -> String {
-    format!("median {}, 99 % within {}, worst {}", times.median, times.p99, times.worst)
-}
+use crate::render::text::thousands;
 
 /// Latency of an ADD by the number of nodes.
 pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
@@ -73,17 +22,33 @@ pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Wri
         grid.can_do_without(&["NOT RUNNING"]);
     }
     for run in &scale.rows {
-        grid.row(scale_cells(run).into_iter().chain([thousands(run.waiting_pods)]));
+        with_range(run, scale_cells).into_iter().for_each(|cells| grid.row(cells));
     }
     grid.write(out)?;
     let rows = scale.rows.iter().map(|run| (thousands(run.nodes), run.adds.time.p99));
     bars::times("99 % of all ADDs within, by nodes", rows, page, out)
 }
 
+/// What a row says of a run, and where there were several, what it says where each number is lowest and highest.
+pub(super) fn with_range(run: &Run, cells: impl Fn(&Run) -> Vec<String>) -> Vec<Vec<String>> {
+    let end = |name: &str, run: &Run| {
+        let mut cells = cells(run);
+        if let Some(first) = cells.first_mut() {
+            *first = name.to_owned();
+        }
+        cells
+    };
+    let ends = run.range.iter().flat_map(|range| [end(LOWEST, &range.lowest), end(HIGHEST, &range.highest)]);
+    [cells(run)].into_iter().chain(ends).collect()
+}
+
+pub(super) const LOWEST: &str = "lowest";
+pub(super) const HIGHEST: &str = "highest";
+
 /// A number of nodes and what a run with it gave, in the order of the columns.
-pub(super) fn scale_cells(run: &Run) -> [String; 10] {
+pub(super) fn scale_cells(run: &Run) -> Vec<String> {
     let adds = &run.adds;
-    [
+    vec![
         thousands(run.nodes),
         thousands(run.pods),
         adds.time.median.to_string(),
@@ -94,6 +59,7 @@ pub(super) fn scale_cells(run: &Run) -> [String; 10] {
         adds.requests_in_own_block.median.to_string(),
         adds.requests_with_list.median.to_string(),
         thousands(adds.conflicts),
+        thousands(run.waiting_pods),
     ]
 }
 
@@ -131,20 +97,23 @@ pub(super) fn size_table<'a>(
     }
     grid.can_do_without(&["WORST", "CONFLICTS", "REQUESTS", "BLOCKS", "WASTED %"]);
     for (row, against) in rows {
-        let mut cells = size_cells(row);
+        let mut lines = with_range(&row.run, |run| size_cells(row.block_size, run));
         if with_drawbacks {
-            cells.push(if against.is_empty() { "-".to_owned() } else { against });
+            lines.iter_mut().for_each(|cells| cells.push(String::new()));
+            if let Some(last) = lines.first_mut().and_then(|cells| cells.last_mut()) {
+                *last = if against.is_empty() { "-".to_owned() } else { against };
+            }
         }
-        grid.row(cells);
+        lines.into_iter().for_each(|cells| grid.row(cells));
     }
     grid.write(out)
 }
 
 /// A block size and what a run with it gave, in the order of the columns.
-pub(super) fn size_cells(row: &BlockSizeRow) -> Vec<String> {
-    let (adds, blocks) = (&row.run.adds, &row.run.blocks);
+pub(super) fn size_cells(block_size: u8, run: &Run) -> Vec<String> {
+    let (adds, blocks) = (&run.adds, &run.blocks);
     vec![
-        format!("/{}", row.block_size),
+        format!("/{block_size}"),
         adds.time.median.to_string(),
         adds.time.p99.to_string(),
         adds.time.worst.to_string(),
@@ -156,6 +125,6 @@ pub(super) fn size_cells(row: &BlockSizeRow) -> Vec<String> {
         share(blocks.borrowed_percent),
         thousands(blocks.stranded_nodes),
         thousands(adds.conflicts),
-        thousands(row.run.waiting_pods),
+        thousands(run.waiting_pods),
     ]
 }

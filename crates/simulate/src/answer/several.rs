@@ -1,0 +1,162 @@
+//! Several runs of one cluster: with other seeds and other numbers of pods, as a real one may come.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_check::views::Count;
+
+use super::run::{rank, run};
+use super::{Adds, AtEnd, BlockUse, Phase, Phases, Range, Requests, Run, Runs, Times, parallel};
+use crate::scenario::{Scenario, ScenarioError};
+use crate::time::Micros;
+
+/// How far the pods of a node lie from the average where runs are repeated, in percent: schedulers do not place them evenly,
+/// and nobody knows the average before.
+pub const SPREAD: u32 = 12;
+
+/// Runs each of some scenarios as often as `runs` says. What cannot be is refused before anything runs.
+pub(super) fn run_each(scenarios: &[Scenario], runs: Runs) -> Result<Vec<Run>, ScenarioError> {
+    Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
+}
+
+/// The same, with each run by itself: those of a scenario in the order of [`variants`].
+pub(super) fn run_all(scenarios: &[Scenario], runs: Runs) -> Result<Vec<Vec<Run>>, ScenarioError> {
+    scenarios.iter().try_for_each(Scenario::check)?;
+    let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs.each)).collect();
+    let shown: Vec<Run> = parallel::map(runs.threads, &jobs, run).into_iter().collect::<Result<_, _>>()?;
+    Ok(shown.chunks(runs.each.max(1) as usize).map(<[Run]>::to_vec).collect())
+}
+
+/// A scenario as it is, and others of it: each with a seed of its own, nodes with more and fewer pods, and fewer or more
+/// pods on average. Where something happens at a time, the average stays, since the cluster would be full sooner or later.
+pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
+    let steps = (count.max(1) - 1).div_ceil(2);
+    let variant = |number: u64| {
+        let share = i64::from(SPREAD) * number.div_ceil(2) as i64 * if number % 2 == 1 { -1 } else { 1 };
+        let pods = i64::from(scenario.pods_per_node);
+        let varied = pods + (pods * share).checked_div(100 * steps as i64).unwrap_or(0);
+        let has_place = scenario.events.is_empty() && scenario.pods_per_node > 0;
+        let most = i64::from(scenario.max_pods_per_node.max(1));
+        Scenario {
+            seed: scenario.seed.wrapping_add(number),
+            pods_per_node: if has_place { varied.clamp(1, most) as u32 } else { scenario.pods_per_node },
+            pod_spread: if number == 0 { scenario.pod_spread } else { scenario.pod_spread.max(SPREAD) },
+            ..scenario.clone()
+        }
+    };
+    (0..count.max(1)).map(variant).collect()
+}
+
+impl Run {
+    /// Several runs as one: each number is the median of theirs, and the range says how far they go.
+    pub(super) fn of_several(shown: &[Self]) -> Self {
+        let all: Vec<&Self> = shown.iter().collect();
+        if let [one] = all[..] {
+            return one.clone();
+        }
+        // The curve is that of the first run, which is the scenario as it is.
+        let end = |permille| Self { curve: Vec::new(), ..Self::at_rank(&all, permille) };
+        let range = Range { runs: shown.len() as u64, lowest: end(0), highest: end(1_000) };
+        Self { range: Some(Box::new(range)), ..Self::at_rank(&all, 500) }
+    }
+}
+
+/// What has numbers of which each has a place among the same ones of other runs.
+pub(super) trait AtRank: Sized {
+    /// Each number by itself: the one that so many thousandths do not exceed.
+    fn at_rank(all: &[&Self], permille: usize) -> Self;
+}
+
+macro_rules! of_numbers {
+    ($($number:ty),*) => {
+        $(impl AtRank for $number {
+            fn at_rank(all: &[&Self], permille: usize) -> Self {
+                let mut sorted: Vec<Self> = all.iter().map(|number| **number).collect();
+                sorted.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+                rank(&sorted, permille).unwrap_or_default()
+            }
+        })*
+    };
+}
+
+of_numbers!(u32, u64, f64, Count, Micros);
+
+/// Field by field; those after the semicolon are as in the first run.
+macro_rules! of_fields {
+    ($($name:ident { $($field:ident),* $(; $($first:ident),*)? })*) => {
+        $(impl AtRank for $name {
+            fn at_rank(all: &[&Self], permille: usize) -> Self {
+                Self {
+                    $($field: AtRank::at_rank(&all.iter().map(|one| &one.$field).collect::<Vec<_>>(), permille),)*
+                    $($($first: all.first().map(|one| one.$first.clone()).unwrap_or_default(),)*)?
+                }
+            }
+        })*
+    };
+}
+
+of_fields! {
+    Times { count, mean, median, p90, p99, worst }
+    Requests { mean, median, most }
+    Adds {
+        started, failed, too_long, reasons, time, time_in_own_block, time_with_list, waited, requests, requests_in_own_block,
+        requests_with_list, conflicts
+    }
+    BlockUse {
+        blocks, pool_addresses, addresses, allocated, wasted, wasted_percent, routes, borrowed, borrowed_percent,
+        max_blocks_of_node, stranded_nodes
+    }
+    Phase { from, to, pods, never, failed, time_to_address }
+    Phases { fill, storm, after }
+    AtEnd { faults, handles, leaked, unallocated }
+    Run {
+        nodes, pods, waiting_pods, time_to_address, phases, simulated, adds, deleted, datastore_requests, blocks, clashes, at_end;
+        seed, curve, range
+    }
+}
+
+/// What a run does not name, it has none of.
+impl AtRank for BTreeMap<String, u64> {
+    fn at_rank(all: &[&Self], permille: usize) -> Self {
+        let names: BTreeSet<&String> = all.iter().flat_map(|one| one.keys()).collect();
+        let count = |name: &String| {
+            let counts: Vec<u64> = all.iter().map(|one| one.get(name).copied().unwrap_or(0)).collect();
+            u64::at_rank(&counts.iter().collect::<Vec<_>>(), permille)
+        };
+        names.into_iter().map(|name| (name.clone(), count(name))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_a_median_and_ends_of_its_own() {
+        let run = |pods: u64, seconds: u64| Run {
+            pods,
+            adds: Adds { reasons: BTreeMap::from([(format!("{pods}"), pods)]), ..Adds::default() },
+            simulated: Micros::from_secs(seconds),
+            ..Run::default()
+        };
+        let shown = Run::of_several(&[run(3, 10), run(1, 30), run(2, 20)]);
+        assert_eq!((shown.pods, shown.simulated), (2, Micros::from_secs(20)));
+        let range = shown.range.unwrap();
+        assert_eq!((range.runs, range.lowest.pods, range.highest.pods), (3, 1, 3));
+        assert_eq!(range.highest.simulated, Micros::from_secs(30));
+        // Two of three runs had no ADD that failed for this reason.
+        assert_eq!((shown.adds.reasons["3"], range.highest.adds.reasons["3"]), (0, 3));
+        assert_eq!(Run::of_several(&[run(3, 10)]), run(3, 10));
+    }
+
+    #[test]
+    fn variants_lie_around_the_scenario() {
+        let scenario = Scenario { pods_per_node: 50, ..Scenario::default() };
+        let pods: Vec<u32> = variants(&scenario, 5).iter().map(|one| one.pods_per_node).collect();
+        assert_eq!(pods, [50, 47, 53, 44, 56]);
+        assert_eq!(variants(&scenario, 1), [scenario.clone()]);
+        let seeds: Vec<u64> = variants(&scenario, 3).iter().map(|one| one.seed).collect();
+        assert_eq!(seeds, [1, 2, 3]);
+        let full = Scenario { max_pods_per_node: 50, ..scenario };
+        assert!(variants(&full, 5).iter().all(|one| one.check() != Ok(()) || one.pods_per_node <= 50));
+    }
+}
