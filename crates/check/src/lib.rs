@@ -28,6 +28,8 @@ use std::collections::HashSet;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
+use self::occupancy::Occupancy;
+
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
 pub use self::earlier::{
@@ -70,6 +72,13 @@ impl Context<'_> {
             rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
         ];
         Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
+    }
+
+    /// Nodes that cannot get one more address although their pools have free ones; the other rules do not run.
+    pub fn stranded(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        rules::stranded::check(self, &Occupancy::new(self), &mut found);
+        found
     }
 
     /// Code and subject of what would be a finding for the only reason that it is checked at a later time, such as an

@@ -14,7 +14,7 @@ mod random;
 mod scenario;
 mod time;
 
-pub use self::datastore::{Costs, CostsError, Latency};
+pub use self::datastore::{Costs, CostsError, Latency, NoHistogram, PROFILES, Profile};
 pub use self::scenario::{
     Collector, Event, FileError, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start,
 };

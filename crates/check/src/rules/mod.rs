@@ -34,7 +34,7 @@ mod random_tests;
 mod service_tests;
 #[cfg(test)]
 mod settle_tests;
-mod stranded;
+pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
 mod workloads;

@@ -1,13 +1,14 @@
 //! Options of `simulate`.
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use calipam_files::regular;
 use calipam_model::IpNet;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Cause, Runs};
-use calipam_simulate::{Collector, Event, Micros, Planned, PoolSpec, Rate, Scenario};
+use calipam_simulate::{Collector, Costs, Event, Micros, Planned, PoolSpec, Rate, Scenario};
 use clap::ValueHint::FilePath;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -113,9 +114,12 @@ pub(crate) struct SimulateArgs {
     /// Which datastore to simulate [default: that of the cluster, else etcd]
     #[arg(long, value_enum, value_name = "KIND", help_heading = COST)]
     pub model: Option<Model>,
-    /// Latency of its requests, such as `read=2ms,write=5ms`
-    #[arg(long, value_name = "NAME=VALUE,…", help_heading = COST)]
+    /// Latency of its requests, such as `read=2ms,write=5ms`, or a profile: local-nvme, cloud-disk, loaded
+    #[arg(long, value_name = "NAME=VALUE,…|PROFILE", help_heading = COST)]
     pub latency: Option<String>,
+    /// Latency from what the server's `/metrics` prints: a file, or `-` for standard input
+    #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = COST)]
+    pub metrics: Option<PathBuf>,
 }
 
 /// A datastore that can be simulated.
@@ -210,6 +214,20 @@ impl FromStr for Removal {
     }
 }
 
+/// The latency that the metrics of a server tell.
+fn measured(path: &Path, datastore: DatastoreKind) -> Result<String, Failure> {
+    let name = path.display();
+    let failed = |error| Failure::Io { doing: format!("read {name}"), error };
+    let text = match path.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()).map_err(failed)?,
+        _ => regular::read_to_string(path).map_err(failed)?,
+    };
+    Costs::of_metrics(datastore, &text).map_err(|error| Failure::Usage {
+        message: format!("{name}: {error}"),
+        hint: Some(format!("these are to be the metrics of the simulated {datastore} (`--model`)")),
+    })
+}
+
 /// Runs of each scenario where none are named: with each block size to advise on, and of each cause of clashes.
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
@@ -264,7 +282,10 @@ impl SimulateArgs {
         if let Some(model) = self.model {
             scenario.datastore = model.kind();
         }
-        set(&mut scenario.latency, &self.latency);
+        let measured = self.metrics.as_deref().map(|path| measured(path, scenario.datastore)).transpose()?;
+        if self.latency.is_some() || measured.is_some() {
+            scenario.latency = measured.into_iter().chain(self.latency.clone()).collect::<Vec<_>>().join(",");
+        }
         if let Some(grace) = self.grace {
             scenario.collector = Some(Collector { grace, ..scenario.collector.clone().unwrap_or_default() });
         }

@@ -1,6 +1,7 @@
 //! The answers: what simulations show, as types that are printed and drawn elsewhere.
 
 mod advise;
+mod at_end;
 mod block_size;
 mod clash;
 mod failure;
@@ -147,8 +148,8 @@ pub struct Moment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AtEnd {
-    /// Errors that a check finds in blocks, affinities and pools, stranded addresses left out.
-    pub faults: u64,
+    /// Blocks that overlap, or do not fit their affinities.
+    pub blocks: u64,
     /// Addresses in which handles and blocks differ.
     pub handles: u64,
     /// Addresses that are allocated to pods that are gone.

@@ -5,12 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use calipam_check::views::Count;
-use calipam_check::{Code, Finding, Options, Severity};
+use calipam_check::{Context, Options};
 use calipam_model::cidr;
-use calipam_model::handle::Handle;
 
 use super::several::run_each;
-use super::{Adds, AtEnd, BlockUse, Requests, Run, Runs, Times, percent, phases};
+use super::{Adds, BlockUse, Requests, Run, Runs, Times, percent, phases};
 use crate::cluster::{Measured, Pod, Timed, World};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
@@ -62,9 +61,8 @@ impl World {
     pub(super) fn show(&self) -> Run {
         let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
         let (phases, curve) = phases::of(self);
-        let report = calipam_check::check(&self.snapshot_of_blocks(), &Options::default());
-        let is_stranded = |finding: &&Finding| finding.code == Code::StrandedAddresses;
-        let is_fault = |finding: &&Finding| finding.severity == Severity::Error && !is_stranded(finding);
+        let snapshot = self.snapshot_of_blocks();
+        let stranded = Context::new(&snapshot, &Options::default()).stranded();
         Run {
             seed: self.scenario.seed,
             nodes: self.scenario.node_count(),
@@ -77,15 +75,9 @@ impl World {
             adds: adds(&measured),
             deleted: measured.deleted,
             datastore_requests: self.server.requests.get(),
-            blocks: BlockUse {
-                stranded_nodes: report.findings.iter().filter(is_stranded).count() as u64,
-                ..self.block_use()
-            },
+            blocks: BlockUse { stranded_nodes: stranded.len() as u64, ..self.block_use() },
             clashes: self.ledger.borrow().clashes.len() as u64,
-            at_end: AtEnd {
-                faults: report.findings.iter().filter(is_fault).count() as u64,
-                ..self.owners_at_end()
-            },
+            at_end: self.at_end(),
             range: None,
         }
     }
@@ -121,38 +113,6 @@ impl World {
         shown.wasted_percent = percent(shown.wasted, shown.addresses);
         shown.borrowed_percent = percent(shown.borrowed, shown.allocated);
         shown
-    }
-
-    /// How blocks, handles and pods fit together.
-    fn owners_at_end(&self) -> AtEnd {
-        let (data, pods) = (self.server.data(), self.pods.borrow());
-        let mut found = AtEnd::default();
-        let (mut in_handles, mut used) = (0, 0);
-        for held in data.blocks().flat_map(|block| block.allocations().map(|held| (block.cidr(), held))) {
-            let (block, held) = held;
-            if held.attribute.is_cooling() {
-                continue;
-            }
-            if let Some(handle) = held.attribute.handle() {
-                match data.handle(&handle.to_string()).is_some_and(|handle| handle.count(block) > 0) {
-                    true => in_handles += 1,
-                    false => found.handles += 1,
-                }
-            }
-            let Some(id) = pods.of_record(&held.attribute) else { continue };
-            let pod = pods.get(id);
-            if pod.runs && pod.addresses.contains(&held.address) {
-                used += 1;
-            } else if pods.is_leaked(id, held.address) {
-                found.leaked += 1;
-            }
-        }
-        let counted: i64 = data.handles().flat_map(Handle::blocks).map(|(_, count)| count).sum();
-        found.handles += u64::try_from(counted).unwrap_or(0).abs_diff(in_handles);
-        let running = pods.all().filter(|(_, pod)| pod.runs);
-        found.unallocated =
-            running.map(|(_, pod)| pod.addresses.len() as u64).sum::<u64>().saturating_sub(used);
-        found
     }
 }
 

@@ -107,7 +107,7 @@ of_fields! {
     }
     Phase { from, to, pods, never, failed, time_to_address }
     Phases { fill, storm, after }
-    AtEnd { faults, handles, leaked, unallocated }
+    AtEnd { blocks, handles, leaked, unallocated }
     Run {
         nodes, pods, waiting_pods, time_to_address, phases, simulated, adds, deleted, datastore_requests, blocks, clashes, at_end;
         seed, curve, range

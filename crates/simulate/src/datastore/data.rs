@@ -79,6 +79,11 @@ impl Data {
         self.affinities.values().map(|(affinity, revision)| (affinity, *revision))
     }
 
+    pub(crate) fn affinity(&self, cidr: IpNet, host: &str) -> Option<&Affinity> {
+        let key = AffinityKey { kind: AffinityType::Host, node: host.to_owned(), cidr };
+        self.affinities.get(&key).map(|(affinity, _)| affinity)
+    }
+
     /// All handles, in no order that means anything.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &Handle> {
         self.handles.all()

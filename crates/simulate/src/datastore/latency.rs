@@ -4,6 +4,7 @@ use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
 
 use super::data::Listing;
+use super::profiles::{self, PROFILES};
 use super::server::Work;
 use super::times::Latency;
 use crate::time::Micros;
@@ -126,9 +127,19 @@ impl Costs {
         self.threads.clamp(1, 256)
     }
 
+    /// What requests to a datastore cost where a text says what differs from the assumed costs.
+    pub(crate) fn of(kind: DatastoreKind, text: &str) -> Result<Self, CostsError> {
+        if let Some(name) = profiles::named(text).filter(|_| kind == DatastoreKind::Kubernetes) {
+            return Err(CostsError::ProfileOfEtcd(name));
+        }
+        let mut costs = Self::assumed(kind);
+        costs.set(text)?;
+        Ok(costs)
+    }
+
     /// Sets costs from a text such as `read=2ms,write=5ms,writes-per-second=2000`.
     pub fn set(&mut self, text: &str) -> Result<(), CostsError> {
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        for part in profiles::parts(text) {
             let (name, value) = part.split_once('=').ok_or_else(|| CostsError::NoValue(part.to_owned()))?;
             self.set_one(name.trim(), value.trim())?;
         }
@@ -195,14 +206,12 @@ impl Costs {
 
     /// The names of the costs that a text for [`Self::set`] does not set.
     pub fn names_not_in(text: &str) -> Vec<&'static str> {
-        let given =
-            |name: &str| text.split(',').any(|part| part.split('=').next().is_some_and(|n| n.trim() == name));
-        Self::assumed(DatastoreKind::Etcd)
-            .by_text()
-            .map(|(name, _)| name)
-            .into_iter()
-            .filter(|name| !given(name))
-            .collect()
+        let given = |name: &&str| {
+            profiles::parts(text)
+                .any(|part| part.split('=').next().is_some_and(|given| given.trim() == *name))
+        };
+        let names = Self::assumed(DatastoreKind::Etcd).by_text().map(|(name, _)| name);
+        names.into_iter().filter(|name| !given(name)).collect()
     }
 }
 
@@ -222,8 +231,10 @@ fn names() -> String {
 /// Costs that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CostsError {
-    #[error("{0:?} has no value: expected NAME=VALUE")]
+    #[error("{0:?} is neither NAME=VALUE nor a profile ({profiles})", profiles = PROFILES.map(|profile| profile.name).join(", "))]
     NoValue(String),
+    #[error("the profile {0} is of an etcd, not of an API server")]
+    ProfileOfEtcd(&'static str),
     #[error("{0:?} is not a cost; the costs are {names}", names = names())]
     Name(String),
     #[error("{value:?} is not a value of {name}")]
@@ -253,6 +264,18 @@ mod tests {
         let mut copy = Costs::assumed(DatastoreKind::Kubernetes);
         copy.set(&costs.text()).unwrap();
         assert_eq!(copy, costs);
+    }
+
+    #[test]
+    fn a_profile_stands_for_its_costs_and_others_override_it() {
+        for profile in PROFILES {
+            let costs = Costs::of(DatastoreKind::Etcd, profile.name).unwrap();
+            assert_ne!(costs.write, Costs::assumed(DatastoreKind::Etcd).write, "{}", profile.name);
+            assert!(Costs::of(DatastoreKind::Kubernetes, profile.name).is_err());
+        }
+        let costs = Costs::of(DatastoreKind::Etcd, "cloud-disk, read=7ms").unwrap();
+        assert_eq!((costs.read.median(), costs.write.median()), (Micros(7_000), Micros(1_783)));
+        assert_eq!(Costs::names_not_in("cloud-disk,start=1ms").len(), 13);
     }
 
     #[test]

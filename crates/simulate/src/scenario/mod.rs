@@ -147,9 +147,7 @@ impl Default for Scenario {
 impl Scenario {
     /// What the requests to its datastore cost.
     pub fn costs(&self) -> Result<Costs, CostsError> {
-        let mut costs = Costs::assumed(self.datastore);
-        costs.set(&self.latency)?;
-        Ok(costs)
+        Costs::of(self.datastore, &self.latency)
     }
 
     /// Number of nodes.

@@ -69,7 +69,7 @@ fn tipping(advice: &Advice) -> Option<String> {
         runs => format!("It is the best in {} of {runs} runs. ", advice.wins),
     };
     let other = match (found.pods_per_node, found.block_size) {
-        (Some(pods), Some(size)) => format!("; with {pods} pods per node /{size} is better"),
+        (Some(pods), Some(size)) => format!("; in a run with {pods} pods per node /{size} is better"),
         _ => String::new(),
     };
     Some(format!(

@@ -90,7 +90,7 @@ fn in_words(times: &Times) -> String {
 /// Whether the datastore is sound.
 fn at_end(found: &AtEnd) -> String {
     let named = [
-        (found.faults, "errors in blocks, affinities and pools"),
+        (found.blocks, "blocks that overlap or do not fit their affinities"),
         (found.handles, "addresses in which handles and blocks differ"),
         (found.leaked, "addresses of pods that are gone"),
         (found.unallocated, "addresses in use that are not allocated to their pods"),
