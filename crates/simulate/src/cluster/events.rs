@@ -5,14 +5,15 @@ use std::rc::Rc;
 use calipam_assign::{Allocator, Release};
 
 use super::World;
+use super::changes::replace_nodes;
 use super::failure::Failure;
 use crate::scenario::Event;
 use crate::time::Micros;
 
 /// How long a restart waits for the pods of one batch before it goes on without them.
-const BATCH: Micros = Micros::from_mins(2);
+pub(super) const BATCH: Micros = Micros::from_mins(2);
 /// How often it checks whether they run.
-const POLL: Micros = Micros::from_secs(1);
+pub(super) const POLL: Micros = Micros::from_secs(1);
 
 impl World {
     /// Plans what the scenario says.
@@ -28,15 +29,14 @@ impl World {
     }
 
     fn happen(self: &Rc<Self>, event: &Event) {
+        // A scenario is refused that names a node which is not there.
+        let node = event.node().and_then(|name| self.scenario.node_index(name)).unwrap_or_default();
         match event {
-            Event::FailNode(name) => {
-                self.fail(self.scenario.node_index(name).into_iter().collect(), Failure::Stopped);
-            }
+            Event::FailNode(_) => self.fail(vec![node], Failure::Stopped),
             Event::FailZone(zone) => self.fail(self.nodes_of_zone(*zone), Failure::Stopped),
-            Event::PartitionNode(name) => {
-                self.fail(self.scenario.node_index(name).into_iter().collect(), Failure::CutOff);
-            }
-            Event::DrainNode(name) => self.drain(self.scenario.node_index(name)),
+            Event::PartitionNode(_) => self.fail(vec![node], Failure::CutOff),
+            Event::RebootNode { away, .. } => self.reboot(node, *away),
+            Event::DrainNode(_) => self.drain(node),
             Event::Restart { batch } => {
                 self.engine.spawn(restart(Rc::clone(self), *batch));
             }
@@ -45,6 +45,18 @@ impl World {
                 self.engine.spawn(free(Rc::clone(self), *count));
             }
             Event::ShareHandles(count) => self.share_handles(*count),
+            Event::AddNodes(count) => self.add_nodes(*count),
+            Event::ReplaceNodes { batch } => {
+                self.engine.spawn(replace_nodes(Rc::clone(self), *batch));
+            }
+            Event::SlowDatastore { times, lasting } => self.slow_datastore(*times, *lasting),
+            Event::StopDatastore { lasting } => self.server.stop_until(self.engine.now() + *lasting),
+            Event::KillPlugins(count) => self.kill_plugins(*count),
+            Event::Configure { strict_affinity, max_blocks_per_host, cooldown } => {
+                self.configure(*strict_affinity, *max_blocks_per_host, *cooldown);
+            }
+            Event::AddPool(spec) => self.add_pool(spec),
+            Event::DisablePool(cidr) => self.disable_pool(*cidr),
             Event::RestoreBackup { .. } => {}
         }
     }
@@ -54,8 +66,7 @@ impl World {
     }
 
     /// The pods of a node go, and others arrive elsewhere.
-    fn drain(self: &Rc<Self>, node: Option<u32>) {
-        let Some(node) = node else { return };
+    pub(super) fn drain(self: &Rc<Self>, node: u32) {
         self.nodes.borrow_mut().close(node);
         for pod in self.pods_of(node) {
             if self.delete(pod) {

@@ -45,7 +45,12 @@ impl World {
     pub(super) fn fail(self: &Rc<Self>, failed: Vec<u32>, failure: Failure) {
         self.note_held(&failed);
         for node in &failed {
-            self.nodes.borrow_mut().get_mut(*node).is_alive = false;
+            {
+                let mut nodes = self.nodes.borrow_mut();
+                let state = nodes.get_mut(*node);
+                state.is_alive = false;
+                state.failures += 1;
+            }
             let tasks = self.nodes.borrow_mut().take_tasks(*node);
             tasks.into_iter().for_each(|task| self.engine.kill(task));
             for pod in self.pods_of(*node) {
@@ -56,10 +61,18 @@ impl World {
             }
         }
 
-        let (now, failed) = (self.engine.now(), Rc::new(failed));
+        let count = |node: u32| (node, self.nodes.borrow().get(node).failures);
+        let failed: Rc<[(u32, u32)]> = failed.into_iter().map(count).collect();
         let later = |after: Micros, what: fn(&Rc<Self>, u32)| {
             let (world, failed) = (Rc::clone(self), Rc::clone(&failed));
-            self.engine.at(now + after, move || failed.iter().for_each(|node| what(&world, *node)));
+            self.engine.at(self.engine.now() + after, move || {
+                // A node may be back since.
+                let is_down = |(node, failures): &&(u32, u32)| {
+                    let nodes = world.nodes.borrow();
+                    !nodes.get(*node).is_alive && nodes.get(*node).failures == *failures
+                };
+                failed.iter().filter(is_down).for_each(|(node, _)| what(&world, *node));
+            });
         };
         let (detection, eviction) = (self.scenario.detection, self.scenario.eviction);
         later(detection, |world, node| world.nodes.borrow_mut().close(node));
@@ -70,12 +83,31 @@ impl World {
         }
     }
 
+    /// A machine stops, and is back after a while.
+    pub(super) fn reboot(self: &Rc<Self>, node: u32, away: Micros) {
+        self.fail(vec![node], Failure::Stopped);
+        let world = Rc::clone(self);
+        self.engine.at(self.engine.now() + away, move || world.come_back(node));
+    }
+
+    fn come_back(self: &Rc<Self>, node: u32) {
+        {
+            let mut nodes = self.nodes.borrow_mut();
+            if !nodes.get(node).is_in_cluster {
+                return;
+            }
+            nodes.get_mut(node).is_alive = true;
+            nodes.reopen(node);
+        }
+        self.pods_of(node).into_iter().for_each(|pod| self.start_again(pod));
+    }
+
     /// The pods of a node are replaced; their objects stay, since nothing says that their containers have ended.
     fn evict(self: &Rc<Self>, node: u32) {
         self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
     }
 
-    fn remove_node(self: &Rc<Self>, node: u32) {
+    pub(super) fn remove_node(self: &Rc<Self>, node: u32) {
         let name = {
             let mut nodes = self.nodes.borrow_mut();
             nodes.close(node);

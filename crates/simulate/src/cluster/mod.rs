@@ -1,6 +1,7 @@
 //! The simulated cluster: nodes, pods, the plugin, kube-controllers, and what happens to them.
 
 mod arrivals;
+mod changes;
 mod checks;
 mod collector;
 mod events;
@@ -50,6 +51,8 @@ pub(crate) struct World {
     random: RefCell<Random>,
     /// The families in which pods get addresses.
     families: [bool; 2],
+    /// ADDs whose plugin is killed, from the next one on.
+    to_kill: Cell<u32>,
     /// A run of the collector is planned.
     is_collecting: Cell<bool>,
 }
@@ -69,6 +72,7 @@ impl World {
             measured: RefCell::default(),
             random: RefCell::new(Random::new(scenario.seed, 0x776f_726c)),
             families: [has(Family::V4), has(Family::V6)],
+            to_kill: Cell::new(0),
             is_collecting: Cell::new(false),
             scenario: Arc::clone(scenario),
             engine,

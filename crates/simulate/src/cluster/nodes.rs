@@ -24,6 +24,8 @@ pub(crate) struct NodeState {
     pub notes: Arc<MemoryNotes>,
     /// Its machine runs and reaches the control plane.
     pub is_alive: bool,
+    /// How often it failed.
+    pub failures: u32,
     /// The cluster has an object of it.
     pub is_in_cluster: bool,
     /// Kubernetes: the affinities of the node have their labels.
@@ -32,6 +34,24 @@ pub(crate) struct NodeState {
     pub pods: BTreeSet<u32>,
     /// What the node does with some of them now.
     tasks: BTreeMap<u32, TaskId>,
+}
+
+impl NodeState {
+    fn new(engine: &Engine, name: &str, zone: u32) -> Self {
+        Self {
+            name: name.into(),
+            zone,
+            weight: 100,
+            lock: Lock::new(engine),
+            notes: Arc::default(),
+            is_alive: true,
+            failures: 0,
+            is_in_cluster: true,
+            is_labelled: Rc::default(),
+            pods: BTreeSet::new(),
+            tasks: BTreeMap::new(),
+        }
+    }
 }
 
 /// All nodes.
@@ -49,17 +69,10 @@ impl Nodes {
     pub(crate) fn new(engine: &Engine, scenario: &Scenario) -> Self {
         let count = scenario.node_count();
         let mut random = Random::new(scenario.seed, 0x6e6f_6465);
-        let node = |index: u32| NodeState {
-            name: scenario.node_name(index).into(),
-            zone: index % scenario.zones + 1,
-            weight: 100 - scenario.pod_spread + random.below(u64::from(scenario.pod_spread) * 2 + 1) as u32,
-            lock: Lock::new(engine),
-            notes: Arc::default(),
-            is_alive: true,
-            is_in_cluster: true,
-            is_labelled: Rc::default(),
-            pods: BTreeSet::new(),
-            tasks: BTreeMap::new(),
+        let node = |index: u32| {
+            let weight =
+                100 - scenario.pod_spread + random.below(u64::from(scenario.pod_spread) * 2 + 1) as u32;
+            NodeState { weight, ..NodeState::new(engine, &scenario.node_name(index), zone(scenario, index)) }
         };
         Self {
             all: (0..count).map(node).collect(),
@@ -68,6 +81,18 @@ impl Nodes {
             closed: vec![false; count as usize],
             most_pods: scenario.max_pods_per_node as usize,
         }
+    }
+
+    /// A node joins.
+    pub(crate) fn add(&mut self, engine: &Engine, scenario: &Scenario) -> Node {
+        let index = self.all.len() as u32;
+        let name = format!("new-node-{}", index - scenario.node_count() + 1);
+        let zone = zone(scenario, index);
+        self.all.push(NodeState::new(engine, &name, zone));
+        self.place.push(None);
+        self.closed.push(false);
+        self.reconsider(index);
+        named(name, zone)
     }
 
     pub(crate) fn get(&self, index: u32) -> &NodeState {
@@ -125,6 +150,12 @@ impl Nodes {
         self.reconsider(node);
     }
 
+    /// A node that was down takes pods again.
+    pub(crate) fn reopen(&mut self, node: u32) {
+        self.closed[node as usize] = false;
+        self.reconsider(node);
+    }
+
     fn reconsider(&mut self, node: u32) {
         let is_open = !self.closed[node as usize] && self.get(node).pods.len() < self.most_pods;
         match (self.place[node as usize], is_open) {
@@ -149,9 +180,15 @@ pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
     if let Some(node) = scenario.start.as_ref().and_then(|start| start.nodes.get(index as usize)) {
         return node.clone();
     }
-    let name = scenario.node_name(index);
-    let zone = (index % scenario.zones + 1).to_string();
-    let labels = [("kubernetes.io/hostname".to_owned(), name.clone()), ("zone".to_owned(), zone)];
+    named(scenario.node_name(index), zone(scenario, index))
+}
+
+fn zone(scenario: &Scenario, index: u32) -> u32 {
+    index % scenario.zones + 1
+}
+
+fn named(name: String, zone: u32) -> Node {
+    let labels = [("kubernetes.io/hostname".to_owned(), name.clone()), ("zone".to_owned(), zone.to_string())];
     Node { kubernetes_name: Some(name.clone()), name, labels: labels.into(), ..Node::default() }
 }
 

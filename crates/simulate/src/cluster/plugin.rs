@@ -151,10 +151,9 @@ pub(super) async fn add(world: &World, id: u32) -> Add {
     }
 }
 
-/// An ADD that the runtime gave up.
-pub(super) fn given_up(world: &World, id: u32) -> Add {
-    let time = world.engine.now() - world.pods.borrow().get(id).created;
-    Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome: Outcome::TooLong }
+/// An ADD that ended without an answer.
+pub(super) fn broken_off(time: Micros, outcome: Outcome) -> Add {
+    Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome }
 }
 
 /// DEL: takes the addresses of a pod back. False where it failed.

@@ -135,6 +135,20 @@ impl Pods {
         }
     }
 
+    /// The node of a pod is back: the pod waits for addresses again. False where another took its place.
+    fn recover(&mut self, id: u32, now: Micros) -> bool {
+        let pod = &mut self.all[id as usize];
+        pod.is_of_failed_node = false;
+        if std::mem::take(&mut pod.is_lost) {
+            self.lost -= 1;
+        }
+        if !pod.is_replaced && pod.started.take().is_some() {
+            self.waiting += 1;
+            pod.created = now;
+        }
+        !pod.is_replaced
+    }
+
     /// Another pod is made in the place of one; false where one was made before.
     fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
@@ -211,6 +225,8 @@ fn scatter(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
+/// What is counted where a plugin was killed.
+const KILLED: &str = "the plugin was killed";
 /// How long a runtime waits until it tries a DEL again that failed.
 const RETRY_DEL: Micros = Micros::from_secs(15);
 /// Most of an ADD or DEL: then a runtime gives the call up.
@@ -254,6 +270,13 @@ impl World {
             self.nodes.borrow_mut().set_task(node, id, Some(task));
         }
         id
+    }
+
+    /// A pod of a node that is back starts again, in a new sandbox.
+    pub(super) fn start_again(self: &Rc<Self>, id: u32) {
+        let node = self.pods.borrow().get(id).node;
+        let task = self.engine.spawn(begin_again(Rc::clone(self), id));
+        self.nodes.borrow_mut().set_task(node, id, Some(task));
     }
 
     fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
@@ -336,8 +359,12 @@ async fn start(world: Rc<World>, id: u32) {
     loop {
         // In a box, so that pods that wait take little memory.
         let call = Box::pin(plugin::add(&world, id));
-        let called = within(&world.engine, CALL, call).await;
-        let add = called.unwrap_or_else(|_| plugin::given_up(&world, id));
+        let killed_after = world.next_is_killed();
+        let called = within(&world.engine, killed_after.unwrap_or(CALL), call).await;
+        let add = called.unwrap_or_else(|_| match killed_after {
+            Some(after) => plugin::broken_off(after, Outcome::Failed(KILLED.to_owned())),
+            None => plugin::broken_off(CALL, Outcome::TooLong),
+        });
         let addresses = match &add.outcome {
             Outcome::Started(addresses) => Some(addresses.clone()),
             _ => None,
@@ -356,6 +383,25 @@ async fn start(world: Rc<World>, id: u32) {
         world.engine.sleep(world.server.varied(world.scenario.retry)).await;
         world.pods.borrow_mut().get_mut(id).attempt += 1;
     }
+}
+
+/// A node is back: the runtime takes back what the old sandbox had, and starts the pod, or lets it go where another took its
+/// place.
+async fn begin_again(world: Rc<World>, id: u32) {
+    let starts = world.pods.borrow_mut().recover(id, world.engine.now());
+    if !starts {
+        return leave(world, id).await;
+    }
+    let call = Box::pin(plugin::del(&world, id));
+    let _ = within(&world.engine, CALL, call).await;
+    {
+        let mut pods = world.pods.borrow_mut();
+        let pod = pods.get_mut(id);
+        pod.attempt += 1;
+        pod.addresses = Box::default();
+        pod.has_endpoint = false;
+    }
+    start(world, id).await;
 }
 
 /// A pod leaves: the runtime calls the plugin until its addresses are given back.

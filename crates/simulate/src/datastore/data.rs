@@ -58,6 +58,16 @@ impl Data {
         self.put(record);
     }
 
+    /// The configuration is another one from now on.
+    pub(crate) fn configure(&mut self, config: IpamConfig) {
+        self.revision += 1;
+        self.config = Some((config, self.revision));
+    }
+
+    pub(crate) fn change_pools(&mut self, change: impl FnOnce(&mut Vec<Pool>)) {
+        change(&mut self.pools);
+    }
+
     pub(crate) fn add_node(&mut self, node: Node) {
         self.nodes.insert(node.name.clone(), node);
     }

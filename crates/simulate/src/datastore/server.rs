@@ -8,7 +8,7 @@ use calipam_model::snapshot::DatastoreKind;
 
 use super::caches::{Caches, Kind};
 use super::data::{Data, Listing};
-use super::latency::{Costs, Parts};
+use super::latency::Costs;
 use super::times::Latency;
 use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
@@ -60,6 +60,10 @@ pub(crate) struct Server {
     random: RefCell<Random>,
     caches: RefCell<Caches>,
     processors: RefCell<Processors>,
+    /// How many times as long requests take as usual.
+    slowness: Cell<u64>,
+    /// Until when it does nothing.
+    away_until: Cell<Micros>,
     /// Requests served.
     pub requests: Cell<u64>,
 }
@@ -69,6 +73,8 @@ impl Server {
         Rc::new(Self {
             kind,
             processors: RefCell::new(Processors { idle: costs.threads(), waiting: VecDeque::new() }),
+            slowness: Cell::new(1),
+            away_until: Cell::default(),
             caches: RefCell::default(),
             costs,
             engine: engine.clone(),
@@ -84,6 +90,16 @@ impl Server {
 
     pub(crate) fn data_mut(&self) -> RefMut<'_, Data> {
         self.data.borrow_mut()
+    }
+
+    /// Requests take so many times as long as usual from now on.
+    pub(crate) fn slow_down(&self, times: u32) {
+        self.slowness.set(times.max(1).into());
+    }
+
+    /// It does nothing until then.
+    pub(crate) fn stop_until(&self, time: Micros) {
+        self.away_until.set(time.max(self.away_until.get()));
     }
 
     /// Time that varies as latency does.
@@ -106,7 +122,9 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let Parts { there, busy, back } = self.costs.request(work, listing, |latency| self.draw(latency));
+        let parts = self.costs.request(work, listing, |latency| self.draw(latency));
+        let [there, busy, back] =
+            [parts.there, parts.busy, parts.back].map(|part| part * self.slowness.get());
 
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());
@@ -128,6 +146,11 @@ impl Server {
 
     fn arrive(self: &Rc<Self>, work: Work, job: Job) {
         let now = self.engine.now();
+        let back = self.away_until.get();
+        if now < back {
+            let server = Rc::clone(self);
+            return self.engine.at(back, move || server.arrive(work, job));
+        }
         let ready = match work {
             Work::List(kind) => self.caches.borrow_mut().ready(now, kind, self.costs.refresh),
             Work::Read | Work::Write(_) => now,

@@ -20,6 +20,9 @@ use self::tasks::Tasks;
 pub(crate) use self::wait::within;
 use crate::time::Micros;
 
+/// Lengths of limits that have a queue of their own: those of plugins and runtimes are few.
+const MOST_LIMITS: usize = 16;
+
 /// The engine; all clones are the same one.
 #[derive(Clone, Default)]
 pub(crate) struct Engine(Rc<Core>);
@@ -136,9 +139,10 @@ impl Engine {
     fn wake_after(&self, limit: Micros, id: TaskId) {
         let event = self.event(self.now() + limit, Action::Wake(id));
         let mut limits = self.0.limits.borrow_mut();
-        match limits.iter_mut().find(|(length, _)| *length == limit) {
-            Some((_, queue)) => queue.push_back(event),
-            None => limits.push((limit, VecDeque::from([event]))),
+        match limits.iter().position(|(length, _)| *length == limit) {
+            Some(place) => limits[place].1.push_back(event),
+            None if limits.len() < MOST_LIMITS => limits.push((limit, VecDeque::from([event]))),
+            None => self.0.events.borrow_mut().push(Reverse(event)),
         }
     }
 

@@ -4,7 +4,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::selector::{Selector, SelectorError};
 
-use super::{Event, Scenario};
+use super::{Event, Planned, PoolSpec, Scenario};
 use crate::datastore::CostsError;
 use crate::time::Micros;
 
@@ -53,6 +53,8 @@ pub enum ScenarioError {
     NoSuchNode(String),
     #[error("there is no zone {zone}: zones are 1 to {zones}")]
     NoSuchZone { zone: u32, zones: u32 },
+    #[error("there is no pool {0}")]
+    NoSuchPool(IpNet),
     #[error("what happens at {at} comes after the end at {end}")]
     EventAfterEnd { at: Micros, end: Micros },
     #[error("a backup that is {age} old at {at} was taken before the cluster was there")]
@@ -80,7 +82,12 @@ impl Scenario {
         if self.pools_for_pods().next().is_none() {
             return Err(ScenarioError::NoPool);
         }
-        for (index, spec) in self.pools.iter().enumerate() {
+        let added = self.events.iter().filter_map(|planned| match &planned.what {
+            Event::AddPool(spec) => Some(spec),
+            _ => None,
+        });
+        let specs: Vec<&PoolSpec> = self.pools.iter().chain(added).collect();
+        for (index, spec) in specs.iter().enumerate() {
             let (pool, block_size) = (spec.cidr.trunc(), spec.block_size());
             let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
             if !allowed.contains(&block_size) {
@@ -90,7 +97,7 @@ impl Scenario {
             if block_size < pool.prefix_len() {
                 return Err(ScenarioError::BlockLargerThanPool { pool, block_size });
             }
-            let others = self.pools[..index].iter().map(|other| other.cidr.trunc());
+            let others = specs[..index].iter().map(|other| other.cidr.trunc());
             let known = self.start.iter().flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
             if let Some(other) = others.chain(known).find(|other| cidr::overlap(*other, pool)) {
                 return Err(ScenarioError::PoolsOverlap(other, pool));
@@ -154,6 +161,9 @@ impl Scenario {
                 Event::FailZone(zone) if zone == 0 || zone > self.zones => {
                     return Err(ScenarioError::NoSuchZone { zone, zones: self.zones });
                 }
+                Event::DisablePool(pool) if !self.has_pool(pool) => {
+                    return Err(ScenarioError::NoSuchPool(pool));
+                }
                 Event::RestoreBackup { age } if age > at => {
                     return Err(ScenarioError::BackupBeforeBegin { age, at });
                 }
@@ -161,6 +171,12 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    fn has_pool(&self, cidr: IpNet) -> bool {
+        let is_added =
+            |planned: &Planned| matches!(&planned.what, Event::AddPool(spec) if spec.cidr.trunc() == cidr);
+        self.pools().iter().any(|pool| pool.cidr == cidr) || self.events.iter().any(is_added)
     }
 
     /// The place of a node, counted from 0.
@@ -187,7 +203,6 @@ fn arrivals(event: &Event) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Planned, PoolSpec};
 
     fn sound() -> Scenario {
         Scenario { pools: vec![PoolSpec::new("10.0.0.0/16".parse().unwrap())], ..Scenario::default() }
@@ -237,6 +252,12 @@ mod tests {
             assert!(error(at(Micros::ZERO, node(name))).contains(name));
         }
         assert!(error(at(Micros::ZERO, Event::FailZone(2))).contains("zone 2"));
+        assert!(
+            error(at(Micros::ZERO, Event::DisablePool("10.9.0.0/16".parse().unwrap())))
+                .contains("no pool 10.9")
+        );
+        let inside = Event::AddPool(PoolSpec::new("10.0.9.0/24".parse().unwrap()));
+        assert!(error(at(Micros::ZERO, inside)).contains("overlap"));
         let late = Event::RestoreBackup { age: Micros::from_secs(9) };
         assert!(error(at(Micros::from_secs(3), late)).contains("before the cluster"));
         let after_end = error(|s| {

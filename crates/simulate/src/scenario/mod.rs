@@ -201,7 +201,19 @@ impl Scenario {
             Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_) => {
                 gone.max(self.removal.unwrap_or_default()) + collected
             }
-            Event::DrainNode(_) | Event::Restart { .. } | Event::Burst(_) => Micros::from_mins(5),
+            Event::RebootNode { away, .. } => *away + Micros::from_mins(5),
+            Event::SlowDatastore { lasting, .. } | Event::StopDatastore { lasting } => {
+                *lasting + Micros::from_mins(5)
+            }
+            Event::DrainNode(_)
+            | Event::Restart { .. }
+            | Event::Burst(_)
+            | Event::AddNodes(_)
+            | Event::ReplaceNodes { .. }
+            | Event::KillPlugins(_)
+            | Event::Configure { .. }
+            | Event::AddPool(_)
+            | Event::DisablePool(_) => Micros::from_mins(5),
             Event::RestoreBackup { .. } | Event::FreeAddresses(_) | Event::ShareHandles(_) => {
                 Micros::from_mins(30)
             }
@@ -280,7 +292,7 @@ impl PoolSpec {
         self.block_size.unwrap_or(if cidr::is_v4(self.cidr) { 26 } else { 122 })
     }
 
-    fn pool(&self, index: usize) -> Pool {
+    pub(crate) fn pool(&self, index: usize) -> Pool {
         Pool {
             name: format!("pool-{}", index + 1),
             cidr: self.cidr.trunc(),

@@ -3,6 +3,7 @@
 mod advice;
 mod answers;
 mod clusters;
+mod events;
 mod runs;
 
 use calipam_simulate::answer::{Runs, Threads};
