@@ -145,7 +145,7 @@ fn what_needs_no_server_is_valid() {
         ("Version", &["version"]),
         ("Error", &["show", "--pool", "none"]),
         ("AssignExplanation", &["assign", "--count", "1", "--node", "node-1", "--explain"]),
-        ("Simulation", &[&simulated[..], &["--fail-node"]].concat()),
+        ("Simulation", &[&simulated[..], &["--fail-node", "--runs", "2"]].concat()),
         ("Simulation", &[&simulated[..], &["--block-size", "26..29"]].concat()),
         ("Simulation", &[&simulated[..], &["--runs", "2"]].concat()),
         ("Simulation", &[&simulated[..], &["--clashes=none,freed-by-hand", "--runs", "1"]].concat()),

@@ -16,6 +16,6 @@ mod time;
 
 pub use self::datastore::{Costs, CostsError, Latency, NoHistogram, PROFILES, Profile};
 pub use self::scenario::{
-    Collector, Event, FileError, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start,
+    Collector, Event, Families, FileError, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start,
 };
 pub use self::time::{Micros, NotADuration};

@@ -41,6 +41,6 @@ pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};
 pub use self::scope::{Names, Part, guid, nearest_pod, nodes, pool};
 pub use self::split::{PoolName, SplitRequest, split};
-pub use self::timing::{ReadTimes, time_reads};
+pub use self::timing::{ReadTimes, time_reads, time_writes};
 pub use self::undo::{Undone, undo};
 pub use self::write::{Executed, Repaired, is_writing};

@@ -153,10 +153,10 @@ pub fn is_writing() -> bool {
     WRITING.load(Ordering::SeqCst)
 }
 
-struct WritingNow;
+pub(crate) struct WritingNow;
 
 impl WritingNow {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         WRITING.store(true, Ordering::SeqCst);
         Self
     }

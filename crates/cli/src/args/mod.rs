@@ -19,6 +19,7 @@ mod selector;
 mod serve;
 mod show;
 mod simulate;
+mod simulate_values;
 mod split;
 mod writing;
 
@@ -42,6 +43,7 @@ pub(crate) use self::release::ReleaseArgs;
 pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::show::{ShowArgs, Subject};
 pub(crate) use self::simulate::SimulateArgs;
+pub(crate) use self::simulate_values::Vary;
 pub(crate) use self::split::SplitArgs;
 pub(crate) use self::writing::{WritingArgs, journals_folder};
 

@@ -2,17 +2,16 @@
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use calipam_files::regular;
 use calipam_model::IpNet;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Cause, Runs};
 use calipam_simulate::{Collector, Costs, Event, Micros, Planned, PoolSpec, Rate, Scenario};
+use clap::Args;
 use clap::ValueHint::FilePath;
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
 
+use super::simulate_values::{CauseName, FamiliesName, Model, Removal, Sizes, Vary};
 use crate::exit::Failure;
 
 const CLUSTER: &str = "Cluster";
@@ -49,6 +48,9 @@ pub(crate) struct SimulateArgs {
     /// The prefix length of blocks; a range such as `24..29` for one run each
     #[arg(long, value_name = "LENGTH|RANGE", help_heading = CLUSTER)]
     pub block_size: Option<Sizes>,
+    /// Families in which a pod gets addresses, as in the CNI configuration [default: those of the pools]
+    #[arg(long, value_enum, value_name = "FAMILIES", help_heading = CLUSTER)]
+    pub families: Option<FamiliesName>,
     /// Nodes use addresses from their own blocks only
     #[arg(long, help_heading = CLUSTER)]
     pub strict_affinity: bool,
@@ -95,6 +97,12 @@ pub(crate) struct SimulateArgs {
         help_heading = QUESTION
     )]
     pub clashes: Vec<CauseName>,
+    /// Compare several scenarios; other options change each of them
+    #[arg(long, value_name = "FILE", value_hint = FilePath, num_args = 2.., conflicts_with_all = ["scenario", "vary", "advise", "clashes", "fail_node", "fail_zone"], help_heading = QUESTION)]
+    pub compare: Vec<PathBuf>,
+    /// Compare values of one field of a scenario, such as `podsPerNode=20,30,40`
+    #[arg(long, value_name = "FIELD=VALUE,…", conflicts_with_all = ["advise", "clashes", "fail_node", "fail_zone"], help_heading = QUESTION)]
+    pub vary: Option<Vary>,
     /// Number of runs, with other seeds and pods per node: each number gets a range [default: 1; 5 with `--advise`, 20 with `--clashes`]
     #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
     pub runs: Option<NonZeroU32>,
@@ -107,6 +115,12 @@ pub(crate) struct SimulateArgs {
     /// Measure reads of the datastore, and print them as `--latency`
     #[arg(long, conflicts_with_all = ["advise", "clashes", "fail_node", "fail_zone"], help_heading = QUESTION)]
     pub measure: bool,
+    /// With `--measure`: writes too, of a handle of its own that is removed afterwards
+    #[arg(long, requires = "measure", help_heading = QUESTION)]
+    pub writes: bool,
+    /// With `--writes`: do not ask for confirmation
+    #[arg(short, long, requires = "writes", help_heading = QUESTION)]
+    pub yes: bool,
     /// Print the scenario of these options, as a file for `--scenario`
     #[arg(long, help_heading = QUESTION)]
     pub print_scenario: bool,
@@ -120,98 +134,6 @@ pub(crate) struct SimulateArgs {
     /// Latency from what the server's `/metrics` prints: a file, or `-` for standard input
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = COST)]
     pub metrics: Option<PathBuf>,
-}
-
-/// A datastore that can be simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Model {
-    Etcd,
-    Kubernetes,
-}
-
-impl Model {
-    fn kind(self) -> DatastoreKind {
-        match self {
-            Self::Etcd => DatastoreKind::Etcd,
-            Self::Kubernetes => DatastoreKind::Kubernetes,
-        }
-    }
-}
-
-/// A cause of clashes, or all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CauseName {
-    All,
-    One(Cause),
-}
-
-impl ValueEnum for CauseName {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: &[CauseName] = &[
-            CauseName::All,
-            CauseName::One(Cause::None),
-            CauseName::One(Cause::OldBackup),
-            CauseName::One(Cause::SharedHandle),
-            CauseName::One(Cause::FreedByHand),
-            CauseName::One(Cause::Partition),
-        ];
-        ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::All => PossibleValue::new("all").help("All of them"),
-            Self::One(cause) => PossibleValue::new(cause.name()).help(match cause {
-                Cause::None => "No cause, for comparison",
-                Cause::OldBackup => "etcd is restored from an old backup",
-                Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
-                Cause::FreedByHand => "Addresses of running pods are released by hand",
-                Cause::Partition => "A node is cut off and removed, and its pods keep running",
-            }),
-        })
-    }
-}
-
-/// Block sizes: one, or those of a range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes(pub Vec<u8>);
-
-impl FromStr for Sizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || "expected a prefix length such as `26`, or a range such as `24..29`".to_owned();
-        let size = |text: &str| {
-            let text = text.trim().trim_start_matches('/');
-            text.parse::<u8>().ok().filter(|size| *size <= 128).ok_or_else(refused)
-        };
-        let Some((first, last)) = text.split_once("..") else { return Ok(Self(vec![size(text)?])) };
-        let (first, last) = (size(first)?, size(last.trim_start_matches('='))?);
-        if first > last {
-            return Err(refused());
-        }
-        Ok(Self((first..=last).collect()))
-    }
-}
-
-/// When a node that failed is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Removal {
-    Never,
-    After(Micros),
-}
-
-impl FromStr for Removal {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "never" {
-            return Ok(Self::Never);
-        }
-        text.parse()
-            .map(Self::After)
-            .map_err(|error: calipam_simulate::NotADuration| format!("{error}, or `never`"))
-    }
 }
 
 /// The latency that the metrics of a server tell.
@@ -246,6 +168,11 @@ impl SimulateArgs {
                 *value = given.clone();
             }
         }
+        if self.compares() && !self.sizes().is_empty() {
+            return Err(Failure::usage(
+                "one question at a time: several block sizes, or scenarios side by side",
+            ));
+        }
         if let Some(most) = self.nodes.iter().max() {
             if scenario.start.is_some() {
                 return Err(Failure::usage("the nodes are those of the cluster: leave `--nodes` out"));
@@ -262,6 +189,7 @@ impl SimulateArgs {
         if !self.pools.is_empty() {
             scenario.pools = self.pools.iter().map(|cidr| PoolSpec::new(*cidr)).collect();
         }
+        scenario.families = self.families.map(FamiliesName::families).or(scenario.families);
         if let Some(Sizes(sizes)) = &self.block_size
             && let [size] = sizes[..]
         {
@@ -301,7 +229,16 @@ impl SimulateArgs {
 
     /// True if the question is how latency grows with the number of nodes.
     fn answers_by_size(&self) -> bool {
-        !self.fails() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
+        !self.fails()
+            && !self.advise
+            && self.clashes.is_empty()
+            && self.sizes().is_empty()
+            && !self.compares()
+    }
+
+    /// True if scenarios are compared.
+    pub(crate) fn compares(&self) -> bool {
+        self.vary.is_some() || !self.compare.is_empty()
     }
 
     fn fails(&self) -> bool {
@@ -353,21 +290,6 @@ impl SimulateArgs {
             Some(Sizes(sizes)) if self.advise => sizes.clone(),
             None if self.advise => USUAL_SIZES.collect(),
             _ => Vec::new(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn block_sizes_are_one_or_a_range() {
-        assert_eq!("26".parse(), Ok(Sizes(vec![26])));
-        assert_eq!("/24../26".parse(), Ok(Sizes(vec![24, 25, 26])));
-        assert_eq!("28..=29".parse(), Ok(Sizes(vec![28, 29])));
-        for bad in ["", "29..24", "a", "24..", "129"] {
-            assert!(bad.parse::<Sizes>().is_err(), "{bad}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `simulate`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
@@ -8,7 +9,7 @@ use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{self, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Scenario, ScenarioError, Start};
 
-use crate::args::{Global, SimulateArgs};
+use crate::args::{Global, SimulateArgs, Vary};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
@@ -17,14 +18,17 @@ use crate::{connect, hints};
 
 pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if args.measure {
-        return measure(global, console);
+        return measure(args, global, console);
     }
     let scenario = scenario(args, global, console)?;
     if args.print_scenario {
         console.data(|out| write!(out, "{}", scenario.to_yaml()))?;
         return Ok(Outcome::Clean);
     }
-    let answers = answers(args, &scenario).map_err(|error| refused(&error))?;
+    let answers = match args.compares() {
+        true => comparison(args, &scenario)?,
+        false => answers(args, &scenario).map_err(|error| refused(&error))?,
+    };
     console.print(&answers)?;
     hint(&answers, console);
     Ok(Outcome::Clean)
@@ -32,17 +36,8 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
 
 /// What the options, the scenario file and the cluster say together.
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario, Failure> {
-    let mut scenario = match &args.scenario {
-        Some(path) => {
-            let failed = |error| Failure::Io { doing: format!("read {}", path.display()), error };
-            let text = regular::read_to_string(path).map_err(failed)?;
-            Scenario::read(&text).map_err(|error| Failure::Usage {
-                message: format!("{}: {error}", path.display()),
-                hint: Some("docs/simulate.md describes scenarios; `--print-scenario` prints one".into()),
-            })?
-        }
-        None => Scenario::default(),
-    };
+    let file = args.scenario.as_ref().or(args.compare.first());
+    let mut scenario = file.map_or_else(|| Ok(Scenario::default()), |path| read(path))?;
     if names_cluster(global) {
         let (start, kind) = connect::block_on(async {
             let datastore = connect::open(global, console).await?;
@@ -69,6 +64,40 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
+/// A scenario from a file.
+fn read(path: &Path) -> Result<Scenario, Failure> {
+    let name = path.display();
+    let failed = |error| Failure::Io { doing: format!("read {name}"), error };
+    let text = regular::read_to_string(path).map_err(failed)?;
+    Scenario::read(&text).map_err(|error| no_scenario(&format!("{name}: {error}")))
+}
+
+fn no_scenario(message: &str) -> Failure {
+    let hint = Some("docs/simulate.md describes scenarios; `--print-scenario` prints one".into());
+    Failure::Usage { message: message.to_owned(), hint }
+}
+
+/// Scenarios side by side: those of several files, or one with several values of a field.
+fn comparison(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Failure> {
+    let mut named = Vec::new();
+    if let Some(Vary { field, values }) = &args.vary {
+        for value in values {
+            let changed = scenario.with_field(field, value);
+            let changed = changed.map_err(|error| no_scenario(&format!("{field}={value}: {error}")))?;
+            named.push((format!("{field}={value}"), changed));
+        }
+    }
+    for path in &args.compare {
+        let mut scenario = Scenario { start: scenario.start.clone(), ..read(path)? };
+        args.change(&mut scenario)?;
+        named.push((path.display().to_string(), scenario));
+    }
+    let refused = |error| refused(&error);
+    let mut answers = Answers::of(scenario).map_err(refused)?;
+    answers.comparison = Some(answer::compare(named, args.runs()).map_err(refused)?);
+    Ok(answers)
+}
+
 fn blocks(count: usize) -> String {
     crate::render::text::count(count, "block", "blocks")
 }
@@ -88,7 +117,7 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
         answers.block_sizes = Some(block_sizes(scenario, &sizes, runs)?);
     }
     if scenario.events.iter().any(|planned| is_failure(&planned.what)) {
-        answers.failure = Some(failure(scenario, runs.threads)?);
+        answers.failure = Some(failure(scenario, runs)?);
     }
     let causes = args.causes();
     if !causes.is_empty() {
@@ -140,8 +169,8 @@ fn hint(answers: &Answers, console: &Console) {
     }
 }
 
-/// Times reads of a datastore.
-fn measure(global: &Global, console: &Console) -> Result<Outcome, Failure> {
+/// Times reads of a datastore, and writes where the operator agrees.
+fn measure(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let measurement = connect::block_on(async {
         let begin = std::time::Instant::now();
         let datastore: Datastore = connect::open(global, console).await?;
@@ -149,8 +178,15 @@ fn measure(global: &Global, console: &Console) -> Result<Outcome, Failure> {
             return Err(Failure::usage("a file has no latency: `--measure` times a datastore"));
         }
         let connected = begin.elapsed();
-        let times = calipam_workflow::time_reads(&datastore, &Person::watching(console)).await?;
-        Ok(Measurement::new(datastore.kind(), datastore.location(), connected, &times))
+        let reads = calipam_workflow::time_reads(&datastore, &Person::watching(console)).await?;
+        let writes = match args.writes {
+            true => {
+                let person = Person::new(console, args.yes);
+                calipam_workflow::time_writes(&datastore, &reads.cluster, &person).await?
+            }
+            false => Vec::new(),
+        };
+        Ok(Measurement::new(datastore.kind(), datastore.location(), connected, &reads, &writes))
     })?;
     console.print(&measurement)?;
     Ok(Outcome::Clean)

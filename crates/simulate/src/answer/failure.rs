@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::run::simulate;
-use super::{Threads, parallel};
+use super::several::{AtRank, variants};
+use super::{Runs, parallel};
 use crate::cluster::Sample;
 use crate::scenario::{Event, Scenario, ScenarioError};
 use crate::time::Micros;
@@ -23,7 +24,7 @@ pub struct Point {
 }
 
 /// What becomes of a failure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     pub points: Vec<Point>,
@@ -48,6 +49,18 @@ pub struct Failure {
     pub removed_after: Option<Micros>,
     pub with_collector: Course,
     pub without_collector: Course,
+    /// Where there were several runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<Box<FailureRange>>,
+}
+
+/// How far the numbers of several runs go.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureRange {
+    pub runs: u64,
+    pub lowest: Failure,
+    pub highest: Failure,
 }
 
 /// Moments at which a failure is looked at.
@@ -56,18 +69,40 @@ const MOMENTS: u64 = 240;
 /// What one run shows: the nodes, what they held, and the course.
 type Seen = (Vec<String>, u64, Course);
 
-/// Runs a scenario in which nodes fail, with the collector of kube-controllers and without.
-pub fn failure(scenario: &Scenario, threads: Threads) -> Result<Failure, ScenarioError> {
+/// Runs a scenario in which nodes fail, with the collector of kube-controllers and without, as often as `runs` says.
+pub fn failure(scenario: &Scenario, runs: Runs) -> Result<Failure, ScenarioError> {
     let with =
         Scenario { collector: Some(scenario.collector.clone().unwrap_or_default()), ..scenario.clone() };
     // Both for the same time.
     let end = with.end();
     let with = Scenario { duration: Some(end), ..with };
     let without = Scenario { collector: None, ..with.clone() };
-    let mut seen = parallel::map(threads, &[with, without], course).into_iter();
-    let mut next = || seen.next().unwrap_or(Err(ScenarioError::NoTime));
-    let ((nodes, held, with_collector), (.., without_collector)) = (next()?, next()?);
-    Ok(Failure { nodes, held, removed_after: scenario.removal, with_collector, without_collector })
+    let jobs: Vec<Scenario> =
+        [with, without].iter().flat_map(|scenario| variants(scenario, runs.each)).collect();
+    let seen: Vec<Seen> = parallel::map(runs.threads, &jobs, course).into_iter().collect::<Result<_, _>>()?;
+    let (with, without) = seen.split_at(seen.len() / 2);
+    let one = |((nodes, held, with), (.., without)): (&Seen, &Seen)| Failure {
+        nodes: nodes.clone(),
+        held: *held,
+        removed_after: scenario.removal,
+        with_collector: with.clone(),
+        without_collector: without.clone(),
+        range: None,
+    };
+    Ok(Failure::of_several(&with.iter().zip(without).map(one).collect::<Vec<_>>()))
+}
+
+impl Failure {
+    /// Several runs as one, as those of a [`Run`](super::Run).
+    fn of_several(shown: &[Self]) -> Self {
+        let all: Vec<&Self> = shown.iter().collect();
+        let median = Self::at_rank(&all, 500);
+        if all.len() == 1 {
+            return median;
+        }
+        let (lowest, highest) = (Self::at_rank(&all, 0), Self::at_rank(&all, 1_000));
+        Self { range: Some(Box::new(FailureRange { runs: all.len() as u64, lowest, highest })), ..median }
+    }
 }
 
 fn course(scenario: &Scenario) -> Result<Seen, ScenarioError> {

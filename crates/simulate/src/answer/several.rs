@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use calipam_check::views::Count;
 
 use super::run::{rank, run};
-use super::{Adds, AtEnd, BlockUse, Phase, Phases, Range, Requests, Run, Runs, Times, parallel};
+use super::{
+    Adds, AtEnd, BlockUse, Course, Failure, Phase, Phases, Range, Requests, Run, Runs, Times, parallel,
+};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -111,6 +113,20 @@ of_fields! {
     Run {
         nodes, pods, waiting_pods, time_to_address, phases, simulated, adds, deleted, datastore_requests, blocks, clashes, at_end;
         seed, curve, range
+    }
+}
+
+of_fields! {
+    Course { addresses_free_after, blocks_free_after, max_pending, all_running_after; points }
+    Failure { held, with_collector, without_collector; nodes, removed_after, range }
+}
+
+/// What does not come is later than all that does.
+impl AtRank for Option<Micros> {
+    fn at_rank(all: &[&Self], permille: usize) -> Self {
+        let mut sorted: Vec<Self> = all.iter().map(|time| **time).collect();
+        sorted.sort_unstable_by_key(|time| (time.is_none(), *time));
+        rank(&sorted, permille).flatten()
     }
 }
 

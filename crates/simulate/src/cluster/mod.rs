@@ -11,6 +11,7 @@ mod measure;
 mod nodes;
 mod plugin;
 mod pods;
+mod runtime;
 mod sampler;
 mod shared_handles;
 mod view;

@@ -6,11 +6,7 @@ use std::rc::Rc;
 
 use calipam_model::attributes::AttributeRef;
 
-use super::World;
 use super::failure::Failure;
-use super::measure::Outcome;
-use super::plugin;
-use crate::engine::within;
 use crate::time::Micros;
 
 /// What the names of pods begin with.
@@ -96,13 +92,30 @@ impl Pods {
         !self.all.iter().any(|other| other.is_in_api && other.handle.as_ref() == Some(handle))
     }
 
-    fn add(&mut self, pod: Pod) -> u32 {
-        self.all.push(pod);
+    /// A pod that waits for addresses.
+    pub(super) fn add(&mut self, node: u32, handle: Option<Rc<str>>, now: Micros) -> u32 {
+        self.waiting += 1;
+        self.all.push(Pod { handle, ..Pod::new(node, now) });
         self.all.len() as u32 - 1
     }
 
+    /// The cluster had a pod before.
+    pub(super) fn adopt(&mut self, id: u32, handle: Rc<str>) {
+        self.adopted.insert(handle, id);
+    }
+
+    /// A pod has its addresses.
+    pub(super) fn set_started(&mut self, id: u32, addresses: Vec<IpAddr>, now: Micros) {
+        self.waiting -= 1;
+        let pod = &mut self.all[id as usize];
+        pod.started = Some(now);
+        pod.runs = true;
+        pod.has_endpoint = true;
+        pod.addresses = addresses.into();
+    }
+
     /// The API server has the pod no more.
-    fn forget(&mut self, id: u32, now: Micros) {
+    pub(super) fn forget(&mut self, id: u32, now: Micros) {
         let pod = &mut self.all[id as usize];
         if !pod.is_in_api {
             return;
@@ -136,7 +149,7 @@ impl Pods {
     }
 
     /// The node of a pod is back: the pod waits for addresses again. False where another took its place.
-    fn recover(&mut self, id: u32, now: Micros) -> bool {
+    pub(super) fn recover(&mut self, id: u32, now: Micros) -> bool {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = false;
         if std::mem::take(&mut pod.is_lost) {
@@ -150,7 +163,7 @@ impl Pods {
     }
 
     /// Another pod is made in the place of one; false where one was made before.
-    fn replace(&mut self, id: u32) -> bool {
+    pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
         if std::mem::replace(&mut pod.is_replaced, true) {
             return false;
@@ -223,196 +236,4 @@ fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
-}
-
-/// What is counted where a plugin was killed.
-const KILLED: &str = "the plugin was killed";
-/// How long a runtime waits until it tries a DEL again that failed.
-const RETRY_DEL: Micros = Micros::from_secs(15);
-/// Most of an ADD or DEL: then a runtime gives the call up.
-const CALL: Micros = Micros::from_secs(220);
-
-impl World {
-    /// The pods that a cluster has already run on.
-    pub(super) fn adopt_running_pods(self: &Rc<Self>) {
-        let Some(start) = self.scenario.start.clone() else { return };
-        for found in &start.pods {
-            let Some(node) = self.scenario.node_index(&found.node) else { continue };
-            let handle: Rc<str> = found.handle.as_str().into();
-            let id = self.make(node, Some(Rc::clone(&handle)));
-            self.pods.borrow_mut().adopted.insert(handle, id);
-            self.set_started(id, found.addresses.clone());
-            self.plan_leaving(id);
-        }
-    }
-
-    /// A pod arrives, and a node takes it. Where no node does, it waits for one.
-    pub(super) fn arrive(self: &Rc<Self>) {
-        let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
-        match node {
-            Some(node) => drop(self.start_on(node, None)),
-            None => {
-                self.measured.borrow_mut().unschedulable += 1;
-                let world = Rc::clone(self);
-                self.engine.at(self.engine.now() + self.scenario.retry, move || {
-                    world.measured.borrow_mut().unschedulable -= 1;
-                    world.arrive();
-                });
-            }
-        }
-    }
-
-    /// A pod arrives on a node.
-    pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
-        let id = self.make(node, handle);
-        if self.nodes.borrow().get(node).is_alive {
-            let task = self.engine.spawn(start(Rc::clone(self), id));
-            self.nodes.borrow_mut().set_task(node, id, Some(task));
-        }
-        id
-    }
-
-    /// A pod of a node that is back starts again, in a new sandbox.
-    pub(super) fn start_again(self: &Rc<Self>, id: u32) {
-        let node = self.pods.borrow().get(id).node;
-        let task = self.engine.spawn(begin_again(Rc::clone(self), id));
-        self.nodes.borrow_mut().set_task(node, id, Some(task));
-    }
-
-    fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
-        let mut pods = self.pods.borrow_mut();
-        let id = pods.add(Pod { handle, ..Pod::new(node, self.engine.now()) });
-        pods.waiting += 1;
-        self.nodes.borrow_mut().add_pod(node, id);
-        id
-    }
-
-    fn set_started(&self, id: u32, addresses: Vec<IpAddr>) {
-        let mut pods = self.pods.borrow_mut();
-        pods.waiting -= 1;
-        let pod = pods.get_mut(id);
-        pod.started = Some(self.engine.now());
-        pod.runs = true;
-        pod.has_endpoint = true;
-        for address in &addresses {
-            self.ledger.borrow_mut().take(*address, id, self.engine.now());
-        }
-        pod.addresses = addresses.into();
-    }
-
-    /// A pod leaves when it has lived its time, and another arrives for it.
-    fn plan_leaving(self: &Rc<Self>, id: u32) {
-        let Some(lifetime) = self.scenario.lifetime else { return };
-        let long = self.random.borrow_mut().around(lifetime, 900);
-        let world = Rc::clone(self);
-        self.engine.at(self.engine.now() + long, move || {
-            if world.delete(id) {
-                world.replace(id);
-            }
-        });
-    }
-
-    /// A pod is deleted: its node stops it and gives its addresses back. False if it was deleted before, or its node
-    /// is down.
-    pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
-        let (node, runs) = {
-            let pods = self.pods.borrow();
-            (pods.get(id).node, pods.get(id).runs)
-        };
-        if !runs || !self.nodes.borrow().get(node).is_alive {
-            return false;
-        }
-        self.stop(id);
-        let task = self.engine.spawn(leave(Rc::clone(self), id));
-        self.nodes.borrow_mut().set_task(node, id, Some(task));
-        true
-    }
-
-    /// The containers of a pod end.
-    pub(super) fn stop(&self, id: u32) {
-        let mut pods = self.pods.borrow_mut();
-        let pod = pods.get_mut(id);
-        pod.runs = false;
-        for address in &pod.addresses {
-            self.ledger.borrow_mut().leave(*address, id);
-        }
-    }
-
-    /// Another pod arrives in the place of one, once.
-    pub(super) fn replace(self: &Rc<Self>, id: u32) {
-        let is_first = self.pods.borrow_mut().replace(id);
-        if is_first {
-            self.arrive();
-        }
-    }
-
-    /// The API server has a pod no more.
-    pub(super) fn forget(&self, id: u32) {
-        let node = self.pods.borrow().get(id).node;
-        self.pods.borrow_mut().forget(id, self.engine.now());
-        self.nodes.borrow_mut().remove_pod(node, id);
-    }
-}
-
-/// A pod starts: the runtime calls the plugin until it gives addresses.
-async fn start(world: Rc<World>, id: u32) {
-    loop {
-        // In a box, so that pods that wait take little memory.
-        let call = Box::pin(plugin::add(&world, id));
-        let killed_after = world.next_is_killed();
-        let called = within(&world.engine, killed_after.unwrap_or(CALL), call).await;
-        let add = called.unwrap_or_else(|_| match killed_after {
-            Some(after) => plugin::broken_off(after, Outcome::Failed(KILLED.to_owned())),
-            None => plugin::broken_off(CALL, Outcome::TooLong),
-        });
-        let addresses = match &add.outcome {
-            Outcome::Started(addresses) => Some(addresses.clone()),
-            _ => None,
-        };
-        world.measured.borrow_mut().record(add, world.engine.now());
-        if let Some(addresses) = addresses {
-            world.set_started(id, addresses);
-            let node = world.pods.borrow().get(id).node;
-            world.nodes.borrow_mut().set_task(node, id, None);
-            world.plan_leaving(id);
-            return;
-        }
-        // What an ADD that failed has left, the runtime takes back with the sandbox.
-        let call = Box::pin(plugin::del(&world, id));
-        let _ = within(&world.engine, CALL, call).await;
-        world.engine.sleep(world.server.varied(world.scenario.retry)).await;
-        world.pods.borrow_mut().get_mut(id).attempt += 1;
-    }
-}
-
-/// A node is back: the runtime takes back what the old sandbox had, and starts the pod, or lets it go where another took its
-/// place.
-async fn begin_again(world: Rc<World>, id: u32) {
-    let starts = world.pods.borrow_mut().recover(id, world.engine.now());
-    if !starts {
-        return leave(world, id).await;
-    }
-    let call = Box::pin(plugin::del(&world, id));
-    let _ = within(&world.engine, CALL, call).await;
-    {
-        let mut pods = world.pods.borrow_mut();
-        let pod = pods.get_mut(id);
-        pod.attempt += 1;
-        pod.addresses = Box::default();
-        pod.has_endpoint = false;
-    }
-    start(world, id).await;
-}
-
-/// A pod leaves: the runtime calls the plugin until its addresses are given back.
-async fn leave(world: Rc<World>, id: u32) {
-    world.pods.borrow_mut().get_mut(id).has_endpoint = false;
-    loop {
-        let call = Box::pin(plugin::del(&world, id));
-        match within(&world.engine, CALL, call).await {
-            Ok(true) => break,
-            _ => world.engine.sleep(RETRY_DEL).await,
-        }
-    }
-    world.forget(id);
 }

@@ -16,6 +16,17 @@ impl Scenario {
         Ok(serde_yaml::from_str(text)?)
     }
 
+    /// The same with another value of one field, by its name in a file; the value is YAML.
+    ///
+    /// # Errors
+    /// Where there is no such field, or it takes no such value.
+    pub fn with_field(&self, name: &str, value: &str) -> Result<Self, FileError> {
+        let mut fields: serde_yaml::Mapping = serde_yaml::from_value(serde_yaml::to_value(self)?)?;
+        fields.insert(name.into(), serde_yaml::from_str(value)?);
+        let changed: Self = serde_yaml::from_value(fields.into())?;
+        Ok(Self { start: self.start.clone(), ..changed })
+    }
+
     /// The scenario in YAML.
     pub fn to_yaml(&self) -> String {
         serde_yaml::to_string(self).unwrap_or_default()
@@ -57,6 +68,17 @@ mod tests {
         };
         assert_eq!(scenario, expected);
         assert_eq!(Scenario::read(&scenario.to_yaml()).unwrap(), scenario, "{}", scenario.to_yaml());
+    }
+
+    #[test]
+    fn one_field_changes_by_its_name() {
+        let scenario = Scenario { nodes: 7, ..Scenario::default() };
+        let changed = scenario.with_field("cooldown", "30s").unwrap();
+        assert_eq!(changed, Scenario { cooldown: Micros::from_secs(30), ..scenario.clone() });
+        let changed = scenario.with_field("collector", "{grace: 5m}").unwrap();
+        assert_eq!(changed.collector.unwrap().grace, Micros::from_mins(5));
+        assert!(scenario.with_field("nodez", "1").unwrap_err().to_string().contains("nodez"));
+        assert!(scenario.with_field("nodes", "many").is_err());
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Scenario {
     /// Most pods of a node: where others fail, it takes up to so many.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
+    /// The families in which a pod gets addresses, as the CNI configuration says; where it is not said, those of the pools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub families: Option<Families>,
     pub strict_affinity: bool,
     /// Most blocks of a node; 0 for Calico's 20.
     pub max_blocks_per_host: u32,
@@ -72,6 +75,15 @@ pub struct Scenario {
     /// What a cluster has already. Its nodes take the place of `nodes`.
     #[serde(skip)]
     pub start: Option<Arc<Start>>,
+}
+
+/// The families in which a pod gets addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Families {
+    Ipv4,
+    Ipv6,
+    Dual,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +139,7 @@ impl Default for Scenario {
             pod_spread: 0,
             max_pods_per_node: MAX_PODS,
             pools: Vec::new(),
+            families: None,
             strict_affinity: false,
             max_blocks_per_host: 0,
             cooldown: Micros::ZERO,
@@ -229,7 +242,15 @@ impl Scenario {
 
     /// Those from which pods get addresses without naming one.
     pub fn pools_for_pods(&self) -> impl Iterator<Item = Pool> {
-        let is_for_pods = |pool: &Pool| pool.is_enabled() && pool.automatic && pool.allows(PoolUse::Workload);
+        let families = self.families.unwrap_or(Families::Dual);
+        let is_wanted = move |cidr: IpNet| match families {
+            Families::Ipv4 => cidr::is_v4(cidr),
+            Families::Ipv6 => !cidr::is_v4(cidr),
+            Families::Dual => true,
+        };
+        let is_for_pods = move |pool: &Pool| {
+            pool.is_enabled() && pool.automatic && pool.allows(PoolUse::Workload) && is_wanted(pool.cidr)
+        };
         self.pools().into_iter().filter(is_for_pods)
     }
 

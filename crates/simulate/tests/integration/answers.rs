@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use calipam_simulate::answer::{Cause, Runs, Threads, advise, block_sizes, clashes, failure, scale};
+use calipam_simulate::answer::{Cause, Failure, Runs, Threads, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Micros, Planned, Scenario, ScenarioError};
 
 use crate::{once, pool, small};
@@ -36,7 +36,7 @@ fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
         events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
         ..small()
     };
-    let shown = failure(&scenario, Threads::default()).unwrap();
+    let shown = failure(&scenario, once()).unwrap();
     assert_eq!(shown.nodes, ["node-1"]);
     assert!(shown.held >= 5, "{shown:?}");
     let free = shown.with_collector.addresses_free_after.unwrap();
@@ -45,6 +45,11 @@ fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
     assert!(shown.with_collector.blocks_free_after.is_some());
     assert_eq!(shown.without_collector.addresses_free_after, None);
     assert_eq!(shown.without_collector.points.last().unwrap().held, shown.held);
+    let several = failure(&scenario, Runs { each: 3, ..once() }).unwrap();
+    let range = several.range.unwrap();
+    let free = |failure: &Failure| failure.with_collector.addresses_free_after.unwrap();
+    assert!(free(&range.lowest) <= free(&range.highest) && range.highest.held >= range.lowest.held);
+    assert_eq!(range.lowest.without_collector.addresses_free_after, None);
     // The pods of the node are replaced when it is known to be down for five minutes.
     assert!(shown.with_collector.all_running_after.is_some_and(|after| after >= Micros::from_secs(340)));
 }
@@ -55,7 +60,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
         events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
         ..small()
     };
-    let shown = failure(&scenario, Threads::default()).unwrap();
+    let shown = failure(&scenario, once()).unwrap();
     assert_eq!((shown.removed_after, shown.with_collector.addresses_free_after), (None, None));
 }
 
@@ -97,7 +102,7 @@ fn no_answer_depends_on_the_number_of_threads() {
         (
             scale(&scenario, &[3, 5, 9, 4], Runs { each: 2, threads }).unwrap(),
             advise(&scenario, &[27, 28, 29], Runs { each: 3, threads }).unwrap(),
-            failure(&failing, threads).unwrap(),
+            failure(&failing, Runs { each: 2, threads }).unwrap(),
             clashes(&scenario, &[Cause::FreedByHand], Runs { each: 3, threads }).unwrap(),
         )
     };

@@ -2,7 +2,7 @@
 
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Run, run};
-use calipam_simulate::{Collector, Event, Micros, Planned, Scenario};
+use calipam_simulate::{Collector, Event, Families, Micros, Planned, Scenario};
 
 use crate::{pool, small};
 
@@ -167,6 +167,22 @@ fn more_pods_than_addresses_is_a_question() {
     let shown = run(&scenario).unwrap();
     assert_eq!((shown.pods, shown.waiting_pods), (32, 8));
     assert_eq!(shown.time_to_address.count, 32);
+}
+
+#[test]
+fn a_pod_gets_addresses_of_the_families_that_are_asked_for() {
+    let pools = vec![pool("10.0.0.0/24", 28), pool("fd00::/116", 124)];
+    let allocated = |families| {
+        let scenario = Scenario { families, pools: pools.clone(), ..small() };
+        run(&scenario).unwrap().blocks.allocated
+    };
+    assert_eq!(allocated(None), 120);
+    assert_eq!(
+        [Families::Ipv4, Families::Ipv6, Families::Dual].map(|one| allocated(Some(one))),
+        [60, 60, 120]
+    );
+    let none = Scenario { families: Some(Families::Ipv6), ..small() };
+    assert!(run(&none).unwrap_err().to_string().contains("no pool"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use calipam_simulate::Micros;
 use calipam_simulate::answer::{Course, Failure, Point};
 
+use super::runs::{HIGHEST, LOWEST};
 use super::{bars, heading};
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
@@ -20,9 +21,7 @@ pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn
         detail,
         "COLLECTOR  >ADDRESSES FREE AFTER  >BLOCKS FREE AFTER  >RECOVERY  >MAX PENDING",
     );
-    for (name, course) in courses(failure) {
-        grid.row([name.to_owned()].into_iter().chain(course_cells(course)));
-    }
+    rows(failure).into_iter().for_each(|cells| grid.row(cells));
     writeln!(out)?;
     grid.write(out)?;
 
@@ -32,6 +31,20 @@ pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn
         curve(&format!("held, collector {name}"), course, |point| point.held, page, out)?;
     }
     curve("not running", &failure.with_collector, |point| point.waiting, page, out)
+}
+
+/// A row for each course, and where there were several runs, one for each end of its range.
+pub(super) fn rows(failure: &Failure) -> Vec<Vec<String>> {
+    let row = |name: &str, course| [name.to_owned()].into_iter().chain(course_cells(course)).collect();
+    let mut rows = Vec::new();
+    for (place, (name, course)) in courses(failure).into_iter().enumerate() {
+        rows.push(row(name, course));
+        if let Some(range) = &failure.range {
+            rows.push(row(LOWEST, courses(&range.lowest)[place].1));
+            rows.push(row(HIGHEST, courses(&range.highest)[place].1));
+        }
+    }
+    rows
 }
 
 fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
@@ -52,7 +65,7 @@ fn headline(failure: &Failure) -> String {
 }
 
 /// What becomes of the addresses, in the order of the columns.
-pub(super) fn course_cells(course: &Course) -> [String; 4] {
+fn course_cells(course: &Course) -> [String; 4] {
     let last = course.points.last().copied().unwrap_or_default();
     [
         or_left(course.addresses_free_after, last.held, "held"),

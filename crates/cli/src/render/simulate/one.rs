@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use calipam_simulate::answer::{AtEnd, Phase, Run, Times};
 
-use super::runs::{HIGHEST, LOWEST};
 use super::{bars, heading, share};
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
@@ -26,7 +25,7 @@ pub(super) fn write(run: &Run, detail: Detail, page: Page, out: &mut dyn Write) 
         let mut grid = Grid::new(
             page,
             detail,
-            "PHASE  >FROM  >TO  >PODS  >MEDIAN  >90 %  >99 %  >WORST  >NO ADDRESS  >FAILED ADDS",
+            "PHASE  >BEGIN  >END  >CREATED  >MEDIAN WAIT  >90 % WAIT  >99 % WAIT  >WORST WAIT  >NO ADDRESS  >FAILED ADDS",
         );
         rows.into_iter().for_each(|cells| grid.row(cells));
         grid.write(out)?;
@@ -141,8 +140,7 @@ pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
 }
 
 fn range(run: &Run, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    let columns = format!("RESULT  >MEDIAN  >{}  >{}", LOWEST.to_uppercase(), HIGHEST.to_uppercase());
-    let mut grid = Grid::new(page, detail, &columns);
+    let mut grid = Grid::new(page, detail, "RESULT  >IN THE MEDIAN  >LOWEST  >HIGHEST");
     facts_with_range(run).into_iter().for_each(|cells| grid.row(cells));
     grid.write(out)
 }

@@ -4,14 +4,13 @@ use std::io::{self, Write};
 
 use calipam_simulate::Micros;
 use calipam_simulate::answer::{
-    Advice, BlockSizeRow, Clashes, Course, Failure, Moment, Point, Run, Scale, Times,
+    Advice, BlockSizeRow, Clashes, Comparison, Course, Failure, Moment, Point, Run, Scale, Times,
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::failure::course_cells;
-use super::runs::{scale_cells, size_cells, with_range};
+use super::runs::{compared_cells, scale_cells, size_cells, with_range};
 use super::svg::{self, Line, Value};
-use super::{Answers, advice, clashes, one};
+use super::{Answers, advice, clashes, failure, one};
 use crate::render::text::thousands;
 
 const STYLE: &str = include_str!("page.css");
@@ -35,6 +34,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
                 @if let Some(run) = &answers.run { (one(run)) }
                 @if let Some(scale) = &answers.scale { (of_scale(scale)) }
                 @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
+                @if let Some(comparison) = &answers.comparison { (of_comparison(comparison)) }
                 @if let Some(failure) = &answers.failure { (of_failure(failure)) }
                 @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
                 @if let Some(advice) = &answers.advice { (of_advice(advice)) }
@@ -110,7 +110,7 @@ fn one(run: &Run) -> Markup {
 }
 
 const PHASE_HEADS: [&str; 10] =
-    ["Phase", "From", "To", "Pods", "Median", "90 %", "99 %", "Worst", "No address", "Failed ADDs"];
+    ["Phase", "Begin", "End", "Created", "Median", "90 %", "99 %", "Worst", "No address", "Failed ADDs"];
 
 fn of_scale(scale: &Scale) -> Markup {
     let heads = [
@@ -141,6 +141,36 @@ fn of_scale(scale: &Scale) -> Markup {
         (table(&heads, rows))
         (svg::bars("Time of an ADD, by nodes", &THREE, &times))
         (svg::bars("Requests of an ADD, by nodes", &["in own block", "with a new block"], &requests))
+    }
+}
+
+fn of_comparison(comparison: &Comparison) -> Markup {
+    let heads = [
+        "Scenario",
+        "Not running",
+        "Median wait",
+        "90 % wait",
+        "99 % wait",
+        "Worst wait",
+        "Failed ADDs",
+        "Blocks",
+        "Wasted",
+        "Routes",
+        "Borrowed",
+        "Conflicts",
+    ];
+    let rows =
+        comparison.rows.iter().flat_map(|row| with_range(&row.run, |run| compared_cells(&row.name, run)));
+    let by_name: Vec<_> =
+        comparison.rows.iter().map(|row| (row.name.clone(), three(&row.run.time_to_address))).collect();
+    html! {
+        h2 { "Scenarios side by side" }
+        (table(&heads, rows))
+        (svg::bars("From the creation of a pod to its address", &THREE, &by_name))
+        @for row in &comparison.rows {
+            h3 { (row.name) }
+            pre { (row.scenario.to_yaml()) }
+        }
     }
 }
 
@@ -193,9 +223,6 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
 
 fn of_failure(failure: &Failure) -> Markup {
     let courses = [("collector on", &failure.with_collector), ("collector off", &failure.without_collector)];
-    let rows = courses
-        .iter()
-        .map(|(name, course)| [(*name).to_owned()].into_iter().chain(course_cells(course)).collect());
     let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
     let line = |name: &str, course: &Course, of: fn(&Point) -> u64| Line {
         name: name.to_owned(),
@@ -208,7 +235,7 @@ fn of_failure(failure: &Failure) -> Markup {
     html! {
         h2 { "Addresses of nodes that fail" }
         p { (failure.nodes.join(", ")) ": " (thousands(failure.held)) " addresses held when they failed." }
-        (table(&["", "Addresses free after", "Blocks free after", "Recovery", "Max pending"], rows))
+        (table(&["Collector", "Addresses free after", "Blocks free after", "Recovery", "Max pending"], failure::rows(failure).into_iter()))
         (svg::lines("Addresses that failed nodes hold, from the failure on", &end.to_string(), &held))
         (svg::lines("Pods that should run and do not", &end.to_string(), &waiting))
     }

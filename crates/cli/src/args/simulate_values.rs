@@ -1,0 +1,153 @@
+//! What options of `simulate` take.
+
+use std::str::FromStr;
+
+use calipam_model::snapshot::DatastoreKind;
+use calipam_simulate::answer::Cause;
+use calipam_simulate::{Families, Micros};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
+/// A datastore that can be simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Model {
+    Etcd,
+    Kubernetes,
+}
+
+impl Model {
+    pub(super) fn kind(self) -> DatastoreKind {
+        match self {
+            Self::Etcd => DatastoreKind::Etcd,
+            Self::Kubernetes => DatastoreKind::Kubernetes,
+        }
+    }
+}
+
+/// The families in which a pod gets addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FamiliesName {
+    Ipv4,
+    Ipv6,
+    Dual,
+}
+
+impl FamiliesName {
+    pub(super) fn families(self) -> Families {
+        match self {
+            Self::Ipv4 => Families::Ipv4,
+            Self::Ipv6 => Families::Ipv6,
+            Self::Dual => Families::Dual,
+        }
+    }
+}
+
+/// A field of a scenario, with the values to compare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vary {
+    pub field: String,
+    pub values: Vec<String>,
+}
+
+impl FromStr for Vary {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || "expected a field and two or more values, such as `podsPerNode=20,30,40`".to_owned();
+        let (field, values) = text.split_once('=').ok_or_else(refused)?;
+        let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+        let is_list = values.len() > 1 && values.iter().all(|value| !value.is_empty());
+        is_list.then(|| Self { field: field.trim().to_owned(), values }).ok_or_else(refused)
+    }
+}
+
+/// A cause of clashes, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CauseName {
+    All,
+    One(Cause),
+}
+
+impl ValueEnum for CauseName {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: &[CauseName] = &[
+            CauseName::All,
+            CauseName::One(Cause::None),
+            CauseName::One(Cause::OldBackup),
+            CauseName::One(Cause::SharedHandle),
+            CauseName::One(Cause::FreedByHand),
+            CauseName::One(Cause::Partition),
+        ];
+        ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::All => PossibleValue::new("all").help("All of them"),
+            Self::One(cause) => PossibleValue::new(cause.name()).help(match cause {
+                Cause::None => "No cause, for comparison",
+                Cause::OldBackup => "etcd is restored from an old backup",
+                Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
+                Cause::FreedByHand => "Addresses of running pods are released by hand",
+                Cause::Partition => "A node is cut off and removed, and its pods keep running",
+            }),
+        })
+    }
+}
+
+/// Block sizes: one, or those of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes(pub Vec<u8>);
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || "expected a prefix length such as `26`, or a range such as `24..29`".to_owned();
+        let size = |text: &str| {
+            let text = text.trim().trim_start_matches('/');
+            text.parse::<u8>().ok().filter(|size| *size <= 128).ok_or_else(refused)
+        };
+        let Some((first, last)) = text.split_once("..") else { return Ok(Self(vec![size(text)?])) };
+        let (first, last) = (size(first)?, size(last.trim_start_matches('='))?);
+        if first > last {
+            return Err(refused());
+        }
+        Ok(Self((first..=last).collect()))
+    }
+}
+
+/// When a node that failed is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Never,
+    After(Micros),
+}
+
+impl FromStr for Removal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        text.parse()
+            .map(Self::After)
+            .map_err(|error: calipam_simulate::NotADuration| format!("{error}, or `never`"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_sizes_are_one_or_a_range() {
+        assert_eq!("26".parse(), Ok(Sizes(vec![26])));
+        assert_eq!("/24../26".parse(), Ok(Sizes(vec![24, 25, 26])));
+        assert_eq!("28..=29".parse(), Ok(Sizes(vec![28, 29])));
+        for bad in ["", "29..24", "a", "24..", "129"] {
+            assert!(bad.parse::<Sizes>().is_err(), "{bad}");
+        }
+    }
+}

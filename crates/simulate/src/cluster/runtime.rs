@@ -1,0 +1,195 @@
+//! The container runtimes: they call the plugin until a pod has its addresses, or has given them back.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use super::World;
+use super::measure::Outcome;
+use super::plugin;
+use crate::engine::within;
+use crate::time::Micros;
+
+/// What is counted where a plugin was killed.
+const KILLED: &str = "the plugin was killed";
+/// How long a runtime waits until it tries a DEL again that failed.
+const RETRY_DEL: Micros = Micros::from_secs(15);
+/// Most of an ADD or DEL: then a runtime gives the call up.
+const CALL: Micros = Micros::from_secs(220);
+
+impl World {
+    /// The pods that a cluster has already run on.
+    pub(super) fn adopt_running_pods(self: &Rc<Self>) {
+        let Some(start) = self.scenario.start.clone() else { return };
+        for found in &start.pods {
+            let Some(node) = self.scenario.node_index(&found.node) else { continue };
+            let handle: Rc<str> = found.handle.as_str().into();
+            let id = self.make(node, Some(Rc::clone(&handle)));
+            self.pods.borrow_mut().adopt(id, handle);
+            self.set_started(id, found.addresses.clone());
+            self.plan_leaving(id);
+        }
+    }
+
+    /// A pod arrives, and a node takes it. Where no node does, it waits for one.
+    pub(super) fn arrive(self: &Rc<Self>) {
+        let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
+        match node {
+            Some(node) => drop(self.start_on(node, None)),
+            None => {
+                self.measured.borrow_mut().unschedulable += 1;
+                let world = Rc::clone(self);
+                self.engine.at(self.engine.now() + self.scenario.retry, move || {
+                    world.measured.borrow_mut().unschedulable -= 1;
+                    world.arrive();
+                });
+            }
+        }
+    }
+
+    /// A pod arrives on a node.
+    pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
+        let id = self.make(node, handle);
+        if self.nodes.borrow().get(node).is_alive {
+            let task = self.engine.spawn(start(Rc::clone(self), id));
+            self.nodes.borrow_mut().set_task(node, id, Some(task));
+        }
+        id
+    }
+
+    /// A pod of a node that is back starts again, in a new sandbox.
+    pub(super) fn start_again(self: &Rc<Self>, id: u32) {
+        let node = self.pods.borrow().get(id).node;
+        let task = self.engine.spawn(begin_again(Rc::clone(self), id));
+        self.nodes.borrow_mut().set_task(node, id, Some(task));
+    }
+
+    fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
+        let id = self.pods.borrow_mut().add(node, handle, self.engine.now());
+        self.nodes.borrow_mut().add_pod(node, id);
+        id
+    }
+
+    fn set_started(&self, id: u32, addresses: Vec<IpAddr>) {
+        let now = self.engine.now();
+        for address in &addresses {
+            self.ledger.borrow_mut().take(*address, id, now);
+        }
+        self.pods.borrow_mut().set_started(id, addresses, now);
+    }
+
+    /// A pod leaves when it has lived its time, and another arrives for it.
+    fn plan_leaving(self: &Rc<Self>, id: u32) {
+        let Some(lifetime) = self.scenario.lifetime else { return };
+        let long = self.random.borrow_mut().around(lifetime, 900);
+        let world = Rc::clone(self);
+        self.engine.at(self.engine.now() + long, move || {
+            if world.delete(id) {
+                world.replace(id);
+            }
+        });
+    }
+
+    /// A pod is deleted: its node stops it and gives its addresses back. False if it was deleted before, or its node
+    /// is down.
+    pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
+        let (node, runs) = {
+            let pods = self.pods.borrow();
+            (pods.get(id).node, pods.get(id).runs)
+        };
+        if !runs || !self.nodes.borrow().get(node).is_alive {
+            return false;
+        }
+        self.stop(id);
+        let task = self.engine.spawn(leave(Rc::clone(self), id));
+        self.nodes.borrow_mut().set_task(node, id, Some(task));
+        true
+    }
+
+    /// The containers of a pod end.
+    pub(super) fn stop(&self, id: u32) {
+        let mut pods = self.pods.borrow_mut();
+        let pod = pods.get_mut(id);
+        pod.runs = false;
+        for address in &pod.addresses {
+            self.ledger.borrow_mut().leave(*address, id);
+        }
+    }
+
+    /// Another pod arrives in the place of one, once.
+    pub(super) fn replace(self: &Rc<Self>, id: u32) {
+        let is_first = self.pods.borrow_mut().replace(id);
+        if is_first {
+            self.arrive();
+        }
+    }
+
+    /// The API server has a pod no more.
+    pub(super) fn forget(&self, id: u32) {
+        let node = self.pods.borrow().get(id).node;
+        self.pods.borrow_mut().forget(id, self.engine.now());
+        self.nodes.borrow_mut().remove_pod(node, id);
+    }
+}
+
+/// A pod starts: the runtime calls the plugin until it gives addresses.
+async fn start(world: Rc<World>, id: u32) {
+    loop {
+        // In a box, so that pods that wait take little memory.
+        let call = Box::pin(plugin::add(&world, id));
+        let killed_after = world.next_is_killed();
+        let called = within(&world.engine, killed_after.unwrap_or(CALL), call).await;
+        let add = called.unwrap_or_else(|_| match killed_after {
+            Some(after) => plugin::broken_off(after, Outcome::Failed(KILLED.to_owned())),
+            None => plugin::broken_off(CALL, Outcome::TooLong),
+        });
+        let addresses = match &add.outcome {
+            Outcome::Started(addresses) => Some(addresses.clone()),
+            _ => None,
+        };
+        world.measured.borrow_mut().record(add, world.engine.now());
+        if let Some(addresses) = addresses {
+            world.set_started(id, addresses);
+            let node = world.pods.borrow().get(id).node;
+            world.nodes.borrow_mut().set_task(node, id, None);
+            world.plan_leaving(id);
+            return;
+        }
+        // What an ADD that failed has left, the runtime takes back with the sandbox.
+        let call = Box::pin(plugin::del(&world, id));
+        let _ = within(&world.engine, CALL, call).await;
+        world.engine.sleep(world.server.varied(world.scenario.retry)).await;
+        world.pods.borrow_mut().get_mut(id).attempt += 1;
+    }
+}
+
+/// A node is back: the runtime takes back what the old sandbox had, and starts the pod, or lets it go where another took its
+/// place.
+async fn begin_again(world: Rc<World>, id: u32) {
+    let starts = world.pods.borrow_mut().recover(id, world.engine.now());
+    if !starts {
+        return leave(world, id).await;
+    }
+    let call = Box::pin(plugin::del(&world, id));
+    let _ = within(&world.engine, CALL, call).await;
+    {
+        let mut pods = world.pods.borrow_mut();
+        let pod = pods.get_mut(id);
+        pod.attempt += 1;
+        pod.addresses = Box::default();
+        pod.has_endpoint = false;
+    }
+    start(world, id).await;
+}
+
+/// A pod leaves: the runtime calls the plugin until its addresses are given back.
+async fn leave(world: Rc<World>, id: u32) {
+    world.pods.borrow_mut().get_mut(id).has_endpoint = false;
+    loop {
+        let call = Box::pin(plugin::del(&world, id));
+        match within(&world.engine, CALL, call).await {
+            Ok(true) => break,
+            _ => world.engine.sleep(RETRY_DEL).await,
+        }
+    }
+    world.forget(id);
+}
