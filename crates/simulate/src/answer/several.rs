@@ -6,7 +6,7 @@ use calipam_check::views::Count;
 
 use super::run::{rank, run};
 use super::{
-    Adds, AtEnd, BlockUse, Course, Failure, Phase, Phases, Range, Requests, Run, Runs, Times, parallel,
+    Adds, AtEnd, BlockUse, Course, Failure, Phase, Phases, Point, Range, Requests, Run, Runs, Times, parallel,
 };
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
@@ -117,8 +117,18 @@ of_fields! {
 }
 
 of_fields! {
-    Course { addresses_free_after, blocks_free_after, max_pending, all_running_after; points }
+    Point { after, held, blocks, waiting }
+    Course { points, addresses_free_after, blocks_free_after, max_pending, all_running_after }
     Failure { held, with_collector, without_collector; nodes, removed_after, range }
+}
+
+/// Point by point: failures are looked at as often in each run.
+impl AtRank for Vec<Point> {
+    fn at_rank(all: &[&Self], permille: usize) -> Self {
+        let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
+        let at = |place: usize| all.iter().map(|points| &points[place]).collect::<Vec<_>>();
+        (0..count).map(|place| Point::at_rank(&at(place), permille)).collect()
+    }
 }
 
 /// What does not come is later than all that does.
@@ -169,7 +179,7 @@ mod tests {
         let scenario = Scenario { pods_per_node: 50, ..Scenario::default() };
         let pods: Vec<u32> = variants(&scenario, 5).iter().map(|one| one.pods_per_node).collect();
         assert_eq!(pods, [50, 47, 53, 44, 56]);
-        assert_eq!(variants(&scenario, 1), [scenario.clone()]);
+        assert_eq!(variants(&scenario, 1)[0], scenario);
         let seeds: Vec<u64> = variants(&scenario, 3).iter().map(|one| one.seed).collect();
         assert_eq!(seeds, [1, 2, 3]);
         let full = Scenario { max_pods_per_node: 50, ..scenario };
