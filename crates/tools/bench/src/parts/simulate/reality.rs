@@ -26,15 +26,8 @@ pub(super) struct Real {
 }
 
 impl Real {
-    pub(super) fn median(&self) -> Duration {
-        self.rank(500)
-    }
-
-    pub(super) fn p99(&self) -> Duration {
-        self.rank(990)
-    }
-
-    fn rank(&self, permille: usize) -> Duration {
+    /// What so many thousandths took at most.
+    pub(super) fn rank(&self, permille: usize) -> Duration {
         let place = (self.times.len() * permille).div_ceil(1_000).saturating_sub(1);
         self.times.get(place).copied().unwrap_or_default()
     }
