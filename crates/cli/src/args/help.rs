@@ -233,7 +233,7 @@ to ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam simulate -h`.
 pub(super) const SIMULATE_SHORT: &str = "\
-Changes nothing. `calipam simulate --help` shows examples.";
+Changes nothing without `--writes`. `calipam simulate --help` shows examples.";
 
 /// After `calipam simulate --help`.
 pub(super) const SIMULATE: &str = "\
@@ -249,7 +249,7 @@ Examples:
 
 The allocator is that of the CNI plugin; the datastore is a model with a simulated clock.
 The same seed gives the same result on any machine. Only the cluster that you name is read, and
-nothing is written. docs/simulate.md describes scenarios and the model.
+nothing is written without `--writes`. docs/simulate.md describes scenarios and the model.
 
 Exit codes: 0 simulated; 2 usage, or an impossible cluster; 3 datastore or file; 4 internal.";
 
