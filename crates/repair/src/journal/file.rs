@@ -101,7 +101,9 @@ impl Journal {
 
     /// How many intents have no outcome: it is not known whether they were written.
     pub fn open_intents(&self) -> u64 {
-        self.next_intent.load(Ordering::Relaxed) - self.concluded.load(Ordering::Relaxed)
+        // Others go on meanwhile: an intent that ends between two looks is not to count as fewer than none.
+        let concluded = self.concluded.load(Ordering::Acquire);
+        self.next_intent.load(Ordering::Relaxed).saturating_sub(concluded)
     }
 
     /// Gives an intent its number and waits until it is on disk. Only then may it be written to the
@@ -124,7 +126,7 @@ impl Journal {
     /// the objects tells. A failure shows at the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)?;
-        self.concluded.fetch_add(1, Ordering::Relaxed);
+        self.concluded.fetch_add(1, Ordering::Release);
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use calipam_repair::journal::{
-    ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, Outcome, Recorded, Value, Version,
-    resolve, resolve_killed,
+    ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, LineFault, Outcome, Recorded, Value,
+    Version, resolve, resolve_killed,
 };
 use calipam_repair::{Options, RepairError, UndoPlan, undo};
 
@@ -46,6 +46,18 @@ async fn what_was_written_is_read() {
     let error = Journal::create(&path, &recorded.header).unwrap_err();
     assert!(matches!(error, JournalError::Write { .. }), "{error}");
     assert_eq!(Recorded::read(&path).unwrap().intents.len(), 3);
+}
+
+#[tokio::test]
+async fn an_outcome_without_its_intent_leaves_none_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), "run");
+    let journal = Journal::create(&path, &header("cluster")).unwrap();
+    journal.conclude(Outcome { id: 0, written: None }).unwrap();
+    assert_eq!(journal.open_intents(), 0);
+    journal.finish().await.unwrap();
+    let error = Recorded::read(&path).unwrap_err();
+    assert!(matches!(error, JournalError::Line { reason: LineFault::OutcomeOfNothing(0), .. }), "{error}");
 }
 
 /// What can be seen of a journal of two intents: how many intents and outcomes, and whether it ended.

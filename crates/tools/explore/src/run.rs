@@ -85,6 +85,9 @@ impl<'s> Run<'s> {
     pub fn new(scenario: &'s Scenario) -> Result<Self, String> {
         let (world, actors) = scenario.begin();
         let mut run = Self { world, scenario, actors: Vec::new(), faults_left: scenario.faults };
+        if actors.len() == 1 {
+            run.world.audit.alone();
+        }
         for (number, actor) in actors.into_iter().enumerate() {
             let task = (actor.begin)(Arc::clone(&run.world), number);
             run.actors.push(Acting { actor, task: Some(task), kills: 0 });

@@ -28,11 +28,14 @@ pub struct Call {
     pub node: String,
     /// The pod, which is also the container.
     pub pod: String,
+    /// The CNI network that it gets its addresses from.
+    pub network: &'static str,
     pub wanted: Wanted,
     pub program: Program,
     /// The datastore answers each query of a read at a time of its own.
     pub one_by_one: bool,
-    /// The endpoint is written some time after the address was recorded, and people look at the clock of the machine.
+    /// The endpoint is written some time after the address was recorded, the pod is deleted some time after all has begun, and people
+    /// look at the clock of the machine.
     pub is_watched: bool,
 }
 
@@ -41,7 +44,8 @@ impl Call {
     pub fn new(node: &str, pod: &str) -> Self {
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
         let (node, pod) = (node.to_owned(), pod.to_owned());
-        Self { node, pod, wanted, program: Program::Calipam, one_by_one: false, is_watched: false }
+        let network = NETWORK;
+        Self { node, pod, network, wanted, program: Program::Calipam, one_by_one: false, is_watched: false }
     }
 
     /// The same by another plugin.
@@ -51,7 +55,7 @@ impl Call {
     }
 
     pub fn handle(&self) -> String {
-        format!("{NETWORK}.{}", self.pod)
+        format!("{}.{}", self.network, self.pod)
     }
 
     /// How many addresses it wants.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use calipam_assign::{Allocator, InUse};
 use calipam_model::IpNet;
+use calipam_model::affinity::AffinityType;
 
 use super::Actor;
 use crate::calico::Collector;
@@ -25,6 +26,20 @@ pub fn give_up_empty(block: IpNet, node: &str) -> Actor {
 /// Takes a block from a node, be it in use.
 pub fn disown(block: IpNet, node: &str) -> Actor {
     give_up(block, node, InUse::Release)
+}
+
+/// A node gives up its empty block, and claims it again.
+pub fn claim_again(block: IpNet, node: &str) -> Actor {
+    let node = node.to_owned();
+    Actor::new(format!("{node} gives up {block} and claims it"), move |world: Arc<World>, actor| {
+        let node = node.clone();
+        async move {
+            let allocator = Allocator::new(Client::new(&world, actor));
+            if allocator.release_affinity(block, &node, InUse::Refuse).await.is_ok() {
+                drop(allocator.claim_affinity(block, AffinityType::Host, &node).await);
+            }
+        }
+    })
 }
 
 fn give_up(block: IpNet, node: &str, in_use: InUse) -> Actor {

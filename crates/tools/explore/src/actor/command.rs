@@ -63,6 +63,9 @@ struct Session {
 
 impl Session {
     async fn run(self, commands: Vec<Command>) {
+        if self.locks {
+            self.world.audit.locks(self.actor);
+        }
         let datastore = match self.world.is_kubernetes() {
             true => kubernetes::open(&self.world, self.actor),
             false => match etcd::open(&self.world, self.actor).await {
@@ -85,7 +88,14 @@ impl Session {
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
         // What it could not do, it leaves to the next command.
-        drop(carry_out(datastore, command, intent).await);
+        let why = match carry_out(datastore, command, intent).await {
+            Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
+            Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
+            Err(error) => error.to_string(),
+        };
+        if self.world.audit.is_undisturbed() {
+            self.world.truth.violated(format!("{command:?}, with nothing in its way, is not done: {why}"));
+        }
     }
 
     /// Undoes the last command, and asks that everything is as it was before that.

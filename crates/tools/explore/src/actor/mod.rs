@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub(crate) use self::call::pod_object;
 pub use self::call::{Call, Program};
-pub use self::collector::{collect, disown, give_up_empty};
+pub use self::collector::{claim_again, collect, disown, give_up_empty};
 pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, calipam};
 pub use self::others::{Edit, edits};

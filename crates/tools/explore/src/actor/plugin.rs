@@ -19,7 +19,7 @@ use super::Actor;
 use super::call::{Call, NETWORK, Program, object_path};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
-use crate::world::{Client, Held, NodeLock, World, kubernetes};
+use crate::world::{Client, Held, NodeLock, Phase, World, kubernetes};
 
 /// How far the clock of a node is ahead, so that what it has just recorded is too young to be judged.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
@@ -52,7 +52,16 @@ pub fn add(call: Call) -> Actor {
 /// A pod stops.
 pub fn del(call: Call) -> Actor {
     let (name, again) = (format!("DEL {} on {}", call.pod, call.node), call.clone());
-    let begin = move |world, actor| stop(world, actor, call.clone());
+    let begin = move |world: Arc<World>, actor| {
+        let call = call.clone();
+        async move {
+            if call.is_watched {
+                world.turn(actor, "delete the pod".into(), call.touched(), None, None).await;
+                world.tell(actor, "deleted");
+            }
+            stop(world, actor, call).await;
+        }
+    };
     kubelet(name, again, begin)
 }
 
@@ -166,6 +175,7 @@ enum Deleted {
 /// The kubelet stops the pod and repeats DEL where it fails.
 pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
     let handle = call.handle();
+    world.begin_phase(actor, Phase::Releases);
     world.data().remove(&call.endpoint());
     world.data().remove(&object_path(&call.pod));
     world.touch(&call.touched());
@@ -271,6 +281,7 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
     Actor::new(format!("GC on {node}"), move |world, actor| {
         let gc = gc.clone();
         async move {
+            world.begin_phase(actor, Phase::Releases);
             let allocator = Allocator::new(Client::new(&world, actor));
             let host = OnNode(NodeLock::new(&world, actor, &gc.node));
             // The runtime asks again some other time.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use calipam_check::{Code, Options, check};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityState};
-use calipam_model::block::Block;
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source, StoredBlock, Versioned};
 use jiff::{SignedDuration, Timestamp};
@@ -272,10 +272,15 @@ impl Objects {
         if let Some(block) = self.blocks.iter().find(|block| block.is_empty() && block.owner().is_none()) {
             return Err(format!("{} stays, which is empty and has no owner", block.cidr()));
         }
-        match self.affinities.iter().find(is_half) {
-            Some(Affinity { key, state, .. }) => {
-                Err(format!("{} of {} stays {state}, with or without its block", key.cidr, key.node))
-            }
+        if let Some(Affinity { key, state, .. }) = self.affinities.iter().find(is_half) {
+            return Err(format!("{} of {} stays {state}, with or without its block", key.cidr, key.node));
+        }
+        let is_claimed = |cidr, owner: &BlockOwner| {
+            self.affinities.iter().any(|Affinity { key, .. }| key.cidr == cidr && key.owner() == *owner)
+        };
+        let mut owned = self.blocks.iter().filter_map(|block| Some((block.cidr(), block.owner()?)));
+        match owned.find(|(cidr, owner)| !is_claimed(*cidr, owner)) {
+            Some((cidr, owner)) => Err(format!("{cidr} stays with {owner}, which has no affinity for it")),
             None => Ok(()),
         }
     }

@@ -24,7 +24,8 @@ pub(crate) const CLUSTER: &str = "explored";
 /// What may be found after a rebuild: what is settled by a node's next claim, and how full the cluster is.
 const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::StrandedAddresses, Code::PoolNearlyFull];
 
-/// Of each write: strict affinity is kept, what a command released was leaked, and an undo brings back what was there.
+/// Of each write: strict affinity is kept, DEL and GC create nothing, what a command released was leaked, an undo brings back what
+/// was there, and whoever locks the datastore writes only while it is locked where nothing goes wrong.
 pub(super) fn written(
     world: &World,
     by: Option<RequestId>,
@@ -32,7 +33,9 @@ pub(super) fn written(
     changes: Vec<Change>,
 ) -> Result<(), String> {
     for Written { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
-        if phase.is_none() {
+        let is_of_command = phase.is_some_and(Phase::is_of_command);
+        let is_lock = path.contains("/clusterinformations/");
+        if !is_of_command {
             keeps_strict_affinity(world, &path, before.as_deref(), after.as_deref())?;
             if let Some(node) = by.and_then(|id| world.audit.adds_for(id)) {
                 let [before, after] = [&before, &after].map(|value| blocks(&path, value.as_deref()).pop());
@@ -40,10 +43,18 @@ pub(super) fn written(
             }
         }
         // On Kubernetes pools are written one by one: until the last is written every address lies in one.
-        if phase.is_some() && !world.is_kubernetes() {
+        if is_of_command && !world.is_kubernetes() {
             overlaps_no_pool(world, &path, after.as_deref())?;
         }
+        // A run whose answer was lost may take the lock of another for its own: the two write the same.
+        let is_locking = by.is_some_and(|id| world.audit.is_locking(id.actor)) && !world.audit.has_faults();
+        if is_of_command && is_locking && !is_lock && !is_locked(world) {
+            return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
+        }
         match (phase, by) {
+            (Some(Phase::Releases), _) if before.is_none() => {
+                return Err(format!("what gives addresses back creates {path}"));
+            }
             (Some(Phase::Repairs), _) => {
                 released_was_leaked(world, &path, before.as_deref(), after.as_deref())?;
                 keeps_other_settings(&path, before.as_deref(), after.as_deref())?;
@@ -57,7 +68,6 @@ pub(super) fn written(
                 // An object is marked deleted before it is deleted, and one that was marked is deleted before it comes back.
                 let is_marked =
                     is_marked(after.as_deref()) || (after.is_none() && is_marked(before.as_deref()));
-                let is_lock = path.contains("/clusterinformations/");
                 if !is_as_before && !is_marked && !is_lock {
                     return Err(format!("an undo writes {path}, which was not so before the run"));
                 }
@@ -177,9 +187,7 @@ fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
 /// it to clean, with what the collector of kube-controllers releases.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = Arc::new(world.copy_of_data());
-    let is_locked = super::snapshot(&world.values())
-        .cluster
-        .is_some_and(|information| information.datastore_ready == Some(false));
+    let is_locked = is_locked(world);
     let folders = world.files.folders();
     if is_locked && !world.audit.has_killed() {
         return Err("the datastore stays locked, and nobody was killed".to_owned());
@@ -216,6 +224,11 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         Some((address, handle)) => Err(format!("{address} stays recorded for {handle} after a rebuild")),
         None => Ok(()),
     }
+}
+
+fn is_locked(world: &World) -> bool {
+    let cluster = super::snapshot(&world.values()).cluster;
+    cluster.is_some_and(|information| information.datastore_ready == Some(false))
 }
 
 /// What a scenario begins with or others make of it, and is left where its commands are killed.

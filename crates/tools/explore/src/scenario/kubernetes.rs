@@ -1,7 +1,7 @@
 //! Worlds on Kubernetes, where each object is read and written by a request of its own.
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
-use super::{Cluster, FIRST, Scenario, TWO_BLOCKS, plain};
+use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
 use crate::actor::{Call, Command, Program, add, calipam, del};
 
 const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
@@ -86,6 +86,14 @@ pub(super) fn all() -> Vec<Scenario> {
             KUBERNETES,
             |before| before.pod("a", "p"),
             || vec![add(on_kubernetes(any("a", "q"))), del(on_kubernetes(any("a", "p")))],
+        )
+        .large(),
+        plain(
+            "kubernetes-claim-beside-del",
+            "the last pod of a block without owner stops while a pod of another node claims the block anew",
+            Cluster { is_kubernetes: true, ..ONE_BLOCK },
+            |before| before.pod_in_unowned("a", "p"),
+            || vec![add(on_kubernetes(any("b", "q"))), del(on_kubernetes(any("a", "p")))],
         )
         .large(),
         plain(

@@ -1,5 +1,6 @@
 //! Small worlds, and who acts in them.
 
+mod aimed;
 mod calico;
 mod kubernetes;
 mod plugin;
@@ -8,7 +9,7 @@ mod repairs;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use calipam_assign::{Allocator, AutoAssign, InUse, Record, Store};
+use calipam_assign::{Allocator, AutoAssign, InUse, Record};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
@@ -81,10 +82,14 @@ struct Before<'w>(&'w World);
 impl Before<'_> {
     /// A pod has its address.
     fn pod(&self, node: &str, pod: &str) {
-        let call = Call::new(node, pod);
+        self.served(&Call::new(node, pod));
+    }
+
+    /// A pod's call was answered.
+    fn served(&self, call: &Call) {
         let allocator = Allocator::new(self.0.data());
         let request = AutoAssign {
-            host: node.to_owned(),
+            host: call.node.clone(),
             v4: 1,
             handle: Some(call.handle()),
             attributes: Some(call.attributes(self.0.now())),
@@ -92,8 +97,8 @@ impl Before<'_> {
             ..AutoAssign::default()
         };
         let assigned = at_once(allocator.auto_assign(&request)).and_then(Result::ok).unwrap_or_default();
-        self.0.truth.begin(&call.handle(), node);
-        give(self.0, &call, &assigned.addresses().collect::<Vec<_>>());
+        self.0.truth.begin(&call.handle(), &call.node);
+        give(self.0, call, &assigned.addresses().collect::<Vec<_>>());
     }
 
     /// A block belongs to a node.
@@ -102,11 +107,11 @@ impl Before<'_> {
         drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
     }
 
-    /// A node has begun to claim a block.
+    /// A node has begun to claim a block, which may be its own already.
     fn pending(&self, block: &str, node: &str) {
         let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
         let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
-        drop(at_once(self.0.data().create(&record)));
+        self.0.data().put(&record.key().to_string(), record.encode().unwrap_or_default());
     }
 
     /// A block that has addresses in use lost its owner.
@@ -222,8 +227,10 @@ fn pods(world: &World) -> Vec<serde_json::Value> {
 /// All scenarios, those of the plugin first.
 pub fn all() -> Vec<Scenario> {
     // Where no command runs, nothing is asked of undo and of the lock of the datastore.
-    let of_plugin =
-        plugin::all().into_iter().map(|scenario| Scenario { end: invariants::at_the_end, ..scenario });
+    let of_plugin = [plugin::all(), aimed::all()]
+        .concat()
+        .into_iter()
+        .map(|scenario| Scenario { end: invariants::at_the_end, ..scenario });
     let others = [calico::all(), repairs::all(), kubernetes::all()].concat();
     of_plugin.chain(others).collect()
 }

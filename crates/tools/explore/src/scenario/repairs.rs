@@ -124,6 +124,20 @@ pub(super) fn all() -> Vec<Scenario> {
             },
         ),
         plain(
+            "two-releases-of-two",
+            "two people release an address each, with the datastore locked",
+            ONE_BLOCK,
+            |before| ["gone", "gone-too"].into_iter().for_each(|pod| before.leak("a", pod)),
+            || {
+                let release = |name, address: [u8; 4]| {
+                    let commands = [ReleaseAddress(address.into())];
+                    calipam(name, true, &commands, &commands)
+                };
+                vec![release("release", LEAK), release("another release", [10, 0, 0, 1])]
+            },
+        )
+        .large(),
+        plain(
             "undo-beside-add",
             "a release is undone while a pod gets the address",
             ONE_BLOCK,

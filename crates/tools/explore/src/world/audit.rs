@@ -12,13 +12,21 @@ use serde_json::Value;
 
 use super::{RequestId, kubernetes};
 
-/// What a run of calipam is doing.
+/// What an actor is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It writes what a plan says.
+    /// DEL or GC gives back what a pod had.
+    Releases,
+    /// A command writes what a plan says.
     Repairs,
-    /// It brings back what the run before it has replaced.
+    /// A command brings back what the run before it has replaced.
     Undoes,
+}
+
+impl Phase {
+    pub(crate) fn is_of_command(self) -> bool {
+        self != Self::Releases
+    }
 }
 
 /// The writes so far.
@@ -39,6 +47,10 @@ struct State {
     journals: BTreeMap<usize, PathBuf>,
     /// The nodes for whose pods actors want addresses.
     adds: BTreeMap<usize, String>,
+    /// Actors that write only while the datastore is locked.
+    locking: BTreeSet<usize>,
+    /// Nobody else acts.
+    is_alone: bool,
     /// Someone was killed.
     has_killed: bool,
     /// Something went wrong, be it that an answer was lost.
@@ -57,7 +69,7 @@ pub(crate) struct Written {
     pub path: String,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
-    /// What a run of calipam wrote it for.
+    /// What its writer was doing.
     pub phase: Option<Phase>,
 }
 
@@ -88,6 +100,26 @@ impl Audit {
     /// The node for whose pod a request was made, where it wants an address.
     pub(crate) fn adds_for(&self, id: RequestId) -> Option<String> {
         self.state().adds.get(&id.actor).cloned()
+    }
+
+    /// An actor locks the datastore while it writes.
+    pub(crate) fn locks(&self, actor: usize) {
+        self.state().locking.insert(actor);
+    }
+
+    pub(crate) fn is_locking(&self, actor: usize) -> bool {
+        self.state().locking.contains(&actor)
+    }
+
+    /// There is one actor.
+    pub(crate) fn alone(&self) {
+        self.state().is_alone = true;
+    }
+
+    /// True where nobody and nothing keeps an actor from what it is to do.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        let state = self.state();
+        state.is_alone && !state.has_faults
     }
 
     pub(crate) fn fault(&self) {

@@ -248,7 +248,7 @@ impl World {
         is_orphan
     }
 
-    /// A run of calipam begins with something.
+    /// An actor begins with something.
     pub(crate) fn begin_phase(&self, actor: usize, phase: Phase) {
         let requests = self.state().numbers.get(&actor).copied().unwrap_or_default();
         self.audit.begin(actor, requests, phase);
