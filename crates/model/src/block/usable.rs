@@ -84,6 +84,9 @@ mod tests {
             assert!(content.sound().is_none(), "a check still tells it");
             assert_eq!(content.into_usable().unwrap(), sound);
         }
+        // Which of two such fields counts is not known here.
+        let twice = format!(r#"{stray},{two},{one}],"Attributes":[{stray},{one},{two}"#);
+        assert!(block("[1,2,null,null]", &twice).usable().is_none());
         let broken =
             block("[0,7,null,null]", &format!("{one},{stray}")).into_usable().unwrap_err().to_string();
         assert!(broken.contains("attribute 7") && broken.contains("attribute 1"), "{broken}");

@@ -296,3 +296,45 @@ fn what_was_freed_first_is_handed_out_first() {
     let taken = block.update(|edit| edit.auto_assign(2, &record(2), |_| false));
     assert_eq!(taken, [2, 0]);
 }
+
+#[test]
+fn a_restored_block_follows_the_one_it_replaces_and_only_what_changes_gets_a_new_number() {
+    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    block.update(|edit| edit.assign(0, &record(1))).unwrap();
+    block.update(|edit| edit.assign(1, &record(2))).unwrap();
+    let mut now = block.clone();
+    now.update(|edit| edit.release(&[0]));
+    now.update(|edit| edit.assign(0, &record(3))).unwrap();
+    let (latest, kept) = (now.sequence(), block.sequence_of(1));
+
+    block.restore(Some(&now));
+    assert_eq!(block.sequence(), latest + 1);
+    assert_eq!(block.allocation(0).unwrap().attribute.to_attribute(), record(1));
+    assert_eq!((block.sequence_of(0), block.sequence_of(1)), (latest, kept));
+}
+
+#[test]
+fn a_windows_node_has_no_block_that_its_reserved_addresses_do_not_fit_into() {
+    let block = |cidr: &str| Block::new_windows(cidr.parse().unwrap(), None, start());
+    assert!(block("10.244.1.0/31").is_none() && block("10.244.1.0/32").is_none());
+    assert!(block("10.244.1.0/30").unwrap().free().is_empty());
+    assert_eq!(block("10.244.1.0/29").unwrap().free(), [3, 4, 5, 6]);
+}
+
+#[test]
+fn only_a_node_is_a_host() {
+    assert_eq!(BlockOwner::parse("host:node-1").host(), Some("node-1"));
+    assert!(
+        ["virtual:lb", "node-1", "ipip:node-1"].map(BlockOwner::parse).iter().all(|o| o.host().is_none())
+    );
+}
+
+#[test]
+fn the_strict_affinity_of_a_block_is_what_it_says() {
+    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    for strict in [None, Some(false), Some(true)] {
+        block.set_own_strict_affinity(strict);
+        let read = BlockContent::parse(&serde_json::to_vec(&block).unwrap()).unwrap();
+        assert_eq!(read.sound().unwrap().own_strict_affinity(), strict);
+    }
+}

@@ -105,7 +105,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         return node(client, key, &kind, &path).await;
     }
     for _ in 0..DELETIONS {
-        let Some(ReadObject { snapshot, body, .. }) = read_one(client, &kind, &path).await? else {
+        let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
             return Ok(Answer { misses_kind: true, ..Answer::default() });
         };
         let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;

@@ -78,7 +78,6 @@ pub(crate) fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> E
 pub(crate) struct ReadObject {
     /// It alone.
     pub snapshot: Snapshot,
-    pub encoding: Encoding,
     pub body: Bytes,
 }
 
@@ -95,7 +94,7 @@ pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Re
     };
     let mut snapshot = Snapshot::default();
     (kind.known.add)(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
-    Ok(Some(ReadObject { snapshot, encoding, body }))
+    Ok(Some(ReadObject { snapshot, body }))
 }
 
 /// What an answer that is cut is told as.

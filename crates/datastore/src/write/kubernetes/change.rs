@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calipam_files::objects::{Accept, Encoding, Flavour};
+use calipam_files::objects::{Accept, Flavour};
 use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::User;
@@ -32,10 +32,11 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
 /// Reads one object as it is now, never from a cache; `None` where there is none.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
-    let Some(ReadObject { snapshot, encoding, body }) = read_one(client, &kind, &path).await? else {
+    let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
-    if encoding == Encoding::Protobuf {
+    // In protobuf, or in JSON where something between here and the server knows no other form.
+    if matches!(key, Key::Node(_) | Key::Pod { .. } | Key::Service { .. }) {
         return Ok(built_in(snapshot));
     }
     let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
