@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::kubernetes_tests::running;
 use crate::test_cluster::{Cluster, pod};
-use crate::{Code, Context, Options, Subject, check};
+use crate::{Code, Context, Finding, Options, Subject, check};
 
 /// Checks the snapshot a day later as a whole, and compares that with what aged. Gives the codes of that.
 pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
@@ -89,6 +89,9 @@ fn each_kind_of_finding_that_time_alone_makes() {
     let assign_ips = Some(AssignIps::AllServices);
     service.0.kube_controllers = Some(KubeControllersConfiguration { assign_ips, ..Default::default() });
     assert_eq!(assert_aged(&service.0, "service"), HashSet::from([Code::ServiceWithoutAddress]));
+    let at_once = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+    let told: Vec<String> = check(&service.0, &at_once).findings.iter().map(Finding::message).collect();
+    assert_eq!(told, ["default/web is a LoadBalancer service without an address"]);
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod defects;
 mod endpoints;
 #[cfg(test)]
 mod feature_tests;
+#[cfg(test)]
+mod finding_tests;
 mod handles;
 mod in_use;
 #[cfg(test)]

@@ -241,6 +241,8 @@ fn configuration_and_where_it_comes_from() {
     };
     assert_eq!(value(&cluster, "autoAllocateBlocks").0, "true");
     assert_eq!(value(&cluster, "maxBlocksPerHost").0, "20 (built in)");
+    cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.18.0"}));
+    assert_eq!(value(&cluster, "maxBlocksPerHost").0, "no limit");
     cluster.put("/calico/ipam/v2/config", json!({}));
     cluster
         .resource("ipamconfigurations/default", json!({"strictAffinity": false, "autoAllocateBlocks": true}));

@@ -1,0 +1,119 @@
+//! What comes with a finding beside its verdict: which filter admits it, how findings are counted, what repairs it.
+
+use std::collections::BTreeSet;
+
+use calipam_model::attributes::Attribute;
+use calipam_model::block::Block;
+use calipam_model::snapshot::{Snapshot, Source};
+use serde_json::{Value, json};
+
+use super::structure_tests::{handle, only, pod, verdict, whole};
+use crate::claim::{Claim, describe};
+use crate::context::Context;
+use crate::test_cluster::Cluster;
+use crate::{Code, Filter, Options, Remedy, Severity, awaits_first_block, check};
+
+#[test]
+fn a_handle_is_in_the_pools_of_the_blocks_that_it_names() {
+    let mut cluster = whole();
+    handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
+    let left = |pool: &str| {
+        let mut report = check(&cluster.0, &Options::default());
+        report.filter(&Filter { pools: vec![pool.parse().unwrap()], ..Filter::default() });
+        assert_eq!(report.counts.findings.values().sum::<usize>(), report.findings.len());
+        report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(left("10.244.1.0/24"), [Code::OrphanHandle]);
+    assert_eq!(left("10.9.0.0/16"), []);
+}
+
+#[test]
+fn what_a_filter_leaves_out_is_not_counted() {
+    let mut cluster = whole();
+    handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
+    let mut report = check(&cluster.0, &Options::default());
+    let severity = report.findings[0].severity;
+    assert_eq!(report.counts.findings[&severity], 1);
+    report.retain(|_| false);
+    assert!(Severity::ALL.iter().all(|severity| report.counts.findings[severity] == 0));
+}
+
+#[test]
+fn a_block_is_rebuilt_or_goes_with_the_node_that_it_names() {
+    let block = "10.244.1.0/30".parse().unwrap();
+    let mut unclaimed = whole();
+    unclaimed.0.affinities.clear();
+    let finding = only(&unclaimed, Code::BlockWithoutAffinity);
+    assert_eq!(finding.remedy(), Some(Remedy::Rebuild(BTreeSet::from([block]))));
+
+    let mut of_gone = whole();
+    of_gone.block("10.244.2.0/30", Some("host:node-9"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    let finding = only(&of_gone, Code::BlockOfMissingNode);
+    assert_eq!(finding.remedy(), Some(Remedy::ReleaseNodes(BTreeSet::from(["node-9".to_owned()]))));
+}
+
+#[test]
+fn the_endpoint_of_a_pod_that_is_gone_says_nothing_of_its_node() {
+    let mut cluster = whole();
+    cluster.endpoint("node-9", "web-9", &["10.9.0.1/32"]);
+    let told = "endpoint-of-missing-node default/node--9-k8s-web--9-eth0";
+    let is_told =
+        |cluster: &Cluster| verdict(cluster).iter().any(|line| line.starts_with("endpoint-of-missing-node"));
+    assert!(is_told(&cluster), "{told}: {:?}", verdict(&cluster));
+    cluster.0.mark_read([Source::Pods]);
+    assert!(!is_told(&cluster), "{:?}", verdict(&cluster));
+}
+
+#[test]
+fn a_handle_alone_says_that_ipam_is_used() {
+    let mut cluster = Cluster(Snapshot::default());
+    assert!(awaits_first_block(&cluster.0));
+    handle(&mut cluster, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
+    assert!(!awaits_first_block(&cluster.0));
+}
+
+#[test]
+fn an_address_that_a_node_names_is_mentioned_in_its_pool_alone() {
+    let mut cluster = whole();
+    cluster.resource("nodes/node-2", json!({"bgp": {"ipv4Address": "10.244.7.1/24"}}));
+    let options = Options::default();
+    let context = Context::new(&cluster.0, &options);
+    let mentioned = |cidr: &str| context.index.mentioned_in(cidr.parse().unwrap()).to_vec();
+    assert_eq!(mentioned("10.244.7.0/30"), ["10.244.7.1".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(mentioned("10.244.6.0/30"), [] as [std::net::IpAddr; 0]);
+}
+
+#[test]
+fn a_record_of_calico_2_names_a_pod_and_one_of_a_machine_its_name_or_handle() {
+    assert_eq!(Claim::of_handle("prod.web-0").pod(), Some(("prod".to_owned(), "web-0".to_owned())));
+    let described = |attributes: &[(&str, &str)]| {
+        let mut block =
+            Block::new("10.244.1.0/30".parse().unwrap(), None, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let record = Attribute::new(Some("k8s-pod-network.vmi.prod.vm"), attributes.iter().copied());
+        block.update(|update| update.assign(0, &record)).unwrap();
+        let held = block.allocation(0).unwrap();
+        describe(&Claim::Machine, &held.attribute)
+    };
+    let machine = |name: &str| ("virtual machine", name.to_owned());
+    assert_eq!(described(&[("namespace", "prod"), ("vmi-name", "vm")]), machine("prod/vm"));
+    assert_eq!(described(&[]), machine("k8s-pod-network.vmi.prod.vm"));
+}
+
+/// Its endpoint is there and cannot be decoded.
+#[test]
+fn an_endpoint_that_cannot_be_decoded_protects_the_pod_of_calico_2_that_it_names() {
+    let judged = |name: &str| {
+        let mut cluster = whole();
+        cluster.block(
+            "10.244.2.0/30",
+            Some("host:node-1"),
+            [json!({"handle_id": "default.old-0"}), pod("web-0"), Value::Null, Value::Null],
+        );
+        cluster.endpoint("node-1", "web-0", &["10.244.2.1/32"]);
+        let path = format!("{}default/{name}", calipam_model::key::ENDPOINT_PREFIX);
+        cluster.put(&path, json!("broken"));
+        verdict(&cluster).iter().any(|line| line == "leaked-address 10.244.2.0")
+    };
+    assert!(!judged("node--1-k8s-old--0-eth0"));
+    assert!(judged("node--1-k8s-new--0-eth0"));
+}
