@@ -55,6 +55,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("handle-deleted-late", include_str!("schedules/handle-deleted-late.txt")),
     ("lock-of-a-killed-run-lands-late", include_str!("schedules/lock-of-a-killed-run-lands-late.txt")),
     ("released-by-the-collector", include_str!("schedules/released-by-the-collector.txt")),
+    ("evidence-in-json", include_str!("schedules/evidence-in-json.txt")),
 ];
 
 #[test]
