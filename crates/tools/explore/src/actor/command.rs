@@ -88,7 +88,7 @@ impl Session {
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
         // What it could not do, it leaves to the next command.
-        let why = match carry_out(datastore, command, intent).await {
+        let why = match carry_out(datastore, command, intent, &self.person()).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
@@ -105,7 +105,7 @@ impl Session {
         let Some((own, folder)) = self.world.files.next_journal(self.actor) else { return };
         self.world.begin_phase(self.actor, Phase::Undoes);
         let intent = Intent { writing: Some(self.writing(own, folder)), max_changes: None };
-        let Ok(undone) = undo(datastore, &journal, recorded, None, &intent, &AtTerminal).await else {
+        let Ok(undone) = undo(datastore, &journal, recorded, None, &intent, &self.person()).await else {
             return;
         };
         let is_complete = |run: &Executed| run.execution.is_complete();
@@ -129,6 +129,10 @@ impl Session {
         }
     }
 
+    fn person(&self) -> AtTerminal {
+        AtTerminal(Some((Arc::clone(&self.world), self.actor)))
+    }
+
     fn writing(&self, journal: PathBuf, folder: PathBuf) -> Writing {
         Writing {
             command: "explored".into(),
@@ -146,7 +150,12 @@ fn criteria() -> Criteria {
     Criteria { options, recheck_after: SignedDuration::ZERO }
 }
 
-async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> Result<Repaired, Error> {
+async fn carry_out(
+    datastore: &Datastore,
+    command: &Command,
+    intent: Intent,
+    operator: &dyn Operator,
+) -> Result<Repaired, Error> {
     let released = |targets| ReleaseRequest {
         targets,
         selector: None,
@@ -159,11 +168,11 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
     match command {
         Command::Release => {
             let targets = plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() };
-            release(datastore, &released(targets), &AtTerminal).await
+            release(datastore, &released(targets), operator).await
         }
         Command::ReleaseAddress(address) => {
             let targets = plan_release::Request { addresses: vec![*address], ..Default::default() };
-            release(datastore, &released(targets), &AtTerminal).await
+            release(datastore, &released(targets), operator).await
         }
         Command::Rebuild => {
             let scope = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
@@ -175,7 +184,7 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
                 criteria: criteria(),
                 intent,
             };
-            rebuild(datastore, &request, &AtTerminal).await
+            rebuild(datastore, &request, operator).await
         }
         Command::Assign(address, node, handle) => {
             let wanted = plan_assign::Request {
@@ -188,7 +197,7 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
                 force: false,
             };
             let request = AssignRequest { wanted, pools: Vec::new(), criteria: criteria(), intent };
-            assign(datastore, &request, &AtTerminal).await
+            assign(datastore, &request, operator).await
         }
         Command::Split(pool) => {
             let request = SplitRequest {
@@ -198,11 +207,11 @@ async fn carry_out(datastore: &Datastore, command: &Command, intent: Intent) -> 
                 disables_first: false,
                 intent,
             };
-            split(datastore, &request, &AtTerminal).await
+            split(datastore, &request, operator).await
         }
         Command::Configure(setting) => {
             let request = ConfigureRequest { settings: vec![*setting], foresees: false, intent };
-            configure(datastore, &request, &AtTerminal).await
+            configure(datastore, &request, operator).await
         }
         Command::Undo | Command::Others { .. } => Err(Error::NoJournalDirectory),
     }
@@ -233,7 +242,7 @@ pub(crate) fn rebuild_all(
             disk: Some(Arc::new(crate::world::FreeDisk)),
         };
         let intent = Intent { writing: Some(writing), max_changes: None };
-        let repaired = carry_out(&datastore, &Command::Rebuild, intent).await;
+        let repaired = carry_out(&datastore, &Command::Rebuild, intent, &AtTerminal(None)).await;
         let repaired = repaired.map_err(|error| format!("rebuild fails: {error}"))?;
         match repaired.run {
             Some(Executed { execution, .. }) if !execution.is_complete() => {
@@ -244,11 +253,15 @@ pub(crate) fn rebuild_all(
     })
 }
 
-/// A person who agrees to everything.
-struct AtTerminal;
+/// A person who agrees to everything, and waits as long as the grace period before a second look.
+struct AtTerminal(Option<(Arc<World>, usize)>);
 
 impl Operator for AtTerminal {
-    fn note(&self, _: Note<'_>) {}
+    fn note(&self, note: Note<'_>) {
+        if let (Note::SecondRead { .. }, Self(Some((world, actor)))) = (note, self) {
+            world.wait_for_grace(*actor);
+        }
+    }
 
     fn start(&self, _: Activity) -> Arc<dyn Meter> {
         Arc::new(Unwatched)

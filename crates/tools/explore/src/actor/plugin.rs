@@ -83,6 +83,7 @@ fn kubelet<F: Future<Output = ()> + 'static>(
 async fn start(world: Arc<World>, actor: usize, call: Call) {
     world.truth.begin(&call.handle(), &call.node);
     world.audit.adds(actor, &call.node);
+    world.begin_add(actor);
     if call.program == Program::Calico {
         world.truth.serve_by_calico(&call.handle());
     }
@@ -106,9 +107,13 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
                 world.tell(actor, "endpoint");
             }
             give(&world, &call, &addresses);
+            world.end_add(actor);
         }
         // The kubelet takes back what a failed ADD left.
-        None => stop(world, actor, call).await,
+        None => {
+            world.end_add(actor);
+            stop(world, actor, call).await;
+        }
     }
 }
 

@@ -9,8 +9,8 @@ pub(crate) mod kubernetes;
 mod lock;
 mod turn;
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -93,8 +93,19 @@ struct State {
     lists: BTreeMap<usize, Vec<Values>>,
     /// Who holds which lock.
     locks: BTreeMap<String, usize>,
+    /// Actors whose pods wait for addresses.
+    adding: BTreeSet<usize>,
+    /// Actors that look a second time after the grace period.
+    waits: BTreeMap<usize, Grace>,
     /// What the step under way has touched beside its request.
     touched: Footprint,
+}
+
+/// What is over when the grace period is: an ADD that was under way when it began, and what was on its way then.
+#[derive(Hash)]
+struct Grace {
+    adding: BTreeSet<usize>,
+    on_the_way: BTreeSet<RequestId>,
 }
 
 /// A write that may still take effect.
@@ -191,13 +202,23 @@ impl World {
         *now = now.saturating_add(by).unwrap_or(*now);
     }
 
-    /// The requests that wait, with what they are and touch. Those that wait for a lock that another has are left out.
+    /// The requests that wait, with what they are and touch. Those that wait for a lock that another has, or for the end of the grace
+    /// period, are left out.
     pub(crate) fn waiting(&self) -> Vec<Asked> {
         let state = self.state();
         let is_free = |pending: &&Pending| {
+            let grace = state.waits.get(&pending.asked.id.actor);
             pending.asked.lock.as_ref().is_none_or(|lock| !state.locks.contains_key(lock))
+                && grace.is_none_or(|grace| grace.adding.is_disjoint(&state.adding))
         };
-        state.pending.values().filter(is_free).map(|pending| pending.asked.clone()).collect()
+        let asked = |pending: &Pending| {
+            let grace = state.waits.get(&pending.asked.id.actor);
+            let late = grace.into_iter().flat_map(|grace| &grace.on_the_way);
+            let mut asked = pending.asked.clone();
+            asked.footprint = late.fold(asked.footprint, |all, id| all.write(format!("late/{id:?}")));
+            asked
+        };
+        state.pending.values().filter(is_free).map(asked).collect()
     }
 
     /// True if an actor waits for anything, be it a lock that another has.
@@ -215,6 +236,9 @@ impl World {
     pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) {
         let mut state = self.state();
         let Some(pending) = state.pending.remove(&id) else { return };
+        if let Some(grace) = state.waits.remove(&id.actor) {
+            state.on_the_way.retain(|id, _| !grace.on_the_way.contains(id));
+        }
         state.verdicts.insert(id, verdict);
         if verdict == Verdict::Fail {
             state.set_on_the_way(id, &pending);
@@ -226,6 +250,8 @@ impl World {
     /// What an actor asked for before it was killed is on its way.
     pub(crate) fn leave_behind(&self, actor: usize) {
         let mut state = self.state();
+        state.adding.remove(&actor);
+        state.waits.remove(&actor);
         let of_actor = RequestId { actor, number: 0 }..RequestId { actor: actor + 1, number: 0 };
         let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
         for id in ids {
@@ -238,6 +264,28 @@ impl World {
             .iter_mut()
             .filter(|(id, _)| id.actor == actor)
             .for_each(|(_, write)| write.is_orphan = true);
+    }
+
+    /// A pod waits for its addresses.
+    pub(crate) fn begin_add(&self, actor: usize) {
+        self.state().adding.insert(actor);
+    }
+
+    /// It has them, or will not have them.
+    pub(crate) fn end_add(&self, actor: usize) {
+        self.state().adding.remove(&actor);
+    }
+
+    /// The next request of an actor comes after the grace period.
+    pub(crate) fn wait_for_grace(&self, actor: usize) {
+        let mut state = self.state();
+        let has_begun = |actor: &&usize| state.told.contains_key(*actor);
+        let adding = state.adding.iter().filter(has_begun).copied().collect();
+        let on_the_way = state.on_the_way.keys().filter(|id| id.actor != actor).copied().collect();
+        state.waits.insert(actor, Grace { adding, on_the_way });
+        // Who has begun and what is on its way is in the steps of all.
+        let touched = Footprint::default().read_range("actor/").read_range("late/");
+        state.touched = std::mem::take(&mut state.touched).and(&touched);
     }
 
     /// Lets a write take effect whose sender does not wait for it any more; true where that was killed.
@@ -283,7 +331,7 @@ impl World {
         self.files.hash(&mut hasher);
         self.audit.hash(&mut hasher);
         let state = self.state();
-        (state.now, &state.told, &state.locks).hash(&mut hasher);
+        (state.now, &state.told, &state.locks, &state.adding, &state.waits).hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
         state.on_the_way.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
         hasher.finish()
