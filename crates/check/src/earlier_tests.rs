@@ -97,6 +97,11 @@ fn a_rule_of_another_version_is_not_judged_and_a_filter_leaves_rules_out() {
 }
 
 #[test]
+fn what_stays_is_no_news() {
+    assert_eq!([Change::New, Change::Worse, Change::Stays].map(Change::is_news), [true, true, false]);
+}
+
+#[test]
 fn what_is_no_report_is_refused_and_what_an_older_one_lacks_is_not_held_against_it() {
     let whole = written(&report(&[(Code::OrphanHandle, "a")]));
     let decode = |value: &Value| EarlierReport::decode(value.as_object().unwrap());

@@ -49,6 +49,7 @@ fn a_block_is_rebuilt_or_goes_with_the_node_that_it_names() {
     let mut of_gone = whole();
     of_gone.block("10.244.2.0/30", Some("host:node-9"), [Value::Null, Value::Null, Value::Null, Value::Null]);
     let finding = only(&of_gone, Code::BlockOfMissingNode);
+    assert!(finding.message().contains("belongs to node-9, which does not exist"), "{}", finding.message());
     assert_eq!(finding.remedy(), Some(Remedy::ReleaseNodes(BTreeSet::from(["node-9".to_owned()]))));
 }
 
@@ -116,4 +117,17 @@ fn an_endpoint_that_cannot_be_decoded_protects_the_pod_of_calico_2_that_it_names
     };
     assert!(!judged("node--1-k8s-old--0-eth0"));
     assert!(judged("node--1-k8s-new--0-eth0"));
+}
+
+#[test]
+fn a_leaked_address_is_of_the_namespace_that_its_record_names() {
+    let mut cluster = whole();
+    cluster.0.endpoints.clear();
+    let left = |namespace: &str| {
+        let mut report = check(&cluster.0, &Options::default());
+        report.filter(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() });
+        report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(left("default"), [Code::LeakedAddress]);
+    assert_eq!(left("kube-system"), []);
 }

@@ -230,6 +230,12 @@ fn a_handle_and_what_is_recorded_under_it() {
     );
     assert_eq!(view.findings.iter().map(|f| f.code.name()).collect::<Vec<_>>(), ["handle-count"]);
     assert_eq!(handle(&cluster.0, "nobody"), None);
+    let ids = |begin: &str| handle_ids(&cluster.0, begin).into_iter().collect::<Vec<_>>();
+    assert_eq!((ids("k8s-pod"), ids("lb-")), (vec!["k8s-pod-network.a".to_owned()], Vec::new()));
+
+    // Without its object it is what blocks record.
+    let unknown = handle(&small().0, "k8s-pod-network.a").unwrap();
+    assert_eq!((unknown.exists, unknown.blocks[0].addresses.len()), (false, 1));
 }
 
 #[test]
