@@ -30,6 +30,7 @@ mod kube_cluster;
 mod kubectl_options;
 mod kubernetes;
 mod links;
+mod live;
 mod login;
 mod manifests;
 mod map;

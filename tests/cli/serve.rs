@@ -17,21 +17,21 @@ use super::program::{EXAMPLE, calipam, command};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of the program, which a test ends by a signal.
-struct Server {
+pub(super) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    address: String,
+    pub address: String,
 }
 
 /// An answer: status, head in lower case, body.
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(super) struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         let mut program = command(env!("CARGO_BIN_EXE_calipam"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
         let mut child =
@@ -67,12 +67,12 @@ impl Server {
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Answer {
         self.request("GET", path)
     }
 
     /// Asks until the answer is as wanted.
-    fn wait(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    pub(super) fn wait(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let begin = Instant::now();
         loop {
             let answer = self.get(path);
@@ -85,7 +85,7 @@ impl Server {
     }
 
     /// Ends it by SIGTERM; gives the exit code and what it said.
-    fn terminate(mut self) -> (Option<i32>, String) {
+    pub(super) fn terminate(mut self) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let begin = Instant::now();
         let code = self.child.wait().unwrap().code();

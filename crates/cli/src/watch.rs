@@ -76,7 +76,11 @@ pub(crate) fn repeat(
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
     while !watch.printed().reader_is_gone {
         let revision = watch.printed().revision;
-        match wait(every, revision, global, &console).and_then(|()| round(&console)) {
+        let waited = connect::block_on(async {
+            wait(every, revision, global, &console).await;
+            Ok(())
+        });
+        match waited.and_then(|()| round(&console)) {
             Ok(ended) => outcome = ended,
             Err(Failure::Interrupted) => return Err(Failure::Interrupted),
             Err(failure) => console.failure(&failure),
@@ -86,22 +90,19 @@ pub(crate) fn repeat(
 }
 
 /// Waits for a change after a revision, or for a time. Where the datastore is away it is the time.
-fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) -> Result<(), Failure> {
-    connect::block_on(async {
-        let begin = Instant::now();
-        let change = async {
-            let datastore = connect::open(global, console).await?;
-            match after {
-                Some(after) => Ok(datastore.next_change(after).await?),
-                None => std::future::pending().await,
-            }
-        };
-        let changed = tokio::time::timeout(every, change).await;
-        let rest = match changed {
-            Ok(Ok::<(), Failure>(())) => TOGETHER,
-            Ok(Err(_)) | Err(_) => every.saturating_sub(begin.elapsed()),
-        };
-        tokio::time::sleep(rest).await;
-        Ok(())
-    })
+pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
+    let begin = Instant::now();
+    let change = async {
+        let datastore = connect::open(global, console).await?;
+        match after {
+            Some(after) => Ok(datastore.next_change(after).await?),
+            None => std::future::pending().await,
+        }
+    };
+    let changed = tokio::time::timeout(every, change).await;
+    let rest = match changed {
+        Ok(Ok::<(), Failure>(())) => TOGETHER,
+        Ok(Err(_)) | Err(_) => every.saturating_sub(begin.elapsed()),
+    };
+    tokio::time::sleep(rest).await;
 }

@@ -20,7 +20,7 @@ use crate::index::IndexedBlock;
 use crate::message::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
-use crate::{Context, Options, check};
+use crate::{Context, Options};
 
 /// An address. Findings and what follows them are written by the program, which words the remedies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -226,7 +226,7 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
 
 /// Findings about the address, and about what lies around it.
 fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
-    let report = check(context.snapshot, &Options::default());
+    let report = context.check();
     let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
     // A block may lie under another name than its own, which only a read of all blocks shows.
     let is_recorded = |code: Code| {

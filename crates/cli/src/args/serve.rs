@@ -1,8 +1,10 @@
 //! Options of `serve`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
+use clap::ValueHint::DirPath;
 use jiff::SignedDuration;
 
 use super::check_options::CheckOptions;
@@ -30,9 +32,12 @@ pub(crate) struct ServeArgs {
     /// always allowed
     #[arg(long = "allow-host", value_name = "NAME", value_delimiter = ',', help_heading = SERVING)]
     pub hosts: Vec<String>,
-    /// Interval between the starts of two checks
+    /// Check at least this often; a change of the cluster is checked at once
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval, help_heading = SERVING)]
     pub interval: SignedDuration,
+    /// Cache what is read in this folder, and read only what has changed since the last check
+    #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
+    pub cache: Option<PathBuf>,
     #[command(flatten)]
     pub options: CheckOptions,
 }

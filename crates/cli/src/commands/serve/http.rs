@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use hyper::header::{
     AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, RETRY_AFTER,
 };
@@ -19,9 +21,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::WatchStream;
+
+use super::ask::{self, Question};
 use super::host::Hosts;
 use super::impatient::Impatient;
 use super::served::{Good, Served};
+use crate::format::Format;
 
 /// Connections at a time that get every answer.
 const CONNECTIONS: usize = 64;
@@ -43,6 +50,7 @@ const GOODBYE: Duration = Duration::from_secs(3);
 const OTHER_NAME: &str = "ask by the address of this server or as `localhost`; by another name only where it was started with \
                           `--allow-host NAME`";
 const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
 
 /// What is shown, and to whom.
 #[derive(Clone)]
@@ -53,11 +61,16 @@ pub(super) struct Shown {
     pub hosts: Hosts,
 }
 
+/// An answer: a text, or events as they come.
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
 /// Serves until `stop` ends, and gives what it gave.
 pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
     let (end, ending) = watch::channel(());
+    // An answer reads a large cluster for a moment: one at a time.
+    let asking = Arc::new(Semaphore::new(1));
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     let stopped = loop {
@@ -80,14 +93,15 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
             },
             stopped = &mut stop => break stopped,
         };
-        let (shown, ending) = (shown.clone(), ending.clone());
+        let (shown, asking, ending) = (shown.clone(), Arc::clone(&asking), ending.clone());
         connections.spawn(async move {
-            connection(stream, answers, &shown, ending).await;
+            connection(stream, answers, &shown, &asking, ending).await;
             drop(place);
         });
         while connections.try_join_next().is_some() {}
     };
-    drop((listener, end));
+    drop(listener);
+    end.send_replace(());
     let _ = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
     stopped
 }
@@ -107,19 +121,17 @@ impl Answers {
 }
 
 /// Answers the requests of a connection. What goes wrong on it concerns this client only.
-async fn connection(stream: TcpStream, answers: Answers, shown: &Shown, mut ending: watch::Receiver<()>) {
+async fn connection(
+    stream: TcpStream,
+    answers: Answers,
+    shown: &Shown,
+    asking: &Semaphore,
+    mut ending: watch::Receiver<()>,
+) {
+    let end = ending.clone();
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let path = request.uri().path();
-        let response = if !shown.hosts.admit(&request) {
-            plain(StatusCode::FORBIDDEN, OTHER_NAME)
-        } else if answers.has(path) {
-            let served = Arc::clone(&shown.served.borrow());
-            answer(request.method(), path, &served, shown.current)
-        } else {
-            let busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
-            with(busy, RETRY_AFTER, "10")
-        };
-        async move { Ok::<_, Infallible>(response) }
+        let end = end.clone();
+        async move { Ok::<_, Infallible>(respond(&request, answers, shown, asking, end).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -133,27 +145,93 @@ async fn connection(stream: TcpStream, answers: Answers, shown: &Shown, mut endi
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep(lifetime) => return,
-        // The sender is gone.
+        // The server ends.
         _ = ending.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
 
-fn answer(method: &Method, path: &str, served: &Served, current: Duration) -> Response<Full<Bytes>> {
-    if !matches!(*method, Method::GET | Method::HEAD) {
+/// Answers a request.
+async fn respond<B>(
+    request: &Request<B>,
+    answers: Answers,
+    shown: &Shown,
+    asking: &Semaphore,
+    end: watch::Receiver<()>,
+) -> Answer {
+    let uri = request.uri();
+    if !shown.hosts.admit(request) {
+        return plain(StatusCode::FORBIDDEN, OTHER_NAME);
+    }
+    if !answers.has(uri.path()) {
+        let busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
+        return with(busy, RETRY_AFTER, "10");
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server only shows reports: GET and HEAD");
         return with(refusal, ALLOW, "GET, HEAD");
     }
+
+    let served = Arc::clone(&shown.served.borrow());
+    match uri.path() {
+        "/events" => events(shown.served.clone(), end),
+        "/ask" => match uri.query().and_then(Question::of_query) {
+            Some(question) => answer_question(question, &served, Format::Wide, asking).await,
+            None => plain(StatusCode::BAD_REQUEST, "/ask?q=TEXT: what is the question about?"),
+        },
+        path => match Question::of_path(path) {
+            Some(question) => answer_question(question, &served, Format::Json, asking).await,
+            None => text_of(path, &served, shown.current),
+        },
+    }
+}
+
+/// An event for each page: at once that of now, then later ones, until the server ends.
+fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Answer {
+    let pages = WatchStream::new(served).map(|served| Some(served.version.clone()));
+    let end = WatchStream::from_changes(end).map(|()| None);
+    let events = pages.merge(end).map_while(|version| {
+        let event = format!("data: {}\n\n", version?);
+        Some(Ok(Frame::data(Bytes::from(event))))
+    });
+    headed(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed())
+}
+
+/// Answers from the last good check.
+async fn answer_question(question: Question, served: &Served, format: Format, asking: &Semaphore) -> Answer {
+    let Some(good) = &served.good else {
+        return with(not_ready(served), RETRY_AFTER, "10");
+    };
+    let Ok(_place) = asking.acquire().await else { return not_ready(served) };
+    let snapshot = Arc::clone(&good.snapshot);
+    let answered = tokio::task::spawn_blocking(move || question.answer(&snapshot, format)).await;
+    match answered {
+        Ok(Ok(Some(text))) => {
+            let kind = if format == Format::Json { JSON } else { TEXT };
+            dated(response(StatusCode::OK, kind, text.into()), good)
+        }
+        Ok(Ok(None)) => {
+            dated(plain(StatusCode::NOT_FOUND, "the cluster has no such pod, node or handle"), good)
+        }
+        Ok(Err(_)) | Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered"),
+    }
+}
+
+/// The text of a path.
+fn text_of(path: &str, served: &Served, current: Duration) -> Answer {
     match path {
         "/" => report(served, "text/html; charset=utf-8", |_| &served.page),
-        "/report.json" => report(served, "application/json", |good| &good.json),
+        "/report.json" => report(served, JSON, |good| &good.json),
         "/metrics" => {
             let text = if served.is_empty() { NOT_YET.into() } else { served.metrics.clone() };
             response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
         }
         "/healthz" => health(served, current),
         "/livez" => plain(StatusCode::OK, "ok"),
-        _ => plain(StatusCode::NOT_FOUND, "there are /, /report.json, /metrics, /healthz and /livez"),
+        _ => plain(
+            StatusCode::NOT_FOUND,
+            &format!("there are /, /report.json, /metrics, /events, /ask, /healthz, /livez, {}", ask::FORMS),
+        ),
     }
 }
 
@@ -162,21 +240,21 @@ const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the clus
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
 /// A text of the last good check, with its age.
-fn report<'s>(
-    served: &'s Served,
-    kind: &'static str,
-    text: impl FnOnce(&'s Good) -> &'s Bytes,
-) -> Response<Full<Bytes>> {
+fn report<'s>(served: &'s Served, kind: &'static str, text: impl FnOnce(&'s Good) -> &'s Bytes) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");
     };
-    let response = response(StatusCode::OK, kind, text(good).clone());
+    dated(response(StatusCode::OK, kind, text(good).clone()), good)
+}
+
+/// Says when the check ended that an answer is from.
+fn dated(response: Answer, good: &Good) -> Answer {
     let response = with(response, LAST_MODIFIED, &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
     with(response, AGE, &good.age().as_secs().to_string())
 }
 
 /// Whether there is a current report.
-fn health(served: &Served, current: Duration) -> Response<Full<Bytes>> {
+fn health(served: &Served, current: Duration) -> Answer {
     match &served.good {
         Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
         Some(good) => {
@@ -188,7 +266,7 @@ fn health(served: &Served, current: Duration) -> Response<Full<Bytes>> {
 }
 
 /// What is said before the first check has succeeded.
-fn not_ready(served: &Served) -> Response<Full<Bytes>> {
+fn not_ready(served: &Served) -> Answer {
     let text = match &served.failure {
         Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),
         None => "no check has succeeded yet".to_owned(),
@@ -196,22 +274,25 @@ fn not_ready(served: &Served) -> Response<Full<Bytes>> {
     plain(StatusCode::SERVICE_UNAVAILABLE, &text)
 }
 
-fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+fn plain(status: StatusCode, text: &str) -> Answer {
     response(status, TEXT, format!("{text}\n").into())
 }
 
-fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Response<Full<Bytes>> {
+fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Answer {
     let length = text.len().to_string();
-    let mut response = Response::new(Full::new(text));
+    with(headed(status, kind, Full::new(text).boxed()), CONTENT_LENGTH, &length)
+}
+
+fn headed(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let response = with(response, CONTENT_TYPE, kind);
-    let response = with(response, CONTENT_LENGTH, &length);
     let response = with(response, CACHE_CONTROL, "no-store");
     let response = with(response, HeaderName::from_static("x-content-type-options"), "nosniff");
     with(response, HeaderName::from_static("x-frame-options"), "DENY")
 }
 
-fn with(mut response: Response<Full<Bytes>>, name: HeaderName, value: &str) -> Response<Full<Bytes>> {
+fn with(mut response: Answer, name: HeaderName, value: &str) -> Answer {
     if let Ok(value) = value.parse() {
         response.headers_mut().insert(name, value);
     }

@@ -1,8 +1,9 @@
 //! `serve`: repeats the check, and serves what the last one found.
 //!
 //! Checks run one after the other on a thread and a runtime of their own, so that checking a large cluster delays no
-//! answer. Each leaves finished texts: an answer is a copy of one, and never reads the datastore.
+//! answer. Each leaves finished texts, of which an answer is a copy, and its snapshot for questions: no answer reads the datastore.
 
+mod ask;
 mod host;
 mod http;
 mod impatient;
@@ -15,8 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
+use tokio::sync::watch as state;
 
 use self::host::Hosts;
 use self::http::Shown;
@@ -27,7 +27,10 @@ use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::render::report::Checked;
 use crate::render::text::count;
+use crate::watch;
 
+/// After a check it rests for so many times as long, so that changes that never end take a tenth of the time.
+const REST: u32 = 9;
 /// A report counts as current for so many intervals.
 const CURRENT: u32 = 3;
 
@@ -64,7 +67,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         ));
     }
 
-    let (sender, served) = watch::channel(Arc::new(Served::default()));
+    let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
     let checks = start_checks(args, global, console.clone(), interval, sender)?;
     let mut news = served.clone();
@@ -110,7 +113,7 @@ fn start_checks(
     global: Global,
     console: Console,
     interval: Duration,
-    sender: watch::Sender<Arc<Served>>,
+    sender: state::Sender<Arc<Served>>,
 ) -> Result<JoinHandle<Failure>, Failure> {
     let failed = |error| Failure::Io { doing: "start threads".into(), error };
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
@@ -123,18 +126,18 @@ async fn check_again_and_again(
     global: &Global,
     console: &Console,
     interval: Duration,
-    sender: &watch::Sender<Arc<Served>>,
+    sender: &state::Sender<Arc<Served>>,
 ) -> Failure {
-    // A check that takes longer than the interval delays the next one: there is one reader at a time.
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let settle = Duration::try_from(args.options.recheck.settle).unwrap_or_default();
     // Entries of a file with accepted findings that match nothing are told once.
     let mut inner = Console { progress: false, ..console.clone() };
     loop {
-        ticks.tick().await;
         let begin = Instant::now();
+        let mut revision: Option<i64> = None;
         match check(args, global, &inner, begin).await {
             Ok(good) => {
+                // Of a file or an old datastore there is none.
+                revision = good.snapshot.revision.parse().ok();
                 let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
                 console.info(&format!("{at}: {}, in {:.1} s", good.summary, good.took.as_secs_f64()));
                 sender.send_replace(Arc::new(Served::good(good)));
@@ -152,6 +155,12 @@ async fn check_again_and_again(
             }
         }
         inner.quiet = true;
+
+        // Between its two reads a check waits for `settle`, which costs nothing.
+        let took = begin.elapsed();
+        let rest = (took.saturating_sub(settle) * REST).min(interval.saturating_sub(took));
+        tokio::time::sleep(rest).await;
+        watch::wait(interval.saturating_sub(took + rest), revision, global, &inner).await;
     }
 }
 
@@ -163,17 +172,19 @@ async fn check(
     begin: Instant,
 ) -> Result<Good, Failure> {
     let checker = Checker::new(&args.options)?;
-    let mut checked = checker.check(None, global, console).await?;
+    let mut checked = checker.check(args.cache.as_deref(), global, console).await?;
     checker.keep(&mut checked, console)?;
     let outcome =
         if args.options.fail_on.fails(checked.report.worst()) { Outcome::Findings } else { Outcome::Clean };
+    let snapshot = Arc::new(checked.snapshot);
     let checked = Checked {
         report: &checked.report,
-        snapshot: &checked.snapshot,
+        snapshot: &snapshot,
         changes: None,
         took: begin.elapsed(),
         exit_code: exit::code(&Ok(outcome)),
     };
     let summary = count(checked.report.findings.len(), "finding", "findings");
-    Good::new(&checked, summary).map_err(|error| Failure::Io { doing: "write the report".into(), error })
+    Good::new(&checked, summary, Arc::clone(&snapshot))
+        .map_err(|error| Failure::Io { doing: "write the report".into(), error })
 }

@@ -1,14 +1,16 @@
 //! What the checks have left to be served.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use crate::format::Format;
 use crate::render::document;
-use crate::render::report::{Checked, RunMetrics, page_with_notice, write_report_metrics};
+use crate::render::report::{Checked, RunMetrics, page_with_notice, write_live_page, write_report_metrics};
 use crate::render::table::Page;
 
 /// What the last check left, and the last good one.
@@ -19,6 +21,8 @@ pub(super) struct Served {
     /// The page of the last good check; where a later one failed, it says so.
     pub page: Bytes,
     pub good: Option<Good>,
+    /// Another text for each page: when its cluster was read, and whether a later check has failed. The page's script knows its own.
+    pub version: String,
     /// Why no check has succeeded so far; `None` where the first one is under way.
     pub failure: Option<String>,
 }
@@ -33,24 +37,24 @@ pub(super) struct Good {
     /// How much was found, in words.
     pub summary: String,
     pub json: Bytes,
+    /// What was checked, for questions.
+    pub snapshot: Arc<Snapshot>,
     exit_code: u8,
     metrics: Bytes,
     page: Bytes,
 }
 
 impl Good {
-    pub(super) fn new(checked: &Checked<'_>, summary: String) -> io::Result<Self> {
-        let text = |format| {
-            let mut text = Vec::new();
-            document::write(checked, format, Page::default(), &mut text)?;
-            io::Result::Ok(Bytes::from(text))
-        };
-        let mut metrics = Vec::new();
+    pub(super) fn new(checked: &Checked<'_>, summary: String, snapshot: Arc<Snapshot>) -> io::Result<Self> {
+        let (mut json, mut page, mut metrics) = (Vec::new(), Vec::new(), Vec::new());
+        document::write(checked, Format::Json, Page::default(), &mut json)?;
+        write_live_page(checked, &mut page)?;
         write_report_metrics(checked, &mut metrics)?;
         Ok(Self {
-            json: text(Format::Json)?,
-            page: text(Format::Html)?,
+            json: json.into(),
+            page: page.into(),
             metrics: metrics.into(),
+            snapshot,
             at: Timestamp::now(),
             ended: Instant::now(),
             took: checked.took,
@@ -74,7 +78,13 @@ impl Served {
     /// What is served after a check that succeeded.
     pub(super) fn good(good: Good) -> Self {
         let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code };
-        Self { metrics: metrics(&run, Some(&good)), page: good.page.clone(), good: Some(good), failure: None }
+        Self {
+            metrics: metrics(&run, Some(&good)),
+            page: good.page.clone(),
+            version: good.snapshot.taken_at.to_string(),
+            good: Some(good),
+            failure: None,
+        }
     }
 
     /// What is served after a check that failed: the report of the last good one, and that it is old.
@@ -89,7 +99,9 @@ impl Served {
             page_with_notice(&good.page, &notice).into()
         });
         let failure = self.good.is_none().then(|| message.to_owned());
-        Self { metrics: metrics(&run, self.good.as_ref()), page, good: self.good.clone(), failure }
+        let read = self.good.as_ref().map(|good| good.snapshot.taken_at.to_string());
+        let version = format!("{} failed", read.unwrap_or_default());
+        Self { metrics: metrics(&run, self.good.as_ref()), page, good: self.good.clone(), version, failure }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::format::Format;
 use crate::ignore;
 
 pub(crate) use self::calicoctl::write as write_calicoctl;
-pub(crate) use self::page::with_notice as page_with_notice;
+pub(crate) use self::page::{with_notice as page_with_notice, write_live as write_live_page};
 pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metrics};
 
 /// A check that came to an end.

@@ -38,11 +38,16 @@ impl<'b> Page<'b> {
 
     /// Opens a file and waits until it is loaded.
     pub fn open(&mut self, file: &Path) -> Result<(), ServerError> {
-        let failed = || ServerError::io(format!("cannot open {}", file.display()));
-        let file = file.canonicalize().map_err(failed())?;
-        let answer = self.call("Page.navigate", &json!({"url": format!("file://{}", file.display())}))?;
+        let failed = ServerError::io(format!("cannot open {}", file.display()));
+        let file = file.canonicalize().map_err(failed)?;
+        self.open_url(&format!("file://{}", file.display()))
+    }
+
+    /// Opens a URL and waits until it is loaded.
+    pub fn open_url(&mut self, url: &str) -> Result<(), ServerError> {
+        let answer = self.call("Page.navigate", &json!({"url": url}))?;
         match answer["errorText"].as_str() {
-            Some(error) => Err(failed()(io::Error::other(error))),
+            Some(error) => Err(ServerError::io(format!("cannot open {url}"))(io::Error::other(error))),
             None => self.pipe.wait_for("Page.loadEventFired", &self.session),
         }
     }

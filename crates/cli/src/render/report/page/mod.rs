@@ -20,11 +20,31 @@ use crate::render::text::{escape, thousands};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+/// What a page of `serve` runs besides.
+const LIVE_SCRIPT: &str = include_str!("live.js");
 
 /// What keeps the page of a million allocations below five megabytes.
 const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
 
+/// Where a page is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a file.
+    File,
+    /// From `serve`, which has later pages and answers questions.
+    Server,
+}
+
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+    page(checked, Place::File, out)
+}
+
+/// A page of `serve`: a later one takes its place as soon as there is one, and it has a form for questions.
+pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+    page(checked, Place::Server, out)
+}
+
+fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<()> {
     let Checked { report, snapshot, .. } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
@@ -37,16 +57,22 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(policy());
+                meta http-equiv="Content-Security-Policy" content=(policy(place));
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
+            body data-read=(report.cluster.taken_at) {
                 header {
                     h1 { "IPAM check: " (verdict(report)) }
                     p.dim { (header::cluster(&report.cluster)) br; (header::counts(report)) br;
                         "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
                     nav { a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !report.findings.is_empty() { a href="#codes" { "Codes" } } }
+                }
+                @if place == Place::Server {
+                    form.ask action="/ask" {
+                        label { "Ask about an address, a pod, a node or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
+                        " " button { "Show" }
+                    }
                 }
                 main {
                     (summary(report))
@@ -58,6 +84,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
                 }
                 (pools::data(&maps))
                 script { (PreEscaped(SCRIPT)) }
+                @if place == Place::Server { script { (PreEscaped(LIVE_SCRIPT)) } }
             }
         }
     };
@@ -83,13 +110,16 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     [&page[..place], notice.as_bytes(), &page[place..]].concat()
 }
 
-/// The page runs its own script and no other, and loads nothing: a name of the cluster can do nothing even where it
-/// were not escaped.
-fn policy() -> String {
-    let digest = STANDARD.encode(sha256(SCRIPT));
-    format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
+/// The page runs its own scripts and no other, and loads nothing but from its server: a name of the cluster can do nothing even
+/// where it were not escaped.
+fn policy(place: Place) -> String {
+    let [script, live] =
+        [SCRIPT, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
+    let (scripts, server) = match place {
+        Place::File => (script, "form-action 'none'"),
+        Place::Server => (format!("{script} {live}"), "form-action 'self'; connect-src 'self'"),
+    };
+    format!("default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; {server}")
 }
 
 fn verdict(report: &Report) -> String {

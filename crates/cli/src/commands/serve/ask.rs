@@ -1,0 +1,132 @@
+//! Questions about one address, pod, node or handle: answered from the last good check, with what `show` prints.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::IpAddr;
+
+use calipam_check::views::{self, PodName, Scope};
+use calipam_model::cidr::parse_address;
+use calipam_model::snapshot::Snapshot;
+use calipam_workflow::nodes;
+use percent_encoding::percent_decode_str;
+
+use crate::format::Format;
+use crate::render::document;
+use crate::render::show::{AddressDetails, Shown, View};
+use crate::render::table::Page;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Address(IpAddr),
+    Pod(PodName),
+    Node(String),
+    Handle(String),
+    /// What somebody typed: one of the others.
+    Any(String),
+}
+
+/// What a question may be.
+pub(super) const FORMS: &str =
+    "/api/v1/ip/ADDRESS, /api/v1/pod/NAMESPACE/NAME, /api/v1/node/NAME and /api/v1/handle/ID";
+
+impl Question {
+    /// The question that a path of the API is; `None` where it is none.
+    pub(super) fn of_path(path: &str) -> Option<Self> {
+        let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
+        match kind {
+            "ip" => parse_address(&decoded(name)?).map(Self::Address),
+            "pod" => {
+                let (namespace, name) = name.split_once('/')?;
+                Some(Self::Pod((decoded(namespace)?, decoded(name)?)))
+            }
+            "node" => decoded(name).map(Self::Node),
+            "handle" => decoded(name).map(Self::Handle),
+            _ => None,
+        }
+    }
+
+    /// The question of the form on the page: `q=TEXT`.
+    pub(super) fn of_query(query: &str) -> Option<Self> {
+        let text = query.split('&').find_map(|part| part.strip_prefix("q="))?;
+        let text = decoded(&text.replace('+', " "))?;
+        Some(Self::Any(text.trim().to_owned()))
+    }
+
+    /// Writes what `show` prints about it; `None` where the cluster has nothing of the kind.
+    pub(super) fn answer(&self, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Self::Address(address) => {
+                let view = views::address(snapshot, *address);
+                write(&AddressDetails { view: &view, events: &[] }, snapshot, format)
+            }
+            Self::Pod(pod) => {
+                let list = views::addresses(snapshot, &Scope::default(), std::slice::from_ref(pod));
+                if list.addresses.is_empty() {
+                    return Ok(None);
+                }
+                write(&list, snapshot, format)
+            }
+            Self::Node(name) => {
+                let Ok(nodes) = nodes(snapshot, std::slice::from_ref(name), None) else { return Ok(None) };
+                let scope = Scope { nodes, ..Scope::default() };
+                write(&views::addresses(snapshot, &scope, &[]), snapshot, format)
+            }
+            Self::Handle(id) => match views::handle(snapshot, id) {
+                Some(view) => write(&view, snapshot, format),
+                None => Ok(None),
+            },
+            Self::Any(text) => Self::of_text(text, snapshot).answer(snapshot, format),
+        }
+    }
+
+    /// An address, a pod by namespace and name, or the name of a node; everything else is a handle.
+    fn of_text(text: &str, snapshot: &Snapshot) -> Self {
+        if let Some(address) = parse_address(text) {
+            return Self::Address(address);
+        }
+        match text.split_once('/') {
+            Some((namespace, name)) => Self::Pod((namespace.to_owned(), name.to_owned())),
+            None => match nodes(snapshot, &[text.to_owned()], None) {
+                Ok(_) => Self::Node(text.to_owned()),
+                Err(_) => Self::Handle(text.to_owned()),
+            },
+        }
+    }
+}
+
+fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    document::write(&Shown::new(view, snapshot), format, Page::default(), &mut text)?;
+    Ok(Some(text))
+}
+
+/// A part of a URL; `None` where it is not text.
+fn decoded(part: &str) -> Option<String> {
+    percent_decode_str(part).decode_utf8().ok().map(Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_what_is_typed() {
+        let pod = || Some(Question::Pod(("a b".into(), "c".into())));
+        assert_eq!(Question::of_path("/api/v1/pod/a%20b/c"), pod());
+        assert_eq!(Question::of_path("/api/v1/ip/fd00::1"), parse_address("fd00::1").map(Question::Address));
+        assert_eq!(Question::of_path("/api/v1/handle/a%2Fb"), Some(Question::Handle("a/b".into())));
+        for path in [
+            "/api/v1/ip/10.0.0",
+            "/api/v1/pod/a",
+            "/api/v1/pool/a",
+            "/api/v2/ip/10.0.0.1",
+            "/api/v1/node/%ff",
+            "/",
+        ] {
+            assert_eq!(Question::of_path(path), None, "{path}");
+        }
+        assert_eq!(Question::of_query("x=1&q=+a%2Fb+"), Some(Question::Any("a/b".into())));
+        assert_eq!(Question::of_query("p=1"), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! `calipam serve` follows the cluster: a change is checked at once, pages hear of it, and questions are answered from memory.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::browser::{Browser, Page};
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::{Etcd, Tool, left_out};
+use serde_json::Value;
+
+use super::program::{EXAMPLE, calipam, on_example};
+use super::serve::Server;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An etcd with a sound cluster, and a handle of it to be taken away and put back.
+struct Changing {
+    etcd: Etcd,
+    handle: String,
+    value: Vec<u8>,
+}
+
+impl Changing {
+    fn start() -> Self {
+        let etcd = Etcd::start().unwrap();
+        let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
+        let handle = key::handle(&cluster.add_pod_on(0).handle);
+        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let value = etcd.entries().unwrap()[&handle].0.clone().into();
+        Self { etcd, handle, value }
+    }
+
+    /// A server that would look by itself after an hour.
+    fn serve(&self) -> Server {
+        let endpoint = self.etcd.endpoint();
+        let server = Server::start(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &endpoint]);
+        server.wait("/healthz", |answer| answer.status == 200);
+        server
+    }
+
+    fn delete(&self) {
+        self.etcd.with_client(async |mut client| client.delete(self.handle.clone(), None).await).unwrap();
+    }
+
+    fn put(&self) {
+        let (key, value) = (self.handle.clone(), self.value.clone());
+        self.etcd.with_client(async |mut client| client.put(key.clone(), value.clone(), None).await).unwrap();
+    }
+}
+
+fn findings(report: &str) -> usize {
+    serde_json::from_str::<Value>(report).unwrap()["findings"].as_array().unwrap().len()
+}
+
+/// The events of a server, one by one.
+fn events(server: &Server) -> impl FnMut() -> Option<String> + use<> {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    move || lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned))
+}
+
+#[test]
+fn a_change_is_checked_at_once_and_pages_hear_of_it() {
+    let cluster = Changing::start();
+    let server = cluster.serve();
+    let mut next = events(&server);
+    let first = next().unwrap();
+    assert_eq!(findings(&server.get("/report.json").body), 0);
+
+    cluster.delete();
+    let second = next().unwrap();
+    assert_ne!(first, second);
+    assert_eq!(findings(&server.get("/report.json").body), 1);
+    cluster.put();
+    assert_ne!(second, next().unwrap());
+    assert_eq!(findings(&server.get("/report.json").body), 0);
+
+    // Whoever listens does not hold the end up.
+    let begin = Instant::now();
+    assert_eq!(server.terminate().0, Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert_eq!(next(), None);
+}
+
+#[test]
+fn a_datastore_that_goes_away_is_an_event_and_what_it_says_later_too() {
+    let cluster = Changing::start();
+    let endpoint = cluster.etcd.endpoint();
+    let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    let mut next = events(&server);
+    assert!(!next().unwrap().ends_with(" failed"));
+    drop(cluster);
+    while !next().expect("the failure is an event").ends_with(" failed") {}
+    assert_eq!(server.get("/api/v1/ip/10.0.0.1").status, 200, "the last good check answers");
+}
+
+#[test]
+fn questions_are_answered_as_show_does() {
+    let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    let handles = on_example(&["show", "--ip", "10.244.10.6", "-o", "json"]).json();
+    let handle = handles["blocks"][0]["record"]["handle"].as_str().unwrap().to_owned();
+    for (path, arguments) in [
+        ("ip/10.244.10.3", vec!["--ip", "10.244.10.3"]),
+        ("ip/fd00::1", vec!["--ip", "fd00::1"]),
+        (
+            "pod/monitoring/node-exporter-6799fc88d8-2ssxf",
+            vec!["--pod", "monitoring/node-exporter-6799fc88d8-2ssxf"],
+        ),
+        ("node/node-10", vec!["--node", "node-10"]),
+        (&format!("handle/{handle}"), vec!["--handle", &handle]),
+    ] {
+        let answer = server.get(&format!("/api/v1/{path}"));
+        assert!(
+            answer.status == 200 && answer.head.contains("content-type: application/json"),
+            "{}",
+            answer.head
+        );
+        assert!(answer.head.contains("\r\nage: "), "{}", answer.head);
+        let shown = on_example(&[&["show", "-o", "json"][..], &arguments].concat());
+        let answered: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(answered, shown.json(), "{path}");
+        let typed = arguments[1].replace('/', "%2F");
+        let text = server.get(&format!("/ask?q={typed}"));
+        let shown = on_example(&[&["show", "-o", "wide"][..], &arguments].concat()).stdout;
+        assert_eq!(text.body, shown, "{path}");
+    }
+    for (path, status) in [
+        ("/api/v1/pod/default/nobody", 404),
+        ("/api/v1/node/nobody", 404),
+        ("/api/v1/handle/nobody", 404),
+        ("/api/v1/ip/10.0.0", 404),
+        ("/api/v1/", 404),
+        ("/ask", 400),
+        ("/ask?q=%ff", 400),
+        ("/ask?q=%00%1b", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    assert!(server.get("/api/v1/").body.contains("/api/v1/ip/ADDRESS"));
+}
+
+/// The title; nothing while one page takes the place of another.
+fn title(page: &mut Page<'_>) -> Value {
+    page.evaluate("document.title").unwrap_or_default()
+}
+
+fn wait_for_title(page: &mut Page<'_>, wanted: &str) {
+    let begin = Instant::now();
+    while title(page) != wanted {
+        assert!(begin.elapsed() < PATIENCE, "the page stays as it was");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// In a browser: the page takes a later one's place by itself, but not while somebody types; and its form asks.
+#[test]
+fn an_open_page_shows_what_has_changed() {
+    if left_out(&[Tool::Chromium]) {
+        return;
+    }
+    let cluster = Changing::start();
+    let server = cluster.serve();
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open_url(&format!("http://{}/", server.address)).unwrap();
+    assert_eq!(title(&mut page), "calipam: no findings");
+
+    cluster.delete();
+    wait_for_title(&mut page, "calipam: 1 finding");
+    page.click("document.querySelector('.ask input')").unwrap();
+    cluster.put();
+    server.wait("/report.json", |answer| findings(&answer.body) == 0);
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(title(&mut page), "calipam: 1 finding", "somebody is typing");
+    page.evaluate("document.activeElement.blur()").unwrap();
+    wait_for_title(&mut page, "calipam: no findings");
+    assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
+    let shown =
+        calipam(&["show", "--node", "node-1", "-o", "wide", "--etcd-endpoints", &cluster.etcd.endpoint()]);
+    page.open_url(&format!("http://{}/ask?q=node-1", server.address)).unwrap();
+    assert_eq!(page.evaluate("document.body.innerText.trim()").unwrap(), shown.stdout.trim());
+}
