@@ -167,6 +167,8 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     let maps = [map(&home, "/cargo"), map(checkout, "/calipam")].join(",");
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
     build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
+    // The C code of mimalloc says when it was compiled; a C compiler takes this for the time.
+    build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
     Ok(folder.join(target).join("dist"))
 }
