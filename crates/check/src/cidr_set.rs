@@ -19,8 +19,13 @@ impl CidrSet {
 
     /// True if the set holds all of `cidr`.
     pub(crate) fn covers(&self, cidr: IpNet) -> bool {
+        self.around(cidr).is_some()
+    }
+
+    /// The CIDR of the set that holds all of `cidr`.
+    pub(crate) fn around(&self, cidr: IpNet) -> Option<IpNet> {
         let end = self.0.partition_point(|member| member.network() <= cidr.network());
-        end.checked_sub(1).is_some_and(|position| self.0[position].contains(&cidr))
+        end.checked_sub(1).map(|position| self.0[position]).filter(|member| member.contains(&cidr))
     }
 
     /// True if the set holds the address.

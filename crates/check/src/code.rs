@@ -6,7 +6,7 @@ use std::str::FromStr;
 use calipam_model::snapshot::Source;
 
 /// How bad a finding is. The order is from bad to harmless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Traffic is or will be broken.
@@ -118,9 +118,25 @@ codes! {
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
     UndecodableObject "undecodable-object" Error "a key or value that does not parse",
+    AddressInSeveralClusters "address-in-several-clusters" Critical "clusters that route to each other use one address",
+    OverlappingClusterPools "overlapping-cluster-pools" Error "pools of clusters that route to each other overlap",
+    PoolCoversOtherCluster "pool-covers-other-cluster" Error "a pool covers nodes, services or tunnel addresses of another cluster",
+    DisabledPoolMismatch "disabled-pool-mismatch" Warning "a disabled pool covers only a part of the pool of another cluster",
+    ClusterSettingsDiffer "cluster-settings-differ" Info "block size or strict affinity differ between clusters that route to each other",
+    ClusterUnreadable "cluster-unreadable" Error "a cluster of the fleet cannot be read",
 }
 
 impl Code {
+    /// The codes that a check of one cluster can find. Those of a fleet follow them in [`Self::ALL`].
+    pub fn of_one_cluster() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.iter().copied().filter(|code| !code.is_of_fleet())
+    }
+
+    /// True for what only a check of several clusters can find.
+    pub fn is_of_fleet(self) -> bool {
+        self >= Self::AddressInSeveralClusters
+    }
+
     /// The sources besides Calico's own data without which the rule cannot check anything.
     pub fn needs(self) -> &'static [Source] {
         match self {

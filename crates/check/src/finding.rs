@@ -40,6 +40,8 @@ pub enum Subject {
     Configuration(String),
     /// Something that cannot be decoded, by its key.
     Object(String),
+    /// A cluster of a fleet, by its name there.
+    Cluster(String),
 }
 
 impl Subject {
@@ -56,6 +58,7 @@ impl Subject {
             Self::Node(_) => "node",
             Self::Configuration(_) => "configuration",
             Self::Object(_) => "object",
+            Self::Cluster(_) => "cluster",
         }
     }
 
@@ -85,7 +88,8 @@ impl fmt::Display for Subject {
             | Self::Service(text)
             | Self::Node(text)
             | Self::Configuration(text)
-            | Self::Object(text) => f.write_str(text),
+            | Self::Object(text)
+            | Self::Cluster(text) => f.write_str(text),
         }
     }
 }
@@ -245,7 +249,13 @@ impl Finding {
 
     /// True for a leaked address whose record does not tell whose it was: only a person can.
     pub fn is_owner_unknown(&self) -> bool {
-        matches!(&self.evidence, Evidence::Address(evidence) if evidence.is_owner_unknown())
+        match &self.evidence {
+            Evidence::Address(evidence) => evidence.is_owner_unknown(),
+            Evidence::Written(written) => {
+                written.value["reasons"] == serde_json::json!([LeakReason::UnknownOwner])
+            }
+            _ => false,
+        }
     }
 }
 

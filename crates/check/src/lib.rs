@@ -9,6 +9,7 @@ mod code;
 mod context;
 mod earlier;
 mod finding;
+pub mod fleet;
 pub mod index;
 mod message;
 pub mod occupancy;

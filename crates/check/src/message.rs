@@ -3,6 +3,7 @@
 //! It lies here and not in `cli`, since reports, diffs and plans quote findings, and the tests of the rules read them.
 //! Nothing decides by it.
 
+mod fleet;
 mod names;
 
 use std::fmt;
@@ -12,9 +13,10 @@ use calipam_model::block::BlockOwner;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-pub(crate) use self::names::name_of_claim;
+pub(crate) use self::fleet::HERE;
 pub use self::names::names_of_owners;
-use self::names::{addresses, list, short};
+use self::names::{addresses, list};
+pub(crate) use self::names::{name_of_claim, short};
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
@@ -68,6 +70,7 @@ impl Finding {
                 Code::DatastoreLocked => {
                     "the datastore is locked: no pod can start or stop until it is unlocked".to_owned()
                 }
+                Code::ClusterSettingsDiffer => fleet::says_of_settings(settings),
                 Code::AutoAllocationOff => {
                     "nodes may not claim blocks: automatic allocation of blocks is off".to_owned()
                 }
@@ -77,6 +80,9 @@ impl Finding {
                 ),
             },
             Evidence::Undecodable(evidence) => format!("{subject} {}", self.says_of_object(evidence)),
+            Evidence::Elsewhere(evidence) => fleet::says_of_others(self.code, &subject, evidence),
+            Evidence::Unreadable(evidence) => format!("cannot be read: {}", short(&evidence.reason)),
+            Evidence::Written(evidence) => evidence.says.clone(),
         }
     }
 

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, Subject};
 
 /// Which cluster was read, where and when.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
     /// The cluster's GUID; empty where cluster information is missing.
@@ -43,7 +43,7 @@ impl ClusterIdentity {
 }
 
 /// How much was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Allocation blocks.
@@ -148,11 +148,23 @@ impl Report {
             },
             findings,
         };
+        report.add(Vec::new());
         report
-            .findings
-            .sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
-        report.count();
+    }
+
+    /// The report of a cluster that could not be read.
+    pub(crate) fn unread(cluster: ClusterIdentity, why: Finding) -> Self {
+        let (rechecked, coverage, notes, counts) = Default::default();
+        let mut report = Self { cluster, rechecked, coverage, notes, counts, findings: Vec::new() };
+        report.add(vec![why]);
         report
+    }
+
+    /// Adds findings in their places.
+    pub(crate) fn add(&mut self, findings: Vec<Finding>) {
+        self.findings.extend(findings);
+        self.findings.sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
+        self.count();
     }
 
     /// Keeps what the filter admits.

@@ -97,7 +97,7 @@ pub struct OwnerEvidence {
 /// with all its addresses in each, one pod whose annotation names thousands would fill the memory.
 pub(crate) const LISTED_FIELDS: usize = 16;
 
-fn is_zero(number: &usize) -> bool {
+pub(super) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 

@@ -13,7 +13,7 @@ const LONGEST: usize = 100;
 const NAMED: usize = 3;
 
 /// A text of the datastore as a message shows it: on one line and not too long.
-pub(super) fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for (position, c) in text.chars().enumerate() {
         if position == LONGEST {

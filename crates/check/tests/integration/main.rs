@@ -2,6 +2,7 @@
 
 mod each_fault;
 mod expected;
+mod fleets;
 mod healthy;
 mod hostile;
 mod many_addresses;

@@ -58,8 +58,7 @@ fn every_rule_that_etcd_decides_has_a_fault() {
     }
     let found: std::collections::BTreeSet<&str> =
         clusters.iter().flat_map(findings).map(|finding| finding.code.name()).collect();
-    let lacking: Vec<&str> = calipam_check::Code::ALL
-        .iter()
+    let lacking: Vec<&str> = calipam_check::Code::of_one_cluster()
         .map(|code| code.name())
         .filter(|code| !found.contains(code) && !elsewhere.contains(code))
         .collect();

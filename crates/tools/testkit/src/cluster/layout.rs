@@ -20,13 +20,18 @@ pub struct ClusterSpec {
     /// Room for tens of thousands of nodes instead of 199.
     pub wide: bool,
     pub cooldown_seconds: u32,
+    /// Where its pools lie among those of other clusters: number 7 has 10.7.0.0/16 and fd00:10:7::/64.
+    pub place: u8,
 }
+
+/// Where a cluster that stands alone lies.
+pub(super) const ALONE: u8 = 244;
 
 impl ClusterSpec {
     /// A dual-stack cluster at a fixed time in 2026.
     pub fn new(seed: u64) -> Self {
         let now = "2026-06-01T08:00:00Z".parse().expect("a valid time");
-        Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30 }
+        Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30, place: ALONE }
     }
 
     /// The same at another time. Where that is the present, checks come minutes later: what cools down has to cool then.
@@ -37,6 +42,11 @@ impl ClusterSpec {
     /// The same without IPv6.
     pub fn v4_only(self) -> Self {
         Self { dual_stack: false, ..self }
+    }
+
+    /// The same with other pools, and another GUID. A wide cluster has its pool all the same.
+    pub fn in_place(self, place: u8) -> Self {
+        Self { place, ..self }
     }
 
     /// The same with room for more nodes.
@@ -50,7 +60,7 @@ impl ClusterSpec {
     }
 
     fn base_v4(&self) -> u32 {
-        u32::from(if self.wide { Ipv4Addr::new(10, 128, 0, 0) } else { Ipv4Addr::new(10, 244, 0, 0) })
+        u32::from(if self.wide { Ipv4Addr::new(10, 128, 0, 0) } else { Ipv4Addr::new(10, self.place, 0, 0) })
     }
 
     /// The IPv4 pool of all nodes.
@@ -59,9 +69,16 @@ impl ClusterSpec {
         Ipv4Net::new_assert(self.base_v4().into(), prefix).into()
     }
 
+    fn base_v6(&self) -> u128 {
+        // The digits of the place: 244 is 0x244.
+        let place = u16::from(self.place);
+        let digits = place / 100 * 256 + place / 10 % 10 * 16 + place % 10;
+        u128::from(Ipv6Addr::new(0xfd00, 0x10, digits, 0, 0, 0, 0, 0))
+    }
+
     /// The IPv6 pool of all nodes.
     pub fn pool_v6(&self) -> IpNet {
-        Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0), 64).into()
+        Ipv6Net::new_assert(self.base_v6().into(), 64).into()
     }
 
     /// The IPv4 block of a node: node 7 has `10.244.7.0/26`. `part` names one of the four blocks that are its own.
@@ -71,8 +88,7 @@ impl ClusterSpec {
 
     /// The IPv6 block of a node: node 7 has `fd00:10:244::7:0/122`.
     pub fn block_v6(&self, node: u32, part: u32) -> IpNet {
-        let base = u128::from(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0));
-        let network = base + (u128::from(node) << 16) + u128::from(part) * 64;
+        let network = self.base_v6() + (u128::from(node) << 16) + u128::from(part) * 64;
         Ipv6Net::new_assert(network.into(), 122).into()
     }
 

@@ -25,6 +25,15 @@ pub(crate) use self::pods::{Holder, endpoint_of};
 /// The GUID of a generated cluster.
 const GUID: &str = "0f0e1d2c3b4a59687786951423324150";
 
+/// That of a cluster among others.
+fn guid(spec: &ClusterSpec) -> String {
+    if spec.place == super::layout::ALONE {
+        GUID.to_owned()
+    } else {
+        format!("{:08x}{}", spec.place, &GUID[8..])
+    }
+}
+
 impl Cluster {
     /// A healthy cluster of some nodes and pods on which everything occurs that a check must not complain about.
     pub fn small(spec: ClusterSpec) -> Self {
@@ -78,7 +87,7 @@ impl Cluster {
         let spec = self.spec;
         let mut rng = spec.rng(1);
         let mut metadata = || spec.metadata("default", &mut rng);
-        let information = wire::cluster_information(metadata(), GUID, true);
+        let information = wire::cluster_information(metadata(), &guid(&spec), true);
         let controllers = wire::kube_controllers(metadata(), "15m0s");
         self.put_raw(key::resource("clusterinformations", "default"), information);
         self.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
@@ -102,7 +111,7 @@ impl Cluster {
     /// Locks or unlocks the datastore.
     pub(super) fn put_ready(&mut self, ready: bool) {
         let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
-        let value = wire::cluster_information(metadata, GUID, ready);
+        let value = wire::cluster_information(metadata, &guid(&self.spec), ready);
         self.put_raw(key::resource("clusterinformations", "default"), value);
     }
 

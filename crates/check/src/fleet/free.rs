@@ -1,0 +1,63 @@
+//! Ranges that no cluster uses.
+
+use std::net::IpAddr;
+
+use calipam_model::{IpNet, cidr};
+
+use crate::cidr_set::CidrSet;
+
+/// The first `most` CIDRs of length `prefix` that lie in one of `within` and share no address with `taken`, ascending. Takes as
+/// long as sorting what is taken: it goes from one taken range to the next.
+pub fn free_ranges(
+    prefix: u8,
+    within: &[IpNet],
+    taken: impl IntoIterator<Item = IpNet>,
+    most: usize,
+) -> Vec<IpNet> {
+    let taken = CidrSet::new(taken);
+    let mut free = Vec::new();
+    for region in within.iter().filter(|region| region.prefix_len() <= prefix) {
+        let mut next = cidr::block_around(region.network(), prefix);
+        while let Some(candidate) = next.filter(|candidate| region.contains(candidate)) {
+            if free.len() == most {
+                return free;
+            }
+            let around = taken.around(candidate);
+            if around.is_none() && taken.within(candidate).next().is_none() {
+                free.push(candidate);
+            }
+            next = successor(around.unwrap_or(candidate).broadcast())
+                .and_then(|address| cidr::block_around(address, prefix));
+        }
+    }
+    free
+}
+
+fn successor(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(address) => u32::from(address).checked_add(1).map(|next| IpAddr::V4(next.into())),
+        IpAddr::V6(address) => u128::from(address).checked_add(1).map(|next| IpAddr::V6(next.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_free_ranges_are_found_between_what_is_taken() {
+        let nets =
+            |texts: &[&str]| -> Vec<IpNet> { texts.iter().map(|text| text.parse().unwrap()).collect() };
+        let free = |prefix, within: &[&str], taken: &[&str], most| {
+            let found = free_ranges(prefix, &nets(within), nets(taken), most);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let taken = ["10.0.0.0/9", "10.128.3.4/32", "10.130.0.0/16", "192.168.0.0/17"];
+        assert_eq!(free(16, &["10.0.0.0/8"], &taken, 2), ["10.129.0.0/16", "10.131.0.0/16"]);
+        assert_eq!(free(16, &["192.168.0.0/16"], &taken, 2), [""; 0]);
+        assert_eq!(free(17, &["192.168.0.0/16"], &taken, 2), ["192.168.128.0/17"]);
+        assert_eq!(free(8, &["10.0.0.0/9"], &[], 2), [""; 0]);
+        assert_eq!(free(8, &["255.0.0.0/8"], &[], 2), ["255.0.0.0/8"]);
+        assert_eq!(free(64, &["fd00::/8"], &["fd00::/48"], 1), ["fd00:0:1::/64"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Many clusters at once: what of each is kept once it was checked, and what is wrong between those that route to each
+//! other. Nothing here compares pairs of clusters: ranges are swept in their order, and addresses are compared only where
+//! ranges of several clusters overlap.
+
+mod addresses;
+mod free;
+mod pools;
+mod ranges;
+mod settings;
+mod summary;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod used;
+
+use std::collections::BTreeMap;
+
+use calipam_model::snapshot::Snapshot;
+
+pub use self::free::free_ranges;
+pub use self::ranges::{Point, Ranges};
+pub use self::summary::{SUMMARY, Summary};
+pub use self::used::{Used, UsedBlock};
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, Subject, UnreadableEvidence};
+use crate::report::{ClusterIdentity, Report};
+use crate::views::{self, PoolList};
+
+/// So many others are listed in a finding between clusters; the rest is counted. A thousand clusters may have one pool.
+const LISTED: usize = 16;
+
+/// A cluster of a fleet, with what is left of its data once it was checked.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Its name in the fleet.
+    pub name: String,
+    /// Clusters of one group route to each other; one without a group to no other.
+    pub group: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    /// The report of its own; [`compare`] adds what is wrong between clusters.
+    pub report: Report,
+    pub pools: PoolList,
+    pub ranges: Ranges,
+    /// False for one of which nothing is known but that it cannot be read.
+    pub is_read: bool,
+}
+
+impl Cluster {
+    /// A cluster without name and group: its report, and what [`compare`] needs of it.
+    pub fn of(report: Report, snapshot: &Snapshot) -> Self {
+        let (pools, ranges) = (views::pools(snapshot), Ranges::of(snapshot));
+        Self::new(Summary { report, pools, ranges })
+    }
+
+    /// The same of a summary.
+    pub fn new(summary: Summary) -> Self {
+        let Summary { report, pools, ranges } = summary;
+        let (name, group, labels) = Default::default();
+        Self { name, group, labels, report, pools, ranges, is_read: true }
+    }
+
+    /// A cluster that cannot be read, with the finding that says so.
+    pub fn unreadable(name: &str, location: String, reason: String, hint: Option<String>) -> Self {
+        let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
+        let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason, hint }));
+        let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), evidence);
+        let (pools, ranges) = (PoolList { pools: Vec::new(), outside: None }, Ranges::default());
+        let summary = Summary { report: Report::unread(identity, finding), pools, ranges };
+        Self { is_read: false, ..Self::new(summary) }
+    }
+}
+
+/// Leaves out what is another state, or another name, of a cluster that is there already: of those with one GUID the one that
+/// was read last counts. Gives a sentence for each.
+pub fn leave_out_doubles(clusters: &mut Vec<Cluster>) -> Vec<String> {
+    let mut newest: BTreeMap<String, (usize, jiff::Timestamp)> = BTreeMap::new();
+    for (position, cluster) in clusters.iter().enumerate() {
+        let identity = &cluster.report.cluster;
+        if identity.guid.is_empty() {
+            continue;
+        }
+        let entry = newest.entry(identity.guid.clone()).or_insert((position, identity.taken_at));
+        if identity.taken_at > entry.1 {
+            *entry = (position, identity.taken_at);
+        }
+    }
+    let kept = |position: usize, cluster: &Cluster| {
+        newest.get(&cluster.report.cluster.guid).map_or(position, |(kept, _)| *kept)
+    };
+    let doubles =
+        clusters.iter().enumerate().filter(|(position, cluster)| kept(*position, cluster) != *position);
+    let said = doubles.map(|(position, cluster)| {
+        let other = &clusters[kept(position, cluster)].name;
+        format!("{} is left out: it has the GUID of {other}, which was read later", cluster.name)
+    });
+    let said = said.collect();
+    let mut position = 0..;
+    clusters.retain(|cluster| position.next().is_some_and(|position| kept(position, cluster) == position));
+    said
+}
+
+/// Finds what is wrong between clusters of one group, and adds each finding to the reports of all clusters that it
+/// concerns.
+pub fn compare(clusters: &mut [Cluster]) {
+    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (position, cluster) in clusters.iter().enumerate().filter(|(_, cluster)| cluster.is_read) {
+        if let Some(group) = &cluster.group {
+            groups.entry(group).or_default().push(position);
+        }
+    }
+    let mut found: Vec<(usize, Finding)> = Vec::new();
+    for positions in groups.values().filter(|positions| positions.len() > 1) {
+        let group: Vec<&Cluster> = positions.iter().map(|position| &clusters[*position]).collect();
+        let mut of_group = Vec::new();
+        pools::check(&group, &mut of_group);
+        addresses::check(&group, &mut of_group);
+        settings::check(&group, &mut of_group);
+        found.extend(of_group.into_iter().map(|(member, finding)| (positions[member], finding)));
+    }
+
+    let mut of_each: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+    for (position, finding) in found {
+        of_each.entry(position).or_default().push(finding);
+    }
+    for (position, findings) in of_each {
+        clusters[position].report.add(findings);
+    }
+}

@@ -1,0 +1,154 @@
+//! Pools of one cluster over pools, nodes, services and tunnels of another.
+
+use std::collections::HashMap;
+
+use calipam_model::IpNet;
+
+use super::ranges::Point;
+use super::sweep::{ByCluster, overlaps};
+use super::{Cluster, LISTED};
+use crate::cidr_set::CidrSet;
+use crate::code::Code;
+use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, SharedUse, Subject};
+use crate::views::PoolView;
+
+/// A pool and the position of its cluster in the group.
+#[derive(Clone, Copy)]
+struct OfCluster<'c> {
+    pool: &'c PoolView,
+    cluster: usize,
+}
+
+pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
+    let (mut announced, mut own) = (Vec::new(), Vec::new());
+    for (cluster, member) in group.iter().enumerate() {
+        let pools = || member.pools.pools.iter();
+        let enabled = CidrSet::new(pools().filter(|pool| pool.enabled).map(|pool| pool.cidr));
+        for pool in pools() {
+            let is_announced = !pool.enabled && holds_nothing(pool, &enabled, member);
+            let kind = if is_announced { &mut announced } else { &mut own };
+            kind.push(OfCluster { pool, cluster });
+        }
+    }
+    check_overlaps(group, &own, found);
+    check_announced(group, &announced, &own, found);
+    check_points(group, &own, found);
+}
+
+/// True for a disabled pool in which its cluster uses nothing but what lies in enabled ones. Calico does not translate the
+/// addresses of packets between pools: a pool that stands for one of another cluster is how clusters reach each other's pods
+/// by their own addresses.
+fn holds_nothing(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
+    let used = &member.ranges.used;
+    let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
+    used.count_within(pool.cidr) == of_enabled
+}
+
+fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
+    let ranges: Vec<(IpNet, usize)> = own.iter().map(|of| (of.pool.cidr, of.cluster)).collect();
+    for (of, overlapping) in own.iter().zip(overlaps(&ranges, LISTED)) {
+        if overlapping.number == 0 {
+            continue;
+        }
+        let others = overlapping.listed.iter().map(|other| {
+            let there = &own[*other];
+            // One lies in the other.
+            let shared = of.pool.cidr.max(there.pool.cidr);
+            let in_use = |cluster: usize| group[cluster].ranges.used.count_within(shared);
+            let in_use = SharedUse { here: in_use(of.cluster), there: in_use(there.cluster) };
+            Elsewhere { in_use: Some(in_use), ..elsewhere(group, there) }
+        });
+        let (others, further) = (others.collect(), overlapping.further());
+        found.push((of.cluster, finding(Code::OverlappingClusterPools, of.pool, others, further)));
+    }
+}
+
+/// Disabled pools that cover a part of another cluster's pool and not all of it: what they leave out is translated.
+fn check_announced(
+    group: &[&Cluster],
+    announced: &[OfCluster<'_>],
+    own: &[OfCluster<'_>],
+    found: &mut Vec<(usize, Finding)>,
+) {
+    let covered = by_cluster(announced);
+    let mut enabled: Vec<&OfCluster<'_>> = own.iter().filter(|of| of.pool.enabled).collect();
+    enabled.sort_by_key(|of| of.pool.cidr);
+    let position = |cidr: IpNet| enabled.partition_point(|of| of.pool.cidr < cidr);
+
+    for of in announced {
+        // What lies in it is covered as a whole: only larger pools can be covered in part.
+        let larger = std::iter::successors(of.pool.cidr.supernet(), IpNet::supernet);
+        let around = larger.flat_map(|cidr| {
+            let from = position(cidr);
+            enabled[from..].iter().take_while(move |other| other.pool.cidr == cidr)
+        });
+        let partly = |other: &&&OfCluster<'_>| {
+            let is_covered = covered.get(&of.cluster).is_some_and(|covered| covered.covers(other.pool.cidr));
+            other.cluster != of.cluster && !is_covered
+        };
+        let mut partly = around.filter(partly);
+        let others: Vec<Elsewhere> =
+            partly.by_ref().take(LISTED).map(|other| elsewhere(group, other)).collect();
+        if !others.is_empty() {
+            let further = partly.count();
+            found.push((of.cluster, finding(Code::DisabledPoolMismatch, of.pool, others, further)));
+        }
+    }
+}
+
+/// Nodes, tunnels and services of other clusters in a pool. Those that lie in a pool of their own cluster are left out: then the
+/// pools overlap.
+fn check_points(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
+    let mut points: Vec<(&Point, usize)> = Vec::new();
+    let pools = by_cluster(own);
+    for (cluster, member) in group.iter().enumerate() {
+        let is_in_own = |point: &&Point| pools.get(&cluster).is_some_and(|own| own.contains(point.address));
+        let outside = member.ranges.points.iter().filter(|point| !is_in_own(point));
+        points.extend(outside.map(|point| (point, cluster)));
+    }
+    points.sort_by_key(|(point, cluster)| (point.address, *cluster));
+    let by_cluster = ByCluster::new(points.iter().map(|(_, cluster)| *cluster));
+
+    for of in own {
+        let (first, last) = (of.pool.cidr.network(), of.pool.cidr.broadcast());
+        let from = points.partition_point(|(point, _)| point.address < first);
+        let to = points.partition_point(|(point, _)| point.address <= last);
+        let number = (to - from) - by_cluster.count(of.cluster, from..to);
+        if number == 0 {
+            continue;
+        }
+        let of_others = points[from..to].iter().filter(|(_, cluster)| *cluster != of.cluster).take(LISTED);
+        let others: Vec<Elsewhere> = of_others
+            .map(|(point, cluster)| Elsewhere {
+                cluster: group[*cluster].name.clone(),
+                kind: point.kind,
+                name: point.name.clone(),
+                cidr: point.address.into(),
+                in_use: None,
+            })
+            .collect();
+        let further = number - others.len();
+        found.push((of.cluster, finding(Code::PoolCoversOtherCluster, of.pool, others, further)));
+    }
+}
+
+/// What the pools of each cluster cover. They stand in the order of their clusters.
+fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
+    let of_each = pools.chunk_by(|a, b| a.cluster == b.cluster);
+    of_each.map(|pools| (pools[0].cluster, CidrSet::new(pools.iter().map(|of| of.pool.cidr)))).collect()
+}
+
+fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
+    Elsewhere {
+        cluster: group[of.cluster].name.clone(),
+        kind: ElsewhereKind::Pool,
+        name: of.pool.name.clone(),
+        cidr: of.pool.cidr,
+        in_use: None,
+    }
+}
+
+fn finding(code: Code, pool: &PoolView, others: Vec<Elsewhere>, further: usize) -> Finding {
+    let evidence = ElsewhereEvidence { here: pool.name.clone(), others, further };
+    Finding::new(code, Subject::Pool(pool.cidr), Evidence::Elsewhere(Box::new(evidence)))
+}

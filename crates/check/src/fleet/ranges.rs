@@ -1,0 +1,63 @@
+//! What of a cluster is compared with other clusters: pools stand in the view of them.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use super::used::Used;
+use crate::finding::ElsewhereKind;
+use crate::{Context, Options};
+
+/// Where nodes, tunnels, services and pods of a cluster are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ranges {
+    /// `None` where the configuration cannot be decoded or was not read.
+    pub strict_affinity: Option<bool>,
+    /// Addresses of nodes, tunnels and services, ascending.
+    pub points: Vec<Point>,
+    /// What IP reservations keep back.
+    pub reserved: Vec<IpNet>,
+    pub used: Used,
+}
+
+/// An address that something else than a pod has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Point {
+    pub address: IpAddr,
+    pub kind: ElsewhereKind,
+    /// The node or service.
+    pub name: String,
+}
+
+impl Ranges {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let context = Context::new(snapshot, &Options::default());
+        let mut points = Vec::new();
+        let mut add = |kind, name: &str, addresses: &mut dyn Iterator<Item = IpAddr>| {
+            points.extend(addresses.map(|address| Point { address, kind, name: name.to_owned() }));
+        };
+        for node in snapshot.nodes.iter().map(|node| &node.value) {
+            add(ElsewhereKind::Node, &node.name, &mut node.addresses.iter().copied());
+            add(ElsewhereKind::Tunnel, &node.name, &mut node.tunnels.iter().map(|(_, address)| *address));
+        }
+        for service in snapshot.services.iter().map(|service| &service.value) {
+            let name = format!("{}/{}", service.namespace, service.name);
+            add(ElsewhereKind::Service, &name, &mut service.ingress.iter().copied());
+        }
+        points.sort();
+        points.dedup();
+        Self {
+            strict_affinity: snapshot.effective_ipam_config().map(|config| config.strict_affinity),
+            points,
+            reserved: snapshot
+                .reservations
+                .iter()
+                .flat_map(|found| found.value.cidrs.iter().copied())
+                .collect(),
+            used: Used::of(&context),
+        }
+    }
+}

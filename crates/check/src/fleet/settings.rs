@@ -1,0 +1,56 @@
+//! Settings that should be the same in clusters that route to each other: routers between them that take only prefixes of one
+//! length drop the routes of other blocks, and those of single addresses, which a cluster without strict affinity announces
+//! for what nodes borrow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_model::cidr;
+
+use super::Cluster;
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, Subject};
+use crate::message::HERE;
+
+type Setting = (&'static str, fn(&Cluster) -> Option<String>);
+
+const SETTINGS: [Setting; 3] = [
+    ("strictAffinity", |cluster| cluster.ranges.strict_affinity.map(|value| value.to_string())),
+    ("blockSize of IPv4", |cluster| block_sizes(cluster, true)),
+    ("blockSize of IPv6", |cluster| block_sizes(cluster, false)),
+];
+
+pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
+    let mut of_each: BTreeMap<usize, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
+    for (name, value) in SETTINGS {
+        let values: Vec<Option<String>> = group.iter().map(|cluster| value(cluster)).collect();
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for value in values.iter().flatten() {
+            *numbers.entry(value).or_default() += 1;
+        }
+        let known: usize = numbers.values().sum();
+        let said: Vec<String> = numbers.iter().map(|(value, number)| format!("{value} ({number})")).collect();
+        let said = said.join(", ");
+        for (position, value) in values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            // The others are right where most clusters agree; where none are most, nobody knows which are.
+            if numbers[value.as_str()] * 2 > known {
+                continue;
+            }
+            let places = [(HERE.to_owned(), value.clone()), ("group".to_owned(), said.clone())];
+            of_each.entry(position).or_default().insert(name.to_owned(), places.into());
+        }
+    }
+    found.extend(of_each.into_iter().map(|(position, settings)| {
+        let subject = Subject::Cluster(group[position].name.clone());
+        (position, Finding::new(Code::ClusterSettingsDiffer, subject, Evidence::Configuration(settings)))
+    }));
+}
+
+/// The sizes of blocks that its pools give to nodes, as `/26, /28`; `None` where it has no such pool.
+fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
+    let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
+    let sizes: BTreeSet<u8> =
+        pools.filter(|pool| pool.allowed_uses.contains(&"Workload")).map(|pool| pool.block_size).collect();
+    let sizes: Vec<String> = sizes.into_iter().map(|size| format!("/{size}")).collect();
+    (!sizes.is_empty()).then(|| sizes.join(", "))
+}

@@ -1,0 +1,79 @@
+//! Which of many CIDRs of several clusters overlap, in one walk over them.
+
+use std::collections::HashMap;
+
+use calipam_model::IpNet;
+
+/// The CIDRs of other clusters that overlap one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Others {
+    /// Positions of the first of them.
+    pub listed: Vec<usize>,
+    /// How many there are.
+    pub number: usize,
+}
+
+impl Others {
+    /// How many are not listed.
+    pub(super) fn further(&self) -> usize {
+        self.number - self.listed.len()
+    }
+}
+
+/// By position of each range, which is a CIDR and its cluster: the ranges of other clusters that overlap it, of which `most`
+/// are listed. Takes as long as sorting: where many overlap, they are counted and not gone through.
+pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
+    let mut sorted: Vec<usize> = (0..ranges.len()).collect();
+    sorted.sort_by_key(|position| ranges[*position].0);
+    let places = ByCluster::new(sorted.iter().map(|position| ranges[*position].1));
+
+    let mut others = vec![Others::default(); ranges.len()];
+    // CIDRs nest or are disjoint: the stack holds those around the current one, by their places in the order.
+    let mut around: Vec<usize> = Vec::new();
+    let mut around_of: HashMap<usize, usize> = HashMap::new();
+    for place in 0..=sorted.len() {
+        let current = sorted.get(place).map(|position| ranges[*position]);
+        while let Some(outer) =
+            around.pop_if(|outer| current.is_none_or(|(cidr, _)| !ranges[sorted[*outer]].0.contains(&cidr)))
+        {
+            let cluster = ranges[sorted[outer]].1;
+            around_of.entry(cluster).and_modify(|number| *number -= 1);
+            // All between lie in it.
+            let inside = outer + 1..place;
+            let found = &mut others[sorted[outer]];
+            found.number += inside.len() - places.count(cluster, inside.clone());
+            let room = most - found.listed.len();
+            let of_others = inside.filter(|inner| ranges[sorted[*inner]].1 != cluster);
+            found.listed.extend(of_others.take(room).map(|inner| sorted[inner]));
+        }
+        let Some((_, cluster)) = current else { break };
+        let found = &mut others[sorted[place]];
+        found.number = around.len() - around_of.get(&cluster).copied().unwrap_or_default();
+        let of_others = around.iter().filter(|outer| ranges[sorted[**outer]].1 != cluster);
+        found.listed = of_others.take(most).map(|outer| sorted[*outer]).collect();
+        around.push(place);
+        *around_of.entry(cluster).or_default() += 1;
+    }
+    others
+}
+
+/// Places in an order, by their cluster.
+pub(super) struct ByCluster(HashMap<usize, Vec<usize>>);
+
+impl ByCluster {
+    /// Takes the clusters in that order.
+    pub(super) fn new(clusters: impl Iterator<Item = usize>) -> Self {
+        let mut places: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (place, cluster) in clusters.enumerate() {
+            places.entry(cluster).or_default().push(place);
+        }
+        Self(places)
+    }
+
+    /// How many places within `range` are of the cluster.
+    pub(super) fn count(&self, cluster: usize, range: std::ops::Range<usize>) -> usize {
+        let Some(places) = self.0.get(&cluster) else { return 0 };
+        places.partition_point(|place| *place < range.end)
+            - places.partition_point(|place| *place < range.start)
+    }
+}

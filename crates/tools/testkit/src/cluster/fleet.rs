@@ -1,0 +1,130 @@
+//! A generator of fleets: clusters with pools of their own, and faults between them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::wire::Pool;
+use super::{Cluster, ClusterSpec};
+
+/// What is wrong between the clusters of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetFault {
+    /// The second cluster has a pool within that of the first.
+    OverlappingPools,
+    /// And a block there, of which pods of both have addresses.
+    SharedAddresses,
+    /// A pool of the second cluster covers the nodes of all.
+    PoolOverNodes,
+    /// The first cluster has a disabled pool for one half of the second one's.
+    HalfDisabledPool,
+    /// The first cluster is strict, and the others are not.
+    StrictAffinity,
+}
+
+/// Clusters by name, `a` and so on, which all route to each other.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    pub clusters: Vec<(String, Cluster)>,
+    /// The findings between them: cluster, code and subject.
+    pub expected: BTreeSet<[String; 3]>,
+}
+
+impl FleetFault {
+    pub const ALL: [Self; 5] = [
+        Self::OverlappingPools,
+        Self::SharedAddresses,
+        Self::PoolOverNodes,
+        Self::HalfDisabledPool,
+        Self::StrictAffinity,
+    ];
+}
+
+impl Fleet {
+    /// Healthy clusters: each has pools of its own, and disabled ones for the IPv4 pools of all others.
+    pub fn healthy(number: u8) -> Self {
+        let specs: Vec<ClusterSpec> =
+            (1..=number).map(|place| ClusterSpec::new(place.into()).in_place(place)).collect();
+        let cluster = |spec: &ClusterSpec| {
+            let mut cluster = Cluster::plain(*spec, 3, 4);
+            for other in specs.iter().filter(|other| other.place != spec.place) {
+                let pool = Pool { disabled: true, ..Pool::new(other.pool_v4(), 26) };
+                cluster.put_pool(&format!("to-{}", other.place), pool);
+            }
+            let letter = char::from(b'a' + (spec.place - 1) % 26);
+            (
+                format!("{letter}{}", if spec.place > 26 { spec.place.to_string() } else { String::new() }),
+                cluster,
+            )
+        };
+        Self { clusters: specs.iter().map(cluster).collect(), expected: BTreeSet::new() }
+    }
+
+    /// Adds a fault to a healthy fleet of three clusters or more.
+    pub fn inject(&mut self, fault: FleetFault) {
+        let (first, second) = (self.clusters[0].1.spec, self.clusters[1].1.spec);
+        match fault {
+            FleetFault::OverlappingPools => self.overlap(),
+            FleetFault::SharedAddresses => {
+                let block = self.overlap();
+                let node = self.clusters[1].1.nodes()[0].name.clone();
+                let cluster = &mut self.clusters[1].1;
+                cluster.claim(block, &node);
+                let theirs: Vec<IpAddr> =
+                    (0..3).map(|_| cluster.add_pod(&node, &[block]).address()).collect();
+                let ours = self.clusters[0].1.block_mut(block).clone();
+                let held = |address: &&IpAddr| ours.allocations[ordinal(block, **address)].is_some();
+                for address in theirs.iter().filter(held) {
+                    self.expect(0, "address-in-several-clusters", address);
+                    self.expect(1, "address-in-several-clusters", address);
+                }
+                block
+            }
+            FleetFault::PoolOverNodes => {
+                let nodes: IpNet = "192.168.0.0/20".parse().expect("a CIDR");
+                self.clusters[1].1.put_pool("over-nodes", Pool::new(nodes, 26));
+                self.expect(1, "pool-covers-other-cluster", nodes);
+                nodes
+            }
+            FleetFault::HalfDisabledPool => {
+                let half = second.pool_v4().subnets(17).expect("a /16").next().expect("it has two halves");
+                let cluster = &mut self.clusters[0].1;
+                cluster.remove(&super::wire::key::pool(&format!("to-{}", second.place)));
+                cluster.put_pool("to-half", Pool { disabled: true, ..Pool::new(half, 26) });
+                self.expect(0, "disabled-pool-mismatch", half);
+                half
+            }
+            FleetFault::StrictAffinity => {
+                let cluster = &mut self.clusters[0].1;
+                (cluster.settings.strict_affinity, cluster.shown.strict_affinity) = (true, true);
+                cluster.put_settings();
+                self.expect(0, "cluster-settings-differ", "a");
+                first.pool_v4()
+            }
+        };
+    }
+
+    /// A pool of the second cluster where the first node of the first one has its block.
+    fn overlap(&mut self) -> IpNet {
+        let first = self.clusters[0].1.spec;
+        let block = self.clusters[0].1.nodes()[0].blocks[0];
+        self.clusters[1].1.put_pool("overlapping", Pool::new(block, 26));
+        self.expect(0, "overlapping-cluster-pools", first.pool_v4());
+        self.expect(1, "overlapping-cluster-pools", block);
+        // The disabled pool for all of the first cluster's is there.
+        block
+    }
+
+    fn expect(&mut self, cluster: usize, code: &str, subject: impl ToString) {
+        let name = self.clusters[cluster].0.clone();
+        self.expected.insert([name, code.to_owned(), subject.to_string()]);
+    }
+}
+
+fn ordinal(block: IpNet, address: IpAddr) -> usize {
+    match (block.network(), address) {
+        (IpAddr::V4(first), IpAddr::V4(address)) => (u32::from(address) - u32::from(first)) as usize,
+        _ => panic!("blocks of nodes are of IPv4 first"),
+    }
+}
