@@ -21,6 +21,10 @@ pub enum NoReport {
     NotAnObject,
     #[error("neither `kind: CheckReport` of `apiVersion: calipam/v2` or `calipam/v1`, nor `clusterGUID`")]
     OtherDocument,
+    #[error("not `kind: FleetReport` of `apiVersion: calipam/v2`: the report of a fleet is compared with one of a fleet")]
+    NotOfFleet,
+    #[error("a finding is of no cluster of the report: {0:?}")]
+    OfNoCluster(String),
     #[error("it is in calicoctl's form, which has no findings")]
     WithoutFindings,
     #[error("no `{0}`")]
@@ -72,7 +76,7 @@ pub struct EarlierSubject {
 }
 
 /// The formats of reports that can be read; their fields that are read here have the same names.
-const READABLE: [&str; 2] = ["calipam/v2", "calipam/v1"];
+pub(crate) const READABLE: [&str; 2] = ["calipam/v2", "calipam/v1"];
 
 impl EarlierReport {
     /// Reads a report.
@@ -97,17 +101,17 @@ impl EarlierReport {
     }
 }
 
-fn text(fields: &Map<String, Value>, name: &str) -> String {
+pub(crate) fn text(fields: &Map<String, Value>, name: &str) -> String {
     fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// The sources that count as read; those of other versions are left out.
-fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
+pub(crate) fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
     let read = coverage.iter().filter(|(_, read)| **read == Coverage::Read.to_string());
     read.filter_map(|(source, _)| serde_json::from_value(Value::from(source.as_str())).ok()).collect()
 }
 
-fn finding(value: &Value) -> Result<EarlierFinding, NoReport> {
+pub(crate) fn finding(value: &Value) -> Result<EarlierFinding, NoReport> {
     let fields = value.as_object().ok_or(NoReport::FindingNotAnObject)?;
     let subject = fields.get("subject").and_then(Value::as_object);
     let subject = subject.ok_or(NoReport::FindingWithout("subject"))?;

@@ -83,7 +83,12 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
-    let mut opening = Datastore::open(&settings);
+    open_by(&settings, console).await
+}
+
+/// Opens the datastore that settings name.
+pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Datastore, Failure> {
+    let mut opening = Datastore::open(settings);
     let datastore = match tokio::time::timeout(NAMED_AFTER, &mut opening).await {
         Ok(opened) => opened?,
         Err(_) => {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
+use indicatif::MultiProgress;
 use terminal_size::Width;
 
 use crate::args::Global;
@@ -58,6 +59,15 @@ pub(crate) struct Console {
     pub page: Page,
     /// With `--watch`: what was printed last.
     pub watch: Option<Arc<Watch>>,
+    /// Where the work is on one cluster of several: which it is, and the lines of progress of all.
+    pub fleet: Option<OfFleet>,
+}
+
+/// One cluster of several that are read at the same time.
+#[derive(Clone, Debug)]
+pub(crate) struct OfFleet {
+    pub name: Arc<str>,
+    pub lines: MultiProgress,
 }
 
 impl Console {
@@ -77,6 +87,7 @@ impl Console {
                 ..Page::default()
             },
             watch: None,
+            fleet: None,
         }
     }
 
@@ -142,7 +153,14 @@ impl Console {
 
     /// Prints a line with a label in its colour, where stderr has colours.
     fn labelled(&self, label: &str, style: Style, text: &str) {
-        let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {}", escape(text));
+        let cluster = self.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name))).unwrap_or_default();
+        let line =
+            || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
+        let _ = match &self.fleet {
+            // Lines of progress stand below what is said.
+            Some(of) => of.lines.suspend(line),
+            None => line(),
+        };
     }
 
     /// Says what to do next.

@@ -18,6 +18,8 @@ pub(crate) enum Outcome {
     Findings,
     /// Something that was asked for does not exist, or was left as it is.
     Refused,
+    /// A cluster of a fleet was not read; what was found in the others is told all the same.
+    PartlyRead,
 }
 
 /// Why a command could not do its work.
@@ -90,7 +92,7 @@ pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
         Ok(Outcome::Findings | Outcome::Refused) | Err(Failure::NotFound { .. }) => 1,
         Err(Failure::CommandLine(_) | Failure::Usage { .. }) => USAGE,
         Err(Failure::Workflow(error)) => workflow_code(error),
-        Err(Failure::Io { .. }) => 3,
+        Ok(Outcome::PartlyRead) | Err(Failure::Io { .. }) => 3,
         Err(Failure::Panic) => 4,
         Err(Failure::Interrupted) => INTERRUPTED,
     }

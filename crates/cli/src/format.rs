@@ -32,6 +32,8 @@ pub(crate) enum Format {
     Html,
     /// Lines for an --ignore file
     Ignore,
+    /// JSON for `check --fleet`
+    Summary,
 }
 
 impl Format {

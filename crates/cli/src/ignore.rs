@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
+use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Finding, Report, UnknownCode};
 use calipam_files::regular;
+use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -18,6 +20,8 @@ struct Entry {
     code: Code,
     /// As a finding has it, or as tables show it.
     subject: String,
+    /// The cluster of a fleet that it is about; every one where none is named.
+    cluster: Option<String>,
     /// The last day on which it counts, in UTC.
     until: Option<Date>,
     /// Number of the line, from 1.
@@ -55,13 +59,34 @@ impl Ignored {
     /// Takes out of a report what is accepted, and gives what there is to say about the entries that accept nothing. To be
     /// called before other filters: what they leave out is there all the same.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
-        let today = TimeZone::UTC.to_datetime(report.cluster.taken_at).date();
+        let today = day(report.cluster.taken_at);
+        let mut matches = vec![false; self.entries.len()];
+        self.take(report, "", today, &mut matches);
+        let of_fleets = |entry: &Entry| entry.cluster.is_some();
+        self.said(&matches, today, of_fleets)
+    }
+
+    /// The same of the reports of a fleet: an entry accepts something where it does in one of them.
+    pub(crate) fn apply_to_fleet(&self, clusters: &mut [Cluster]) -> Vec<String> {
+        let mut matches = vec![false; self.entries.len()];
+        for cluster in &mut *clusters {
+            let today = day(cluster.report.cluster.taken_at);
+            self.take(&mut cluster.report, &cluster.name, today, &mut matches);
+        }
+        let newest = clusters.iter().map(|cluster| cluster.report.cluster.taken_at).max();
+        self.said(&matches, day(newest.unwrap_or_default()), |_| false)
+    }
+
+    /// Takes out what is accepted, and marks the entries that match something.
+    fn take(&self, report: &mut Report, cluster: &str, today: Date, matches: &mut [bool]) {
         let mut by_finding: HashMap<(Code, &str), usize> = HashMap::new();
-        for (place, entry) in self.entries.iter().enumerate() {
+        let named = |entry: &Entry| entry.cluster.as_ref().is_none_or(|name| name == cluster);
+        for (place, entry) in self.entries.iter().enumerate().filter(|(_, entry)| named(entry)) {
             by_finding.insert((entry.code, &entry.subject), place);
         }
-
-        let mut matches = vec![false; self.entries.len()];
+        if by_finding.is_empty() {
+            return;
+        }
         report.retain(|finding| {
             let subject = finding.subject.to_string();
             let as_shown = escape(&subject);
@@ -71,8 +96,13 @@ impl Ignored {
             matches[place] = true;
             self.entries[place].has_ended(today)
         });
+    }
 
-        let said = self.entries.iter().zip(matches).filter_map(|(entry, matches)| {
+    /// What there is to say about the entries, but for those that `passed_over` names.
+    fn said(&self, matches: &[bool], today: Date, passed_over: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let entries = self.entries.iter().zip(matches).filter(|(entry, _)| !passed_over(entry));
+        let said = entries.filter_map(|(entry, matches)| {
+            let matches = *matches;
             let place = format!("{}:{}", self.file, entry.line);
             match entry.until {
                 Some(until) if matches && entry.has_ended(today) => {
@@ -94,15 +124,26 @@ impl Entry {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.code, self.subject)
+        write!(f, "{} {}", self.code, self.subject)?;
+        self.cluster.iter().try_for_each(|name| write!(f, " cluster {name}"))
     }
 }
 
 /// The line that accepts a finding, as a terminal may see it. A subject that would be read as something else is a JSON string.
 pub(crate) fn line(finding: &Finding) -> String {
+    line_in(finding, None)
+}
+
+/// The same for a cluster of a fleet.
+pub(crate) fn line_in(finding: &Finding, cluster: Option<&str>) -> String {
+    let of_cluster = cluster.map(|name| format!(" cluster {name}")).unwrap_or_default();
+    subject_line(finding) + &of_cluster
+}
+
+fn subject_line(finding: &Finding) -> String {
     let subject = finding.subject.to_string();
     let plain = format!("{} {subject}", finding.code);
-    let entry = Entry { code: finding.code, subject, until: None, line: 1 };
+    let entry = Entry { code: finding.code, subject, cluster: None, until: None, line: 1 };
     if escape(&plain) == plain && parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
         return plain;
     }
@@ -144,6 +185,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         _ => rest.split_once(" #").map_or(rest, |(content, _)| content).trim(),
     };
     let (rest, until) = until(rest)?;
+    let (rest, cluster) = cluster(rest);
     let subject = match subject {
         Some(subject) if rest.is_empty() => subject,
         Some(_) => return Err(format!("{rest:?} follows the subject")),
@@ -151,7 +193,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         None => rest.to_owned(),
     };
     let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;
-    Ok(Some(Entry { code, subject, until, line: number }))
+    Ok(Some(Entry { code, subject, cluster, until, line: number }))
 }
 
 /// A JSON string at the front, and what follows it.
@@ -159,6 +201,19 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     let first = strings.next()?.ok()?;
     Some((first, &text[strings.byte_offset()..]))
+}
+
+fn day(time: Timestamp) -> Date {
+    TimeZone::UTC.to_datetime(time).date()
+}
+
+/// Takes `cluster NAME` from the end.
+fn cluster(text: &str) -> (&str, Option<String>) {
+    let mut words = text.rsplitn(3, char::is_whitespace);
+    match (words.next(), words.next()) {
+        (Some(name), Some("cluster")) => (words.next().unwrap_or_default().trim(), Some(name.to_owned())),
+        _ => (text, None),
+    }
 }
 
 /// Takes `until DATE` from the end.
@@ -178,7 +233,13 @@ mod tests {
     use super::*;
 
     fn entry(code: Code, subject: &str, until: Option<&str>, line: usize) -> Entry {
-        Entry { code, subject: subject.into(), until: until.map(|date| date.parse().unwrap()), line }
+        Entry {
+            code,
+            subject: subject.into(),
+            cluster: None,
+            until: until.map(|date| date.parse().unwrap()),
+            line,
+        }
     }
 
     #[test]

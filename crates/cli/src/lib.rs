@@ -11,6 +11,7 @@ mod complete;
 mod connect;
 mod console;
 mod exit;
+mod fleet;
 mod format;
 mod hints;
 mod ignore;

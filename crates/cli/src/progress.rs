@@ -7,6 +7,7 @@ use calipam_workflow::{Activity, Meter};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::Console;
+use crate::render::text::escape;
 
 /// A bar on stderr; an invisible one where there is no terminal.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
@@ -24,8 +25,13 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     } else {
         ProgressDrawTarget::hidden()
     });
+    let bar = match &console.fleet {
+        Some(of) if console.progress => of.lines.add(bar),
+        _ => bar,
+    };
     bar.set_style(style(template));
-    bar.set_prefix(prefix);
+    let cluster = console.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name)));
+    bar.set_prefix(cluster.map_or_else(|| prefix.to_owned(), |cluster| cluster + prefix));
     Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
 }
 

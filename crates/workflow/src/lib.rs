@@ -39,7 +39,7 @@ pub use self::read::{
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};
-pub use self::scope::{Names, Part, guid, nearest_pod, nodes, pool};
+pub use self::scope::{Names, Part, guid, matching, nearest_pod, nodes, pool};
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::timing::{ReadTimes, time_reads, time_writes};
 pub use self::undo::{Undone, undo};

@@ -150,6 +150,12 @@ pub fn nodes(
     if selected.is_empty() { Err(Error::NoNodeSelected) } else { Ok(selected) }
 }
 
+/// The names that a pattern with `*` and `?` matches.
+pub fn matching<'n>(pattern: &str, names: &'n [String]) -> Vec<&'n String> {
+    let pattern = WildMatch::new(pattern);
+    names.iter().filter(|name| pattern.matches(name)).collect()
+}
+
 fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     let owner = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
     let mut known: BTreeSet<String> = snapshot.nodes.iter().map(|node| node.value.name.clone()).collect();

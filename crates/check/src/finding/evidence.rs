@@ -466,9 +466,6 @@ impl fmt::Display for ElsewhereKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UnreadableEvidence {
     pub reason: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
 }
 
 /// The evidence of a finding in a summary: its fields are those of the code, and only some of them are looked at again.

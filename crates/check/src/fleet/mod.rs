@@ -3,6 +3,7 @@
 //! ranges of several clusters overlap.
 
 mod addresses;
+mod earlier;
 mod free;
 mod pools;
 mod ranges;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 
 use calipam_model::snapshot::Snapshot;
 
+pub use self::earlier::EarlierFleet;
 pub use self::free::free_ranges;
 pub use self::ranges::{Point, Ranges};
 pub use self::summary::{SUMMARY, Summary};
@@ -60,9 +62,9 @@ impl Cluster {
     }
 
     /// A cluster that cannot be read, with the finding that says so.
-    pub fn unreadable(name: &str, location: String, reason: String, hint: Option<String>) -> Self {
+    pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
-        let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason, hint }));
+        let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
         let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), evidence);
         let (pools, ranges) = (PoolList { pools: Vec::new(), outside: None }, Ranges::default());
         let summary = Summary { report: Report::unread(identity, finding), pools, ranges };

@@ -33,7 +33,7 @@ pub struct Point {
 }
 
 impl Ranges {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub fn of(snapshot: &Snapshot) -> Self {
         let context = Context::new(snapshot, &Options::default());
         let mut points = Vec::new();
         let mut add = |kind, name: &str, addresses: &mut dyn Iterator<Item = IpAddr>| {

@@ -9,8 +9,8 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
 
-use super::PrintingArgs;
 use super::check_options::{CheckOptions, SELECTION};
+use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
 use crate::hints;
 use crate::output_file::OutputFile;
@@ -22,6 +22,8 @@ const REPORTS: &str = "Reports";
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub options: CheckOptions,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     /// List all rules, without reading anything
     #[arg(long, help_heading = SELECTION)]
     pub list_rules: bool,

@@ -69,8 +69,8 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub kubeconfig: Option<String>,
     /// The context in the kubeconfig; kubectl's other options work, too: see `--help` without a command
-    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
-    pub context: Option<String>,
+    #[arg(id = "context", long = "context", global = true, value_name = "NAME", help_heading = CONNECTION)]
+    pub contexts: Vec<String>,
     /// kubectl's options for the connection.
     #[command(flatten)]
     pub kubectl: KubectlArgs,
@@ -116,12 +116,17 @@ impl When {
 }
 
 impl Global {
+    /// True where contexts are named that may be several.
+    pub(crate) fn names_several(&self) -> bool {
+        self.contexts.len() > 1 || self.contexts.iter().any(|name| name.contains(['*', '?']))
+    }
+
     /// What the command line says about the connection.
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
             config: self.config.clone(),
             kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
+            context: self.contexts.first().cloned(),
             etcd_endpoints: self.etcd_endpoints.clone(),
             etcd_cacert: self.etcd_cacert.clone(),
             etcd_cert: self.etcd_cert.clone(),

@@ -196,7 +196,7 @@ impl Calicoctl {
         };
         Global {
             config: self.config.clone().filter(|path| !path.as_os_str().is_empty()),
-            context: self.context.clone().filter(|context| !context.is_empty()),
+            contexts: self.context.clone().filter(|context| !context.is_empty()).into_iter().collect(),
             kubeconfig,
             verbose,
             ..Global::default()

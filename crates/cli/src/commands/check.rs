@@ -9,6 +9,7 @@ use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{
     Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, parse_document,
 };
+use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
@@ -18,6 +19,7 @@ use calipam_workflow::{CheckResult, Criteria, Error, Names, Part, check_and_conf
 use crate::args::{CheckArgs, CheckOptions, Global};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
+use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::ignore::Ignored;
 use crate::operator::Person;
@@ -40,6 +42,9 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         console.format.is_one_of(&Format::COMMON, "check --list-rules")?;
         console.print(&render::codes::Rules::all())?;
         return Ok(Outcome::Clean);
+    }
+    if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
+        return fleet::check::run(args, &fleet, begin, console);
     }
     let Findings { checked: CheckResult { report, snapshot, .. }, filter, changes, calicoctl } =
         match findings(args, global, console) {
@@ -98,13 +103,13 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
 }
 
 /// Checks as its options say. They were checked before anything is read.
-pub(super) struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     options: &'a CheckOptions,
     ignored: Ignored,
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(options: &'a CheckOptions) -> Result<Self, Failure> {
+    pub(crate) fn new(options: &'a CheckOptions) -> Result<Self, Failure> {
         if let Some(both) = options.rules.iter().find(|rule| options.skip_rules.contains(rule)) {
             return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
         }
@@ -119,13 +124,23 @@ impl<'a> Checker<'a> {
         global: &Global,
         console: &Console,
     ) -> Result<CheckResult, Failure> {
+        let datastore = connect::open(global, console).await?;
+        self.check_datastore(&datastore, cache, console).await
+    }
+
+    /// The same of a datastore that is open.
+    pub(crate) async fn check_datastore(
+        &self,
+        datastore: &Datastore,
+        cache: Option<&Path>,
+        console: &Console,
+    ) -> Result<CheckResult, Failure> {
         let Self { options, .. } = self;
         let criteria = Criteria {
             options: Options { grace: options.grace, pool_threshold: options.pool_threshold },
             recheck_after: options.recheck.settle,
         };
-        let datastore = connect::open(global, console).await?;
-        Ok(check_and_confirm(&datastore, &criteria, options.confirm, cache, &Person::watching(console))
+        Ok(check_and_confirm(datastore, &criteria, options.confirm, cache, &Person::watching(console))
             .await?)
     }
 

@@ -1,7 +1,7 @@
 //! What the program can do: one file for each command.
 
 mod assign;
-mod check;
+pub(crate) mod check;
 mod completion;
 mod configure;
 mod diff;
@@ -50,6 +50,13 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 }
 
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
+    let reads_fleets = matches!(command, IpamCommand::Check(_) | IpamCommand::Show(_));
+    if global.names_several() && !reads_fleets {
+        return Err(Failure::Usage {
+            message: "--context names several clusters, and this command works on one".into(),
+            hint: Some("`check` and `show` take several; a repair is of one cluster at a time".into()),
+        });
+    }
     match command {
         IpamCommand::Check(args) if args.show_problem_ips && console.format == Format::Table => {
             let console = Console { format: Format::Wide, ..console.clone() };

@@ -96,8 +96,10 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     }
     let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles).ok();
     let mut there = Global { datastore: Some(header.datastore.clone()), ..global.clone() };
-    there.context = context_at(&there, header);
-    match (settings.map(|settings| settings.target), &there.context) {
+    if let Some(context) = context_at(&there, header) {
+        there.contexts = vec![context];
+    }
+    match (settings.map(|settings| settings.target), there.contexts.first()) {
         (Some(Target::Kubernetes), None) if header.datastore == "kubernetes" => return global.clone(),
         (Some(Target::Etcd(etcd)), _)
             if header.datastore == "etcd" && etcd.endpoints.contains(&header.location) =>
@@ -112,7 +114,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
         _ if header.datastore.starts_with("etcd") => there.etcd_endpoints = Some(header.location.clone()),
         _ => {}
     }
-    let context = there.context.iter().map(|name| format!(" (context {name})")).collect::<String>();
+    let context = there.contexts.iter().map(|name| format!(" (context {name})")).collect::<String>();
     let Header { datastore, location, .. } = header;
     console.info(&format!("connecting to where the journal was made: {datastore} {location}{context}"));
     there

@@ -50,7 +50,7 @@ impl Call {
             ("config", global.config.as_ref().map(path)),
             ("etcd_endpoints", global.etcd_endpoints.clone()),
             ("kubeconfig", global.kubeconfig.clone()),
-            ("context", global.context.clone()),
+            ("context", global.contexts.first().cloned()),
         ];
         let given = options.into_iter().filter_map(|(id, value)| {
             let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));

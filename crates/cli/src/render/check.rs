@@ -41,7 +41,7 @@ pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut 
         findings(out)?;
         writeln!(out)?;
     }
-    writeln!(out, "{}", on_page(&summary(report), 0, page))?;
+    writeln!(out, "{}", on_page(&summary_of(report), 0, page))?;
     let lines = changes.map(|changes| changes::lines(changes, report)).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 0, page)))
 }
@@ -98,7 +98,7 @@ fn full_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
     grid
 }
 
-fn color(severity: Severity) -> Option<AnsiColor> {
+pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
     match severity {
         Severity::Critical => Some(AnsiColor::Magenta),
         Severity::Error => Some(AnsiColor::Red),
@@ -108,21 +108,26 @@ fn color(severity: Severity) -> Option<AnsiColor> {
 }
 
 /// `1,714 findings: 2 critical, 1,300 error, 412 warning (not read: …)`.
-fn summary(report: &Report) -> String {
-    let by_severity: Vec<String> = Severity::ALL
-        .into_iter()
-        .filter_map(|severity| Some((severity, *report.counts.findings.get(&severity)?)))
-        .filter(|(_, number)| *number > 0)
-        .map(|(severity, number)| format!("{} {severity}", thousands(number)))
-        .collect();
-    let mut line = match by_severity.as_slice() {
-        [] => "No findings".to_owned(),
-        parts => format!("{}: {}", count(report.findings.len(), "finding", "findings"), parts.join(", ")),
-    };
+fn summary_of(report: &Report) -> String {
+    let mut line = summary(report.findings.len(), &report.counts.findings);
     if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
         line.push_str(&format!(" ({})", escape(&unread)));
     }
     line
+}
+
+/// `1,714 findings: 2 critical, 1,300 error, 412 warning`.
+pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) -> String {
+    let by_severity: Vec<String> = Severity::ALL
+        .into_iter()
+        .filter_map(|severity| Some((severity, *by_severity.get(&severity)?)))
+        .filter(|(_, number)| *number > 0)
+        .map(|(severity, number)| format!("{} {severity}", thousands(number)))
+        .collect();
+    match by_severity.as_slice() {
+        [] => "No findings".to_owned(),
+        parts => format!("{}: {}", count(number, "finding", "findings"), parts.join(", ")),
+    }
 }
 
 /// What was not read, and why.

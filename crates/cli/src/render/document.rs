@@ -53,9 +53,9 @@ pub(crate) fn write(
     match format {
         Format::Table => document.text(Detail::Short, page, out),
         Format::Wide => document.text(Detail::Full, page, out),
-        Format::Yaml => yaml::write(&versioned(document), out),
+        Format::Yaml => yaml::write(&versioned(document.kind(), document.schema()), out),
         Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
+            serde_json::to_writer_pretty(&mut *out, &versioned(document.kind(), document.schema()))?;
             writeln!(out)
         }
         of_reports => document.report(of_reports, out),
@@ -64,7 +64,7 @@ pub(crate) fn write(
 
 /// What programs read of a document, as a value.
 pub(crate) fn value(document: &impl Document) -> serde_json::Result<serde_json::Value> {
-    serde_json::to_value(versioned(document))
+    serde_json::to_value(versioned(document.kind(), document.schema()))
 }
 
 #[derive(Debug, Serialize)]
@@ -76,8 +76,9 @@ struct Versioned<T> {
     content: T,
 }
 
-fn versioned(document: &impl Document) -> impl Serialize {
-    Versioned { api_version: API_VERSION, kind: document.kind(), content: document.schema() }
+/// The content of a document with what tells its schema.
+pub(crate) fn versioned<T: Serialize>(kind: &'static str, content: T) -> impl Serialize {
+    Versioned { api_version: API_VERSION, kind, content }
 }
 
 #[cfg(test)]

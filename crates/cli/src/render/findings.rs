@@ -80,22 +80,24 @@ struct Findings<'a> {
 
 impl Serialize for Findings<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let element = |finding| Element {
-            change: self.changes.map(|changes| changes.of(finding)),
-            finding,
-            repair: finding.remedy().as_ref().map(remedy::in_document),
-        };
+        let element = |finding| Element::new(finding, self.changes.map(|changes| changes.of(finding)));
         serializer.collect_seq(self.findings.iter().map(element))
     }
 }
 
 /// A finding, the command that repairs it, where one does, and what became of it since the earlier report.
 #[derive(Serialize)]
-struct Element<'a> {
+pub(super) struct Element<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<Change>,
     #[serde(flatten)]
     finding: &'a Finding,
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<String>,
+}
+
+impl<'a> Element<'a> {
+    pub(super) fn new(finding: &'a Finding, change: Option<Change>) -> Self {
+        Self { change, finding, repair: finding.remedy().as_ref().map(remedy::in_document) }
+    }
 }

@@ -10,6 +10,7 @@ pub(crate) mod document;
 pub(crate) mod explanation;
 pub(crate) mod failure;
 mod findings;
+pub(crate) mod fleet;
 pub(crate) mod header;
 pub(crate) mod history;
 pub(crate) mod markdown;

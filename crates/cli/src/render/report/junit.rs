@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use calipam_check::{Changes, Code, Finding, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
@@ -10,37 +11,81 @@ use maud::{Markup, html};
 
 use super::Checked;
 use crate::render::check::unread;
+use crate::render::fleet::FleetReport;
 use crate::render::text::{count, escape};
 
 /// Readers show a failure's text as a whole: so many lines of it are enough, the sum stands in front.
 const SHOWN: usize = 1000;
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut by_code: BTreeMap<Code, Vec<&Finding>> =
-        Code::of_one_cluster().map(|code| (code, Vec::new())).collect();
-    for finding in &checked.report.findings {
-        by_code.entry(finding.code).or_default().push(finding);
-    }
-    let failed = by_code.values().filter(|findings| fails(findings, checked.changes)).count();
-    let skipped = by_code.keys().filter(|code| unread_of(**code, checked.report).is_some()).count();
-    let tests = by_code.len();
-    let time = format!("{:.3}", checked.took.as_secs_f64());
-    let taken_at = checked.report.cluster.taken_at.strftime("%Y-%m-%dT%H:%M:%S").to_string();
+    let suite = Suite::new("calipam check", checked.report, checked.changes, Code::of_one_cluster());
+    suites(&[suite], checked.took, out)
+}
 
+/// The same of many clusters: a suite for each.
+pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
+    let all: Vec<Suite<'_>> = report
+        .each()
+        .map(|(cluster, changes)| {
+            Suite::new(&cluster.name, &cluster.report, changes, Code::ALL.iter().copied())
+        })
+        .collect();
+    suites(&all, report.took, out)
+}
+
+/// The test cases of a cluster.
+struct Suite<'a> {
+    name: &'a str,
+    report: &'a Report,
+    changes: Option<&'a Changes>,
+    by_code: BTreeMap<Code, Vec<&'a Finding>>,
+    failed: usize,
+}
+
+impl<'a> Suite<'a> {
+    fn new(
+        name: &'a str,
+        report: &'a Report,
+        changes: Option<&'a Changes>,
+        codes: impl Iterator<Item = Code>,
+    ) -> Self {
+        let mut by_code: BTreeMap<Code, Vec<&Finding>> = codes.map(|code| (code, Vec::new())).collect();
+        for finding in &report.findings {
+            by_code.entry(finding.code).or_default().push(finding);
+        }
+        let failed = by_code.values().filter(|findings| fails(findings, changes)).count();
+        Self { name, report, changes, by_code, failed }
+    }
+}
+
+fn suites(all: &[Suite<'_>], took: Duration, out: &mut dyn Write) -> io::Result<()> {
+    let time = format!("{:.3}", took.as_secs_f64());
+    let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
+    let failed: usize = all.iter().map(|suite| suite.failed).sum();
     let suites = html! {
         testsuites name="calipam check" tests=(tests) failures=(failed) errors="0" time=(time) {
             "\n"
-            testsuite name="calipam check" timestamp=(taken_at) skipped=(skipped) tests=(tests) failures=(failed) errors="0" time=(time) {
-                "\n"
-                (properties(checked))
-                @for (code, findings) in &by_code {
-                    (case(*code, findings, checked))
-                }
-            }
-            "\n"
+            @for suite in all { (one(suite, &time)) }
         }
     };
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", suites.into_string())
+}
+
+fn one(suite: &Suite<'_>, time: &str) -> Markup {
+    let Suite { name, report, by_code, failed, .. } = suite;
+    let skipped = by_code.keys().filter(|code| unread_of(**code, report).is_some()).count();
+    let tests = by_code.len();
+    let taken_at = report.cluster.taken_at.strftime("%Y-%m-%dT%H:%M:%S").to_string();
+    html! {
+        testsuite name=(printable(name)) timestamp=(taken_at) skipped=(skipped) tests=(tests) failures=(failed) errors="0" time=(time) {
+            "\n"
+            (properties(report))
+            @for (code, findings) in by_code {
+                (case(*code, findings, suite))
+            }
+        }
+        "\n"
+    }
 }
 
 /// An information is told, but fails no test. In a comparison only what is new fails one.
@@ -56,9 +101,9 @@ fn unread_of(code: Code, report: &Report) -> Option<Source> {
 }
 
 /// Which cluster it is, and what was not read.
-fn properties(checked: &Checked<'_>) -> Markup {
-    let cluster = &checked.report.cluster;
-    let unread = unread(&checked.report.coverage, checked.report.cluster.datastore).unwrap_or_default();
+fn properties(report: &Report) -> Markup {
+    let cluster = &report.cluster;
+    let unread = unread(&report.coverage, report.cluster.datastore).unwrap_or_default();
     let properties = [
         ("guid", cluster.guid.as_str()),
         ("location", &cluster.location),
@@ -76,7 +121,7 @@ fn properties(checked: &Checked<'_>) -> Markup {
     }
 }
 
-fn case(code: Code, findings: &[&Finding], checked: &Checked<'_>) -> Markup {
+fn case(code: Code, findings: &[&Finding], checked: &Suite<'_>) -> Markup {
     let message = format!("{}: {}", count(findings.len(), "finding", "findings"), code.summary());
     html! {
         testcase classname="calipam.check" name=(code.name()) time="0" {

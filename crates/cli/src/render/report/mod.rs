@@ -3,10 +3,11 @@
 
 mod calicoctl;
 pub(crate) mod changes;
-mod junit;
-mod page;
-mod prometheus;
-mod sarif;
+pub(super) mod junit;
+pub(super) mod page;
+pub(super) mod prometheus;
+pub(super) mod sarif;
+mod summary;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -64,6 +65,7 @@ impl Document for Checked<'_> {
             Format::Ignore => {
                 self.report.findings.iter().try_for_each(|finding| writeln!(out, "{}", ignore::line(finding)))
             }
+            Format::Summary => summary::write(self, out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {
                 Err(unsupported(self.kind(), format))
             }

@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::views::{self, Count};
+use calipam_check::views::{self, Count, PoolList};
 use calipam_check::{Changes, Code, Report};
 use calipam_model::snapshot::{Coverage, Snapshot};
 use jiff::Timestamp;
 
 use super::Checked;
+use crate::render::fleet::FleetReport;
 
 /// Gauges in the order in which they are written: by name its help, and its values by labels as they are written.
 #[derive(Default)]
-struct Metrics(BTreeMap<&'static str, (&'static str, BTreeMap<String, f64>)>);
+struct Metrics<'a> {
+    gauges: BTreeMap<&'static str, (&'static str, BTreeMap<String, f64>)>,
+    /// The cluster of a fleet that the next values are of: a label of each.
+    cluster: Option<&'a str>,
+}
 
 /// Writes what a check found, and how full pools and nodes are.
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -27,6 +32,34 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
 pub(crate) fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
     metrics.report(checked);
+    metrics.write(out)
+}
+
+/// Writes what a check of many clusters found, with the label `cluster`.
+pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut metrics = Metrics::default();
+    metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code });
+    for (cluster, changes) in report.each() {
+        metrics.cluster = Some(&cluster.name);
+        let help = "1 if the cluster of the fleet could be read and checked, otherwise 0.";
+        metrics.set("cluster_up", help, &[], f64::from(u8::from(cluster.is_read)));
+        metrics.findings(&cluster.report, Code::ALL.iter().copied());
+        if !cluster.is_read {
+            continue;
+        }
+        let help = "When the data of the cluster was read, in seconds since 1970.";
+        metrics.set(
+            "cluster_taken_at_timestamp_seconds",
+            help,
+            &[],
+            seconds(cluster.report.cluster.taken_at),
+        );
+        metrics.cluster(&cluster.report);
+        if let Some(changes) = changes {
+            metrics.changes(changes, &cluster.report);
+        }
+        metrics.pools(&cluster.pools);
+    }
     metrics.write(out)
 }
 
@@ -57,9 +90,9 @@ fn seconds(at: Timestamp) -> f64 {
     at.as_millisecond() as f64 / 1000.0
 }
 
-impl Metrics {
+impl Metrics<'_> {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (name, (help, values)) in &self.0 {
+        for (name, (help, values)) in &self.gauges {
             writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} gauge")?;
             for (labels, value) in values {
                 writeln!(out, "calipam_{name}{labels} {value}")?;
@@ -69,11 +102,13 @@ impl Metrics {
     }
 
     fn set(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        let cluster = self.cluster.map(|name| ("cluster", name));
+        let labels = labels.iter().copied().chain(cluster);
         let mut labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape(value))).collect();
+            labels.map(|(label, value)| format!("{label}=\"{}\"", escape(value))).collect();
         labels.sort();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let (_, values) = self.0.entry(name).or_insert_with(|| (help, BTreeMap::new()));
+        let (_, values) = self.gauges.entry(name).or_insert_with(|| (help, BTreeMap::new()));
         values.insert(labels, value);
     }
 
@@ -93,11 +128,11 @@ impl Metrics {
     /// Everything about the cluster.
     fn report(&mut self, checked: &Checked<'_>) {
         self.cluster(checked.report);
-        self.findings(checked.report);
+        self.findings(checked.report, Code::of_one_cluster());
         if let Some(changes) = checked.changes {
             self.changes(changes, checked.report);
         }
-        self.pools(checked.snapshot);
+        self.pools(&views::pools(checked.snapshot));
         self.nodes(checked.snapshot);
     }
 
@@ -139,10 +174,10 @@ impl Metrics {
     }
 
     /// Every code has a value, also where nothing was found, so that an alert sees it return to zero.
-    fn findings(&mut self, report: &Report) {
+    fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers = BTreeMap::new();
-        for code in Code::ALL {
-            numbers.insert((*code, code.severity()), 0_u64);
+        for code in codes {
+            numbers.insert((code, code.severity()), 0_u64);
         }
         for finding in &report.findings {
             *numbers.entry((finding.code, finding.severity)).or_default() += 1;
@@ -172,8 +207,8 @@ impl Metrics {
     }
 
     /// How full the pools are. The states of one pool add up to its size.
-    fn pools(&mut self, snapshot: &Snapshot) {
-        for view in views::pools(snapshot).pools {
+    fn pools(&mut self, list: &PoolList) {
+        for view in &list.pools {
             let cidr = view.cidr.to_string();
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
             self.set("ippool_size", "Addresses of the pool.", &pool, number(view.total));

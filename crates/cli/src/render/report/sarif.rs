@@ -1,5 +1,6 @@
 //! SARIF 2.1.0, the form in which reviewers of code take findings.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use calipam_check::{Change, Changes, Code, EarlierFinding, Finding, Report, Severity};
@@ -8,6 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::hints::remedy;
+use crate::render::fleet::FleetReport;
 use crate::render::text::escape;
 
 const SCHEMA: &str =
@@ -17,6 +19,9 @@ const SCHEMA: &str =
 #[serde(rename_all = "camelCase")]
 struct Run<'a> {
     tool: Value,
+    /// Of a cluster of a fleet: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    automation_details: Option<Value>,
     column_kind: &'static str,
     properties: Value,
     results: Results<'a>,
@@ -25,6 +30,7 @@ struct Run<'a> {
 struct Results<'a> {
     findings: &'a [Finding],
     changes: Option<&'a Changes>,
+    codes: Vec<Code>,
 }
 
 #[derive(Serialize)]
@@ -32,23 +38,42 @@ struct Log<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     version: &'static str,
-    runs: [Run<'a>; 1],
+    runs: Vec<Run<'a>>,
 }
 
 pub(super) fn write(report: &Report, changes: Option<&Changes>, out: &mut dyn Write) -> io::Result<()> {
+    log(vec![run(report, changes, Code::of_one_cluster().collect())], out)
+}
+
+/// The same of many clusters: a run for each, with the rules that found something there.
+pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
+    let runs = report.each().map(|(cluster, changes)| {
+        let codes: BTreeSet<Code> = cluster.report.findings.iter().map(|finding| finding.code).collect();
+        let name = json!({ "id": format!("calipam check/{}", escape(&cluster.name)) });
+        let of_cluster = run(&cluster.report, changes, codes.into_iter().collect());
+        Run { automation_details: Some(name), ..of_cluster }
+    });
+    log(runs.collect(), out)
+}
+
+fn log(runs: Vec<Run<'_>>, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Log { schema: SCHEMA, version: "2.1.0", runs })?;
+    writeln!(out)
+}
+
+fn run<'a>(report: &'a Report, changes: Option<&'a Changes>, codes: Vec<Code>) -> Run<'a> {
     let driver = json!({
         "name": "calipam",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
-        "rules": Code::of_one_cluster().map(rule).collect::<Vec<_>>(),
+        "rules": codes.iter().copied().map(rule).collect::<Vec<_>>(),
     });
-    let run = Run {
+    Run {
         tool: json!({ "driver": driver }),
+        automation_details: None,
         column_kind: "unicodeCodePoints",
         properties: json!({ "cluster": report.cluster, "coverage": report.coverage, "notes": report.notes }),
-        results: Results { findings: &report.findings, changes },
-    };
-    serde_json::to_writer(&mut *out, &Log { schema: SCHEMA, version: "2.1.0", runs: [run] })?;
-    writeln!(out)
+        results: Results { findings: &report.findings, changes, codes },
+    }
 }
 
 fn rule(code: Code) -> Value {
@@ -66,7 +91,7 @@ impl Serialize for Results<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut sequence = serializer.serialize_seq(None)?;
         for finding in self.findings {
-            let mut result = result(finding);
+            let mut result = result(finding, &self.codes);
             if let Some(changes) = self.changes {
                 result["baselineState"] = match changes.of(finding) {
                     Change::New => "new",
@@ -102,7 +127,7 @@ fn place(kind: &str, name: &str) -> Value {
     })
 }
 
-fn result(finding: &Finding) -> Value {
+fn result(finding: &Finding, codes: &[Code]) -> Value {
     let name = finding.subject.to_string();
     let kind = finding.subject.kind();
     let mut properties = json!({ "severity": finding.severity, "evidence": finding.evidence });
@@ -111,7 +136,7 @@ fn result(finding: &Finding) -> Value {
     }
     json!({
         "ruleId": finding.code.name(),
-        "ruleIndex": Code::ALL.iter().position(|code| *code == finding.code),
+        "ruleIndex": codes.iter().position(|code| *code == finding.code),
         "level": level(finding.severity),
         "message": { "text": escape(&finding.message()) },
         "locations": [place(kind, &name)],

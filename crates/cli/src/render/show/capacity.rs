@@ -192,7 +192,7 @@ fn number(count: Count) -> String {
 }
 
 /// Whole percents, rounded down; so that 100 means all.
-fn percent(part: Count, whole: Count) -> String {
+pub(crate) fn percent(part: Count, whole: Count) -> String {
     if whole.0 == 0 {
         return "-".to_owned();
     }

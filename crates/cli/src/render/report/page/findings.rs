@@ -14,9 +14,9 @@ use crate::render::text::{escape, thousands};
 use crate::render::yaml;
 
 /// Findings in the table. Where there are more, each code gets its share.
-const ROWS: usize = 6_000;
+pub(in crate::render) const ROWS: usize = 6_000;
 /// Findings with their evidence.
-const DETAILED: usize = 1_000;
+pub(in crate::render) const DETAILED: usize = 1_000;
 
 /// How many findings of a code are shown, and how many of these with evidence.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ pub(super) fn meanings(report: &Report) -> Markup {
 }
 
 /// Divides `places` among codes: small ones are shown whole, large ones share what is left.
-fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
+pub(in crate::render) fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let (mut low, mut high) = (0, places);
     while low < high {
@@ -177,7 +177,7 @@ fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
     }
 }
 
-fn details(finding: &Finding) -> Markup {
+pub(in crate::render) fn details(finding: &Finding) -> Markup {
     let mut evidence = Vec::new();
     // Evidence always serialises, and memory takes it: it is what `-o yaml` prints.
     let _ = yaml::write(&finding.evidence, &mut evidence);
@@ -192,7 +192,7 @@ fn details(finding: &Finding) -> Markup {
 }
 
 /// The section of `docs/findings.md`.
-fn meaning(code: Code) -> Markup {
+pub(in crate::render) fn meaning(code: Code) -> Markup {
     html! {
         details #{ "code-" (code) } {
             summary { strong { (code) } ": " (code.summary()) }

@@ -1,7 +1,7 @@
 //! One self-contained page in HTML: findings, pools, and a map of every pool. It asks no server for anything, works
 //! without its script as tables, and holds at most a few megabytes, however large the cluster is.
 
-mod findings;
+pub(in crate::render) mod findings;
 mod pools;
 
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::render::check::unread;
 use crate::render::header;
 use crate::render::text::{escape, thousands};
 
-const STYLE: &str = include_str!("page.css");
+pub(in crate::render) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// What a page of `serve` runs besides.
 const LIVE_SCRIPT: &str = include_str!("live.js");
@@ -28,7 +28,7 @@ const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20
 
 /// Where a page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(in crate::render) enum Place {
     /// In a file.
     File,
     /// From `serve`, which has later pages and answers questions.
@@ -57,7 +57,7 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(policy(place));
+                meta http-equiv="Content-Security-Policy" content=(policy(place, SCRIPT));
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
@@ -93,12 +93,12 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
 
 /// A table without the ends of cells and rows, which HTML does not ask for: of many rows, they are a fifth. No text of the
 /// cluster has one, since its `<` is escaped.
-fn compact(table: Markup) -> Markup {
+pub(in crate::render) fn compact(table: Markup) -> Markup {
     PreEscaped(table.into_string().replace("</td>", "").replace("</tr>", ""))
 }
 
 /// The class of names that no column has room for; others are never broken inside. An IPv6 CIDR is the longest that has.
-fn long(name: &str) -> Option<&'static str> {
+pub(in crate::render) fn long(name: &str) -> Option<&'static str> {
     (name.chars().count() > 43).then_some("long")
 }
 
@@ -112,9 +112,9 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
 
 /// The page runs its own scripts and no other, and loads nothing but from its server: a name of the cluster can do nothing even
 /// where it were not escaped.
-fn policy(place: Place) -> String {
+pub(in crate::render) fn policy(place: Place, script: &str) -> String {
     let [script, live] =
-        [SCRIPT, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
+        [script, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
     let (scripts, server) = match place {
         Place::File => (script, "form-action 'none'"),
         Place::Server => (format!("{script} {live}"), "form-action 'self'; connect-src 'self'"),

@@ -1,0 +1,75 @@
+//! Reports of earlier checks of a fleet, and what has changed in each cluster since.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::Cluster;
+use crate::code::Code;
+use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, text};
+use crate::finding::Finding;
+
+/// What `calipam check -o json` has written of several clusters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlierFleet {
+    pub taken_at: Timestamp,
+    /// By the name of the cluster.
+    pub clusters: BTreeMap<String, EarlierReport>,
+}
+
+impl EarlierFleet {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// Where it is no report of a fleet, or one of its findings has no code, no subject or no cluster.
+    pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
+        let is_known = earlier::READABLE.contains(&text(fields, "apiVersion").as_str());
+        if !is_known || text(fields, "kind") != "FleetReport" {
+            return Err(NoReport::NotOfFleet);
+        }
+        let list = |name: &'static str| {
+            fields.get(name).and_then(Value::as_array).ok_or(NoReport::Missing(name))
+        };
+        let taken_at = text(fields, "takenAt").parse().map_err(|_| NoReport::NotATime("takenAt"))?;
+        let mut clusters = BTreeMap::new();
+        for value in list("clusters")? {
+            let of = value.as_object().ok_or(NoReport::Missing("clusters"))?;
+            let identity = of.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))?;
+            let read = of.get("coverage").and_then(Value::as_object).map(earlier::sources);
+            let (guid, findings) = (text(identity, "guid"), Vec::new());
+            clusters.insert(text(of, "name"), EarlierReport { guid, taken_at, read, findings });
+        }
+        for value in list("findings")? {
+            let name = value.get("cluster").and_then(Value::as_str).unwrap_or_default();
+            let of = clusters.get_mut(name).ok_or_else(|| NoReport::OfNoCluster(name.to_owned()))?;
+            of.findings.push(earlier::finding(value)?);
+        }
+        Ok(Self { taken_at, clusters })
+    }
+
+    /// What has changed in a cluster, where it is of the same GUID. `dropped` is what was found and had changed when it was read again;
+    /// `all_read` says that every cluster of the fleet was read, without which what is between clusters may only not have been found.
+    pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
+        let guid = &cluster.report.cluster.guid;
+        let known = self.clusters.remove(&cluster.name);
+        let is_same =
+            |earlier: &EarlierReport| !cluster.is_read || earlier.guid.is_empty() || earlier.guid == *guid;
+        let earlier = known.filter(is_same).unwrap_or_else(|| EarlierReport {
+            guid: guid.clone(),
+            taken_at: self.taken_at,
+            read: Some(HashSet::new()),
+            findings: Vec::new(),
+        });
+        let mut changes = Changes::since(earlier, &cluster.report, dropped);
+        let is_between = |finding: &mut EarlierFinding| {
+            let code = finding.code.parse::<Code>();
+            code.is_ok_and(|code| code.is_of_fleet() && code != Code::ClusterUnreadable)
+        };
+        if !all_read {
+            let between: Vec<EarlierFinding> = changes.gone.extract_if(.., is_between).collect();
+            changes.not_checked.extend(between);
+        }
+        changes
+    }
+}

@@ -1,0 +1,38 @@
+//! Which clusters a command reads, where they are several.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::ValueHint::AnyPath;
+use jiff::SignedDuration;
+
+use super::duration;
+
+const FLEET: &str = "Many clusters";
+
+/// Options of the commands that read many clusters at once.
+#[derive(Debug, Args)]
+pub(crate) struct FleetArgs {
+    /// Read the clusters that this YAML file names, or those that have sent a summary or an export to this folder
+    #[arg(
+        long,
+        value_name = "FILE|DIR",
+        value_hint = AnyPath,
+        conflicts_with_all = ["all_contexts", "context", "datastore", "config", "etcd_endpoints", "kubeconfig"],
+        help_heading = FLEET
+    )]
+    pub fleet: Option<PathBuf>,
+    /// Read every context of the kubeconfig; `--context` can be repeated as well, and takes `*` and `?`
+    #[arg(long, conflicts_with = "context", help_heading = FLEET)]
+    pub all_contexts: bool,
+    /// The clusters of these contexts route to each other: compare them, as clusters of one group in a file
+    #[arg(long, conflicts_with = "fleet", help_heading = FLEET)]
+    pub routed: bool,
+    /// How many clusters are read at a time
+    #[arg(long, value_name = "N", default_value = "8", help_heading = FLEET)]
+    pub parallel: NonZeroUsize,
+    /// Give a cluster up after this time
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse, help_heading = FLEET)]
+    pub cluster_timeout: SignedDuration,
+}

@@ -1,0 +1,170 @@
+//! `check` of many clusters: each is checked as alone, its data dropped, and what is between them found at the end.
+
+use std::path::Path;
+use std::time::Instant;
+
+use calipam_check::fleet::{Cluster, EarlierFleet, Used, compare, leave_out_doubles};
+use calipam_check::{Filter, Finding, NoReport, parse_document};
+use calipam_files::regular;
+use calipam_workflow::{CheckResult, Error};
+use jiff::Timestamp;
+
+use super::run::{Read, read};
+use super::{Fleet, Named, each};
+use crate::args::CheckArgs;
+use crate::commands::check::Checker;
+use crate::console::Console;
+use crate::exit::{self, Failure, Outcome};
+use crate::ignore::Ignored;
+use crate::output_file::OutputFile;
+use crate::render::document;
+use crate::render::fleet::FleetReport;
+use crate::render::table::Page;
+use crate::render::text::count;
+
+/// Options that are about one cluster.
+const OF_ONE: [(&str, fn(&CheckArgs) -> bool); 8] = [
+    ("--node", |args| !args.options.nodes.is_empty()),
+    ("--selector", |args| args.options.selector.is_some()),
+    ("--namespace", |args| args.options.namespace.is_some()),
+    ("--pool", |args| !args.options.pools.is_empty()),
+    ("--cache", |args| args.cache.is_some()),
+    ("--archive", |args| args.archive.is_some()),
+    ("--report", |args| args.report.is_some()),
+    ("--watch", |args| args.printing.watch.is_some()),
+];
+
+/// Checks the clusters, and prints one report of all.
+///
+/// # Errors
+/// Where the options are about one cluster, or a file that they name cannot be read or written. A cluster that cannot be read is
+/// a finding.
+pub(crate) fn run(
+    args: &CheckArgs,
+    fleet: &Fleet,
+    begin: Instant,
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    if let Some((name, _)) = OF_ONE.iter().find(|(_, is_given)| is_given(args)) {
+        return Err(Failure::Usage {
+            message: format!("{name} is about one cluster, and the call names several"),
+            hint: Some("check that cluster alone".into()),
+        });
+    }
+    let checker = Checker::new(&args.options)?;
+    let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
+
+    let judged = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+        judge(cluster, &checker, args, console)
+    });
+    let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = judged.into_iter().unzip();
+    let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
+    let mut notes = leave_out_doubles(&mut clusters);
+    compare(&mut clusters);
+    if clusters.iter().all(|cluster| cluster.group.is_none()) {
+        notes.push(
+            "No cluster has a group: what is between clusters that route to each other was not looked for"
+                .into(),
+        );
+    }
+
+    let changes = earlier.map(|earlier| since(earlier, &clusters, &mut dropped, &mut notes));
+    let report = keep(FleetReport::new(Timestamp::now(), clusters, changes, notes), args, console)?;
+    let outcome = outcome(&report, args);
+    let report = FleetReport { took: begin.elapsed(), exit_code: exit::code(&Ok(outcome)), ..report };
+    print(&report, args, console)?;
+    Ok(outcome)
+}
+
+/// Checks a cluster, and keeps of it what the report and the comparison need; with the findings that did not stand.
+fn judge(
+    named: &Named,
+    checker: &Checker<'_>,
+    args: &CheckArgs,
+    console: &Console,
+) -> (Cluster, Vec<Finding>) {
+    let begin = Instant::now();
+    let result = read(named, &args.fleet, console, async |datastore| {
+        let CheckResult { report, snapshot, dropped } =
+            checker.check_datastore(datastore, None, console).await?;
+        Ok((Cluster::of(report, &snapshot), dropped))
+    });
+    let (mut cluster, dropped) = match result {
+        Ok(Read::Datastore(checked)) => checked,
+        Ok(Read::Summary(summary)) => (Cluster::new(*summary), Vec::new()),
+        Err(reason) => (Cluster::unreadable(&named.name, named.source.location(), reason), Vec::new()),
+    };
+    if named.group.is_none() {
+        cluster.ranges.used = Used::default();
+    }
+    let findings = count(cluster.report.findings.len(), "finding", "findings");
+    console.verbose(&format!("{}: {findings}, in {:.1} s", named.name, begin.elapsed().as_secs_f64()));
+    let Named { name, group, labels, .. } = named;
+    (Cluster { name: name.clone(), group: group.clone(), labels: labels.clone(), ..cluster }, dropped)
+}
+
+/// The report for `--compare-with`.
+fn earlier(path: &Path) -> Result<EarlierFleet, Failure> {
+    let text = regular::read_to_string(path)
+        .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
+    let report = parse_document(&text)
+        .and_then(|value| EarlierFleet::decode(value.as_object().ok_or(NoReport::NotAnObject)?));
+    Ok(report.map_err(|reason| Error::NoReport { path: path.into(), error: reason.into() })?)
+}
+
+/// What has changed in each cluster. Clusters that are in the fleet no more are noted.
+fn since(
+    mut earlier: EarlierFleet,
+    clusters: &[Cluster],
+    dropped: &mut std::collections::HashMap<String, Vec<Finding>>,
+    notes: &mut Vec<String>,
+) -> Vec<calipam_check::Changes> {
+    let all_read = clusters.iter().all(|cluster| cluster.is_read);
+    let changes = clusters.iter().map(|cluster| {
+        let dropped = dropped.remove(&cluster.name).unwrap_or_default();
+        earlier.changes(cluster, &dropped, all_read)
+    });
+    let changes = changes.collect();
+    notes.extend(earlier.clusters.iter().map(|(name, report)| {
+        let findings = count(report.findings.len(), "finding", "findings");
+        format!("{name} is in the earlier report, with {findings}, and not in the fleet any more")
+    }));
+    changes
+}
+
+/// Leaves out what was not asked for.
+fn keep(mut report: FleetReport, args: &CheckArgs, console: &Console) -> Result<FleetReport, Failure> {
+    let ignored = args.options.ignore.as_deref().map(Ignored::read).transpose()?.unwrap_or_default();
+    for said in ignored.apply_to_fleet(&mut report.clusters) {
+        console.note(&said);
+    }
+    let (rules, skip) = (args.options.rules.clone(), args.options.skip_rules.clone());
+    let filter = Filter { rules, skip, ..Filter::default() };
+    report.clusters.iter_mut().for_each(|cluster| cluster.report.filter(&filter));
+    report.changes.iter_mut().flatten().for_each(|changes| changes.narrow(&filter));
+    report.sort();
+    Ok(report)
+}
+
+fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
+    if report.clusters.iter().any(|cluster| !cluster.is_read) {
+        return Outcome::PartlyRead;
+    }
+    let worst = report.each().filter_map(|(cluster, changes)| match changes {
+        Some(changes) if args.fail_on_new => changes.worst_news(&cluster.report),
+        _ => cluster.report.worst(),
+    });
+    if args.options.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
+}
+
+/// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
+/// the command's.
+fn print(report: &FleetReport, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
+    let write =
+        |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
+    let files = args.output_files.iter().map(write).fold(Ok(()), Result::and);
+    if report.number_of_findings() > 0 || console.prints_nothing_new() {
+        console.print(report)?;
+    }
+    files
+}

@@ -1,0 +1,60 @@
+//! The contexts of a kubeconfig as a fleet.
+
+use calipam_datastore::KubeconfigNames;
+use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Overrides};
+use calipam_workflow::{matching, nearest};
+
+use super::{Fleet, Named, Source, base};
+use crate::args::{FleetArgs, Global};
+use crate::connect;
+use crate::exit::Failure;
+
+/// The group of contexts that route to each other.
+const ROUTED: &str = "routed";
+
+pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure> {
+    if let Some(other) = global.datastore.as_ref().filter(|name| *name != "kubernetes") {
+        return Err(Failure::Usage {
+            message: format!("several contexts are of the Kubernetes datastore, and --datastore is {other}"),
+            hint: Some("a file for --fleet names clusters of any datastore".into()),
+        });
+    }
+    let settings = KubernetesSettings::resolve(&base(global), &connect::environment(), &LocalFiles)
+        .map_err(calipam_datastore::Error::from)?;
+    let known = KubeconfigNames::read(&settings)?.contexts;
+    let names = if args.all_contexts { known } else { named(&global.contexts, &known)? };
+    if names.is_empty() {
+        return Err(Failure::Usage {
+            message: "there is no context in the kubeconfig".into(),
+            hint: Some("name the kubeconfig by --kubeconfig or KUBECONFIG".into()),
+        });
+    }
+    let cluster = |name: String| {
+        let (context, datastore) = (Some(name.clone()), Some("kubernetes".to_owned()));
+        let source = Source::Context(Box::new(Overrides { context, datastore, ..base(global) }));
+        let group = args.routed.then(|| ROUTED.to_owned());
+        Named { name, group, labels: Default::default(), source }
+    };
+    Ok(Fleet { clusters: names.into_iter().map(cluster).collect(), taken: Vec::new() })
+}
+
+/// The contexts that are meant, each once.
+fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for pattern in patterns {
+        let found = matching(pattern, known);
+        if found.is_empty() {
+            let near = nearest(pattern, known.iter().map(String::as_str));
+            return Err(Failure::Usage {
+                message: format!("the kubeconfig has no context {pattern:?}"),
+                hint: near.map(|near| format!("did you mean `{near}`?")),
+            });
+        }
+        for name in found {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,78 @@
+//! A folder to which clusters send: a file for each, a summary or an export. Those of a folder in it are of one group.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use calipam_datastore::settings::Overrides;
+
+use super::{Fleet, Named, Source};
+use crate::exit::Failure;
+
+pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
+    let base = Overrides { unattended: true, ..Overrides::default() };
+    let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
+    let mut clusters: Vec<Named> = files.into_iter().map(|file| named(file, None, &base)).collect();
+    for folder in folders {
+        let group = name_of(&folder);
+        let files = entries(&folder)?.into_iter().filter(|path| !path.is_dir());
+        clusters.extend(files.map(|file| named(file, Some(&group), &base)));
+    }
+    Ok(Fleet { clusters, taken: Vec::new() })
+}
+
+/// The clusters of a folder that an entry of a file names.
+pub(super) fn of_entry(folder: &Path, group: Option<&str>, base: &Overrides) -> Result<Vec<Named>, Failure> {
+    let files = entries(folder)?.into_iter().filter(|path| !path.is_dir());
+    let named = files.map(|file| Named { group: group.map(str::to_owned), ..named(file, None, base) });
+    Ok(named.collect())
+}
+
+/// Of a group, the name is in front: two groups may have clusters of one name.
+fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
+    let name = name_of(&file);
+    let name = group.map_or_else(|| name.clone(), |group| format!("{group}/{name}"));
+    let group = group.map(str::to_owned);
+    Named { name, group, labels: Default::default(), source: Source::of_file(file, base) }
+}
+
+/// Everything in a folder but hidden files, in the order of names. A file that is still being sent is hidden, as by rsync, or is
+/// called `.tmp` or `.part`.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unfinished =
+        |name: &str| name.starts_with('.') || [".tmp", ".part"].iter().any(|end| name.ends_with(end));
+    let list = || -> io::Result<Vec<PathBuf>> {
+        let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        let named =
+            |path: &PathBuf| !path.file_name().is_some_and(|name| unfinished(&name.to_string_lossy()));
+        let mut paths: Vec<PathBuf> = paths.into_iter().filter(named).collect();
+        paths.sort();
+        Ok(paths)
+    };
+    list().map_err(|error| Failure::Io { doing: format!("read the folder {}", folder.display()), error })
+}
+
+/// Endings of what is read; a dot elsewhere is a part of the name.
+const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
+
+fn name_of(path: &Path) -> String {
+    let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for ending in ENDINGS {
+        if let Some(stem) = name.strip_suffix(ending).filter(|stem| !stem.is_empty()) {
+            name = stem.to_owned();
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_called_by_what_stands_before_their_ending() {
+        let name = |path: &str| name_of(Path::new(path));
+        assert_eq!(name("a/prod.eu-1.jsonl.zst"), "prod.eu-1");
+        assert_eq!(["x.json", "y.db", ".zst", "dir"].map(name), ["x", "y", ".zst", "dir"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Many clusters in one call: which they are, and reading them side by side.
+
+pub(crate) mod check;
+mod contexts;
+mod file;
+mod folder;
+mod run;
+mod source;
+
+use std::fs;
+
+use calipam_datastore::settings::Overrides;
+use calipam_model::IpNet;
+
+pub(crate) use self::run::each;
+pub(crate) use self::source::{Named, Source};
+use crate::args::{FleetArgs, Global};
+use crate::exit::Failure;
+
+/// The clusters of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Fleet {
+    pub clusters: Vec<Named>,
+    /// Ranges that are used by something else, as the file says.
+    pub taken: Vec<IpNet>,
+}
+
+impl Fleet {
+    /// The clusters that the call names; `None` where it is about one.
+    ///
+    /// # Errors
+    /// Where the file, the folder or the kubeconfig cannot be read, or names no clusters.
+    pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>, Failure> {
+        let several = args.all_contexts || global.names_several();
+        if args.routed && !several {
+            return Err(Failure::Usage {
+                message: "--routed is about several contexts".into(),
+                hint: Some("name them by --context, or all by --all-contexts".into()),
+            });
+        }
+        if several {
+            return contexts::fleet(args, global).map(Some);
+        }
+        let Some(path) = &args.fleet else { return Ok(None) };
+        let is_folder = fs::metadata(path)
+            .map_err(|error| Failure::Io { doing: format!("read {}", path.display()), error })?
+            .is_dir();
+        let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, &base(global))? };
+        if fleet.clusters.is_empty() {
+            return Err(Failure::usage(format!("{} names no cluster", path.display())));
+        }
+        // What tells clusters apart stands in lines for --ignore, in metrics and in links.
+        let is_odd = |cluster: &&Named| cluster.name.chars().any(|c| c.is_whitespace() || c.is_control());
+        if let Some(odd) = fleet.clusters.iter().find(is_odd) {
+            return Err(Failure::usage(format!(
+                "{}: the name {:?} has a space in it",
+                path.display(),
+                odd.name
+            )));
+        }
+        let mut names: Vec<&str> = fleet.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Failure::Usage {
+                message: format!("{}: two clusters have the name {:?}", path.display(), pair[0]),
+                hint: Some("names tell the clusters of a report apart".into()),
+            }),
+            None => Ok(Some(fleet)),
+        }
+    }
+}
+
+/// What the call says of every connection; nobody is there to answer the questions of a credential plugin.
+fn base(global: &Global) -> Overrides {
+    Overrides { unattended: true, context: None, ..global.overrides() }
+}

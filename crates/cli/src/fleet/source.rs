@@ -1,0 +1,98 @@
+//! Where a cluster of a fleet is.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use calipam_check::fleet::SUMMARY;
+use calipam_datastore::settings::{DEFAULT_CONFIG, Files, LocalFiles, Overrides, Settings};
+use calipam_files::regular;
+
+use crate::connect;
+use crate::exit::Failure;
+
+/// A cluster of a fleet.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub name: String,
+    pub group: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub source: Source,
+}
+
+/// Where a cluster is.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// As the call says, with another context.
+    Context(Box<Overrides>),
+    /// As an entry of a file says, and nothing else: settings that are meant for another cluster do not count.
+    Entry(Box<Overrides>),
+    Summary(PathBuf),
+}
+
+impl Source {
+    /// A file of data or a summary.
+    pub(super) fn of_file(path: PathBuf, base: &Overrides) -> Self {
+        if is_summary(&path).unwrap_or_default() {
+            return Self::Summary(path);
+        }
+        Self::Entry(Box::new(Overrides { datastore: Some(named_file(&path)), ..base.clone() }))
+    }
+
+    /// Where it is, in words.
+    pub(super) fn location(&self) -> String {
+        match self {
+            Self::Summary(path) => path.display().to_string(),
+            Self::Context(overrides) | Self::Entry(overrides) => {
+                let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &**overrides;
+                let config = config.as_ref().map(|path| path.display().to_string());
+                let context = context.as_ref().map(|name| format!("context {name}"));
+                let datastore = datastore.clone().filter(|name| name != "kubernetes");
+                let named = [datastore, etcd_endpoints.clone(), config, context, kubeconfig.clone()];
+                named.into_iter().flatten().next().unwrap_or_default()
+            }
+        }
+    }
+
+    /// The settings of its datastore; `None` for a summary.
+    pub(crate) fn settings(&self) -> Result<Option<Settings>, Failure> {
+        let settings = match self {
+            Self::Context(overrides) => Settings::resolve(overrides, &connect::environment(), &LocalFiles),
+            Self::Entry(overrides) => Settings::resolve(overrides, &BTreeMap::new(), &OnlyNamed),
+            Self::Summary(_) => return Ok(None),
+        };
+        Ok(Some(settings.map_err(calipam_datastore::Error::from)?))
+    }
+}
+
+/// A path that is taken for one also where it looks like the name of a kind of datastore.
+fn named_file(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }
+}
+
+/// Files without the settings that every cluster would share.
+struct OnlyNamed;
+
+impl Files for OnlyNamed {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        LocalFiles.read(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path != Path::new(DEFAULT_CONFIG) && LocalFiles.exists(path)
+    }
+}
+
+/// So much of a file tells whether it is a summary: its first two fields do.
+const HEAD: u64 = 256;
+
+fn is_summary(path: &Path) -> io::Result<bool> {
+    let file: File = regular::open(path)?;
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head)?;
+    let mut head = String::from_utf8_lossy(&head).into_owned();
+    head.retain(|c| !c.is_whitespace());
+    Ok(head.starts_with('{') && head.contains(&format!("\"kind\":\"{SUMMARY}\"")))
+}

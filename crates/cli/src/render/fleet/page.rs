@@ -1,0 +1,181 @@
+//! The report of a fleet as one page: clusters, findings, and a map of the ranges of all. As the page of one cluster it asks no
+//! server for anything, and is limited in size.
+
+mod ranges;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+use calipam_check::fleet::Cluster;
+use calipam_check::{Code, Severity};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::text::{age, header, severities, use_of_pools};
+use super::{FleetReport, OfCluster};
+use crate::hints;
+use crate::render::report::page::findings::{DETAILED, ROWS, details, meaning, share};
+use crate::render::report::page::{STYLE, compact, long, policy};
+use crate::render::show::percent;
+use crate::render::text::{count, escape, thousands};
+
+const SCRIPT: &str = include_str!("page.js");
+/// What the page of one cluster has not.
+const OWN_STYLE: &str = ".strip{position:relative;height:1.1em;background:var(--unclaimed);margin:.15em 0}\
+.strip i{position:absolute;top:0;height:100%;min-width:2px;background:var(--used);outline:1px solid var(--paper)}\
+ td.name,td:nth-child(2),td:nth-child(3){white-space:nowrap}.strip i.error{background:var(--error)}.strip i.info{background:var(--free)}";
+
+pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
+    let findings = report.findings();
+    let verdict = count(findings.len(), "finding", "findings");
+    let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(policy(SCRIPT));
+                title { "calipam: " (verdict) " in " (count(report.clusters.len(), "cluster", "clusters")) }
+                style { (PreEscaped(STYLE)) (PreEscaped(OWN_STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "IPAM check of a fleet: " (verdict) }
+                    p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
+                    nav { a href="#clusters" { "Clusters" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !codes.is_empty() { a href="#codes" { "Codes" } } }
+                }
+                main {
+                    (summary(report))
+                    (controls())
+                    (clusters(report))
+                    (table_of_findings(&findings))
+                    (ranges::section(report))
+                    @if !codes.is_empty() { section #codes { h2 { "What the codes mean" } @for code in codes { (meaning(code)) } } }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    out.write_all(page.into_string().as_bytes())
+}
+
+fn summary(report: &FleetReport) -> Markup {
+    html! {
+        ul.tiles {
+            @for (severity, number) in severities(&report.counts()) {
+                @let class = if number > 0 { severity.to_string() } else { String::new() };
+                li class=(class) { strong { (thousands(number)) } (severity) }
+            }
+        }
+        @for note in &report.notes { p.notice { (escape(note)) } }
+    }
+}
+
+fn controls() -> Markup {
+    html! {
+        div.controls.script {
+            label { "Filter " input #filter type="search" placeholder="prod-eu, 10.244.1.7, leaked"; }
+            label { "Severity " select #severity {
+                option value="" { "all" }
+                @for severity in Severity::ALL { option value=(severity) { (severity) } }
+            } }
+        }
+    }
+}
+
+/// How many rows are shown, and a button for all.
+fn shown(name: &str) -> Markup {
+    html! {
+        p.script { span.dim id={ (name) "-shown" } aria-live="polite" {} " " button id={ (name) "-all" } type="button" hidden { "Show all" } }
+    }
+}
+
+fn clusters(report: &FleetReport) -> Markup {
+    let rows = html! {
+        table #clusters-table data-filtered="clusters" {
+            thead { tr {
+                @for head in ["Cluster", "Group"] { th scope="col" { (head) } }
+                @for severity in Severity::ALL { th.number scope="col" { (severity) } }
+                @for head in ["Nodes", "In use", "%", "Age"] { th.number scope="col" { (head) } }
+            } }
+            tbody { @for cluster in &report.clusters { (row(report, cluster)) } }
+        }
+    };
+    html! { section #clusters { h2 { "Clusters" } div.scroll { (compact(rows)) } (shown("clusters")) } }
+}
+
+fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
+    let counts: Vec<(Severity, usize)> = severities(&cluster.report.counts.findings).collect();
+    let found: Vec<String> =
+        counts.iter().filter(|(_, number)| *number > 0).map(|(severity, _)| severity.to_string()).collect();
+    let (used, total) = use_of_pools(cluster);
+    html! {
+        tr data-severity=(found.join(" ")) {
+            td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" { (escape(&cluster.name)) } }
+            td { (escape(cluster.group.as_deref().unwrap_or_default())) }
+            @for (severity, number) in counts { td class=[(number > 0).then_some(severity)] { (thousands(number)) } }
+            @if cluster.is_read {
+                td { (thousands(cluster.report.counts.nodes)) } td { (thousands(used)) } td { (percent(used, total)) }
+                td title=(cluster.report.cluster.taken_at) { (report.age(cluster).map(age).unwrap_or_default()) }
+            } @else { td colspan="4" { "not read" } }
+        }
+    }
+}
+
+fn table_of_findings(findings: &[OfCluster<'_>]) -> Markup {
+    if findings.is_empty() {
+        return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
+    }
+    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
+    for of in findings {
+        *numbers.entry(of.finding.code).or_default() += 1;
+    }
+    let shares = |places| -> BTreeMap<Code, usize> {
+        numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
+    };
+    let (rows, detailed) = (shares(ROWS), shares(DETAILED));
+    let left_out: usize = numbers.iter().map(|(code, number)| number - rows[code]).sum();
+
+    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
+    let table_rows = findings.iter().filter_map(|of| {
+        let written = written.entry(of.finding.code).or_default();
+        *written += 1;
+        (*written <= rows[&of.finding.code]).then(|| finding(of, *written <= detailed[&of.finding.code]))
+    });
+    let table = html! {
+        table data-filtered="findings" {
+            thead { tr { @for head in ["Cluster", "Severity", "Code", "Subject", "Finding"] { th scope="col" { (head) } } } }
+            tbody { @for row in table_rows { (row) } }
+        }
+    };
+    html! {
+        section #findings {
+            h2 { "Findings" }
+            @if left_out > 0 {
+                p.notice { "This page shows the first findings of each code, and leaves out " (thousands(left_out))
+                    ". All of them: " code { (hints::command_in_document(&["check", "--fleet", "FILE", "-o", "json"])) } }
+            }
+            div.scroll { (compact(table)) }
+            (shown("findings"))
+        }
+    }
+}
+
+fn finding(of: &OfCluster<'_>, detailed: bool) -> Markup {
+    let OfCluster { cluster, finding, change } = of;
+    let subject = finding.subject.to_string();
+    html! {
+        tr data-severity=(finding.severity) {
+            td class={ "name " (long(&cluster.name).unwrap_or_default()) } { (escape(&cluster.name)) }
+            td class=(finding.severity) { (finding.severity) }
+            td { a href={ "#code-" (finding.code) } { (finding.code) } }
+            td class=[long(&subject)] { (escape(&subject)) }
+            td {
+                @if let Some(change) = change.filter(|change| change.is_news()) { strong { (change) } " " }
+                @if detailed { details { summary { (escape(&finding.message())) } (details(finding)) } }
+                @else { (escape(&finding.message())) }
+            }
+        }
+    }
+}

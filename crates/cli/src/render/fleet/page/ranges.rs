@@ -1,0 +1,102 @@
+//! The ranges of a fleet: a strip for each part of the address space in which a group has pools.
+
+use std::collections::BTreeMap;
+
+use calipam_check::fleet::Cluster;
+use calipam_check::views::PoolView;
+use calipam_check::{Code, Subject};
+use calipam_model::{IpNet, cidr};
+use maud::{Markup, html};
+
+use super::super::FleetReport;
+use crate::render::show::percent;
+use crate::render::text::escape;
+
+/// A strip shows so much of the address space: 10.0.0.0/8, or fd00::/32.
+const STRIP_V4: u8 = 8;
+const STRIP_V6: u8 = 32;
+/// Pools that overlap stand below each other, in so many lines at most.
+const LINES: usize = 8;
+
+type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;
+
+pub(super) fn section(report: &FleetReport) -> Markup {
+    let mut strips: BTreeMap<(Option<&str>, IpNet), Pools<'_>> = BTreeMap::new();
+    for cluster in &report.clusters {
+        for pool in &cluster.pools.pools {
+            let length = if cidr::is_v4(pool.cidr) { STRIP_V4 } else { STRIP_V6 };
+            let length = length.min(pool.cidr.prefix_len());
+            let Some(whole) = cidr::block_around(pool.cidr.network(), length) else { continue };
+            strips.entry((cluster.group.as_deref(), whole)).or_default().push((pool, cluster));
+        }
+    }
+    html! {
+        section #ranges {
+            h2 { "Ranges" }
+            p.dim { "Pools of all clusters: darker where enabled, lighter where disabled, red where pools of clusters that route to each other overlap." }
+            @for ((group, whole), mut pools) in strips {
+                h3 { (whole) @if let Some(group) = group { " in " (escape(group)) } }
+                (strip(whole, &mut pools))
+            }
+        }
+    }
+}
+
+fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
+    // The disabled pools that clusters have for each other are the same many times.
+    pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
+    pools.dedup_by(|(later, _), (first, _)| later.cidr == first.cidr && !later.enabled);
+
+    let mut lines: Vec<(Option<IpNet>, Vec<Markup>)> = Vec::new();
+    let mut left_out = 0;
+    for (pool, cluster) in pools.iter() {
+        let is_free = |last: &Option<IpNet>| last.is_none_or(|last| !cidr::overlap(last, pool.cidr));
+        if !lines.iter().any(|(last, _)| is_free(last)) && lines.len() < LINES {
+            lines.push((None, Vec::new()));
+        }
+        match lines.iter_mut().find(|(last, _)| is_free(last)) {
+            Some((last, segments)) => {
+                *last = Some(pool.cidr);
+                segments.push(segment(whole, pool, cluster));
+            }
+            None => left_out += 1,
+        }
+    }
+    html! {
+        @for (_, segments) in lines { div.strip { @for segment in segments { (segment) } } }
+        @if left_out > 0 { p.dim { (left_out) " more pools overlap these." } }
+    }
+}
+
+fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
+    let overlaps = cluster.report.findings.iter().any(|finding| {
+        finding.code == Code::OverlappingClusterPools && finding.subject == Subject::Pool(pool.cidr)
+    });
+    let class = match (overlaps, pool.enabled) {
+        (true, _) => Some("error"),
+        (false, true) => None,
+        (false, false) => Some("info"),
+    };
+    let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(whole) as f64);
+    let (left, width) = (share(offset(whole, pool.cidr)), share(cidr::size(pool.cidr)));
+    let title = format!(
+        "{}: {} {}, {} % in use",
+        escape(&cluster.name),
+        escape(&pool.name),
+        pool.cidr,
+        percent(pool.in_use, pool.total)
+    );
+    html! { i class=[class] style={ "left:" (left) "%;width:" (width) "%" } title=(title) {} }
+}
+
+fn offset(whole: IpNet, inner: IpNet) -> u128 {
+    match (whole, inner) {
+        (IpNet::V4(whole), IpNet::V4(inner)) => {
+            u128::from(u32::from(inner.network()).saturating_sub(whole.network().into()))
+        }
+        (IpNet::V6(whole), IpNet::V6(inner)) => {
+            u128::from(inner.network()).saturating_sub(u128::from(whole.network()))
+        }
+        _ => 0,
+    }
+}

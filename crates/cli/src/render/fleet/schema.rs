@@ -1,0 +1,149 @@
+//! The report of a fleet as programs read it.
+
+use std::collections::BTreeMap;
+
+use calipam_check::fleet::Cluster;
+use calipam_check::views::PoolList;
+use calipam_check::{Change, EarlierFinding, Report, Severity};
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::FleetReport;
+use crate::render::findings::Element;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Written<'a> {
+    taken_at: Timestamp,
+    notes: &'a [String],
+    counts: Counts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Changes<'a>>,
+    clusters: Vec<OneCluster<'a>>,
+    findings: Findings<'a>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    clusters: usize,
+    /// Of them, those that were not read.
+    unreadable: usize,
+    allocations: usize,
+    findings: BTreeMap<Severity, usize>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Changes<'a> {
+    since: Option<Timestamp>,
+    new: usize,
+    worse: usize,
+    stay: usize,
+    gone: Vec<Absent<'a>>,
+    not_checked: Vec<Absent<'a>>,
+}
+
+#[derive(Serialize)]
+struct Absent<'a> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    finding: &'a EarlierFinding,
+}
+
+#[derive(Serialize)]
+struct OneCluster<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: &'a BTreeMap<String, String>,
+    read: bool,
+    /// Seconds since its data was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age: Option<i64>,
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(flatten)]
+    pools: &'a PoolList,
+}
+
+struct Findings<'a>(&'a FleetReport);
+
+#[derive(Serialize)]
+struct OneFinding<'a> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    finding: Element<'a>,
+}
+
+impl Serialize for Findings<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(
+            self.0.findings().iter().map(|of| OneFinding {
+                cluster: &of.cluster.name,
+                finding: Element::new(of.finding, of.change),
+            }),
+        )
+    }
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(report: &'a FleetReport) -> Self {
+        let clusters = &report.clusters;
+        Self {
+            taken_at: report.taken_at,
+            notes: &report.notes,
+            counts: Counts {
+                clusters: clusters.len(),
+                unreadable: clusters.iter().filter(|cluster| !cluster.is_read).count(),
+                allocations: clusters.iter().map(|cluster| cluster.report.counts.allocations).sum(),
+                findings: report.counts(),
+            },
+            changes: report.changes.as_ref().map(|_| changes(report)),
+            clusters: clusters.iter().map(|cluster| one(report, cluster)).collect(),
+            findings: Findings(report),
+        }
+    }
+}
+
+fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster) -> OneCluster<'a> {
+    OneCluster {
+        name: &cluster.name,
+        group: cluster.group.as_deref(),
+        labels: &cluster.labels,
+        read: cluster.is_read,
+        age: report.age(cluster).map(|age| age.as_secs()),
+        report: &cluster.report,
+        pools: &cluster.pools,
+    }
+}
+
+fn changes(report: &FleetReport) -> Changes<'_> {
+    let numbers = numbers(report);
+    let absent = |list: fn(&calipam_check::Changes) -> &Vec<EarlierFinding>| {
+        let of_each = report.each().filter_map(|(cluster, changes)| Some((&*cluster.name, list(changes?))));
+        let all =
+            of_each.flat_map(|(cluster, list)| list.iter().map(move |finding| Absent { cluster, finding }));
+        all.collect()
+    };
+    Changes {
+        since: report.changes.iter().flatten().map(|changes| changes.since).min(),
+        new: numbers[&Change::New],
+        worse: numbers[&Change::Worse],
+        stay: numbers[&Change::Stays],
+        gone: absent(|changes| &changes.gone),
+        not_checked: absent(|changes| &changes.not_checked),
+    }
+}
+
+/// How many findings of all clusters are of each kind.
+pub(super) fn numbers(report: &FleetReport) -> BTreeMap<Change, usize> {
+    let mut numbers = BTreeMap::from([Change::New, Change::Worse, Change::Stays].map(|change| (change, 0)));
+    for (cluster, changes) in report.each() {
+        let Some(changes) = changes else { continue };
+        for (change, number) in changes.counts(&cluster.report) {
+            *numbers.entry(change).or_default() += number;
+        }
+    }
+    numbers
+}
