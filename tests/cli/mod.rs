@@ -21,6 +21,7 @@ mod explain;
 mod export;
 mod failures;
 mod finished_pods;
+mod fleet;
 mod generated;
 mod healthy;
 mod help;

@@ -11,7 +11,7 @@ use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example};
 
 /// The samples of an exposition, by name and labels. Each metric has its help and type before its samples, each sample
 /// is one line, and none comes twice.
-fn samples(text: &str) -> BTreeMap<String, f64> {
+pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let (mut helped, mut typed) = ("", "");
     for line in text.lines() {
@@ -100,7 +100,7 @@ fn a_check_that_fails_says_so_in_its_metrics() {
 }
 
 /// One text of an XML document: the attribute `name` of each element `element`.
-fn attributes(xml: &str, element: &str, name: &str) -> Vec<String> {
+pub(super) fn attributes(xml: &str, element: &str, name: &str) -> Vec<String> {
     let document = uppsala::parse(xml).unwrap();
     let elements = document.get_elements_by_tag_name(element);
     elements.iter().map(|id| document.get_attribute(*id, name).unwrap().to_owned()).collect()

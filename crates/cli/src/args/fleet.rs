@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::duration;
 
-const FLEET: &str = "Many clusters";
+pub(super) const FLEET: &str = "Many clusters";
 
 /// Options of the commands that read many clusters at once.
 #[derive(Debug, Args)]

@@ -6,9 +6,10 @@ use calipam_check::views::PodName;
 use calipam_model::selector::Selector;
 use clap::{ArgGroup, Args};
 
-use super::PrintingArgs;
 use super::address::address;
+use super::fleet::FLEET;
 use super::selector::selector;
+use super::{FleetArgs, PrintingArgs};
 
 const SUBJECT: &str = "What to show";
 const FILTER: &str = "Filters";
@@ -70,8 +71,21 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_pools: Vec<String>,
+    /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that none of them uses
+    #[arg(long, value_name = "/LENGTH", value_parser = prefix, help_heading = FLEET)]
+    pub find_range: Option<u8>,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     #[command(flatten)]
     pub printing: PrintingArgs,
+}
+
+/// The length of a prefix: of IPv4 up to 32.
+fn prefix(text: &str) -> Result<u8, String> {
+    let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
+    length
+        .filter(|length| (1..=128).contains(length))
+        .ok_or_else(|| "expected a length such as `/16`".to_owned())
 }
 
 /// Namespace and name.

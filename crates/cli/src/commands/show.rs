@@ -13,6 +13,7 @@ use calipam_workflow::{nearest_pod, pool};
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::render::document::Detail;
 use crate::render::show::{self as render, Shown, View};
@@ -27,6 +28,15 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
     if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
         return Err(Failure::usage("--no-headers and --sort-by are about tables, and this is none"));
+    }
+    if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
+        return fleet::show::run(args, &fleet, console);
+    }
+    if args.find_range.is_some() {
+        return Err(Failure::Usage {
+            message: "--find-range is about several clusters".into(),
+            hint: Some("name them by --fleet, --context or --all-contexts".into()),
+        });
     }
     let (snapshot, subject, events) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;

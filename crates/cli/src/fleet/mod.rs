@@ -5,6 +5,7 @@ mod contexts;
 mod file;
 mod folder;
 mod run;
+pub(crate) mod show;
 mod source;
 
 use std::fs;

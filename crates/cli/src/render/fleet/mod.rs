@@ -1,6 +1,7 @@
 //! The report of a check of many clusters, in every format that the report of one has.
 
 mod page;
+mod pools;
 mod schema;
 mod text;
 
@@ -13,6 +14,7 @@ use calipam_check::{Change, Changes, Finding, Severity};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+pub(crate) use self::pools::{FleetPools, PoolsOfCluster};
 use super::document::{Detail, Document, unsupported};
 use super::report::{junit, prometheus, sarif};
 use super::table::Page;

@@ -58,7 +58,7 @@ impl View for PoolList {
 }
 
 /// A row; with a page, that of a wide table.
-fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
+pub(crate) fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
     let name = if pool.enabled { pool.name.clone() } else { format!("{} (disabled)", pool.name) };
     let mut row = vec![
         name,

@@ -1,0 +1,345 @@
+//! Many clusters in one call.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use calipam_testkit::cluster::{Fleet, FleetFault};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::program::{Run, calipam};
+
+/// A fleet with every fault, as exports below a folder `data` next to the file that names them.
+fn fleet(faults: &[FleetFault]) -> (TempDir, Fleet) {
+    let mut fleet = Fleet::healthy(4);
+    faults.iter().for_each(|fault| fleet.inject(*fault));
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    let mut file = String::from("clusters:\n");
+    for (name, cluster) in &fleet.clusters {
+        cluster.write_export(&folder.path().join(format!("data/{name}.jsonl"))).unwrap();
+        file += &format!(
+            "  - {{name: {name}, group: mesh, labels: {{region: eu}}, datastore: data/{name}.jsonl}}\n"
+        );
+    }
+    fs::write(folder.path().join("fleet.yaml"), file).unwrap();
+    (folder, fleet)
+}
+
+fn at(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+/// Checks the fleet that a file or folder names.
+fn check(folder: &TempDir, name: &str, arguments: &[&str]) -> Run {
+    calipam(&[&["check", "--fleet", &at(folder, name)], arguments].concat())
+}
+
+/// Cluster, code and subject of what is found between clusters.
+fn between(report: &Value) -> BTreeSet<[String; 3]> {
+    let codes = calipam_check::Code::ALL.iter().filter(|code| code.is_of_fleet());
+    let codes: Vec<&str> = codes.map(|code| code.name()).collect();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    findings
+        .map(|finding| [text(&finding["cluster"]), text(&finding["code"]), text(&finding["subject"]["name"])])
+        .filter(|[_, code, _]| codes.contains(&code.as_str()))
+        .collect()
+}
+
+#[test]
+fn one_report_has_what_is_wrong_in_and_between_clusters() {
+    let (folder, fleet) = fleet(&FleetFault::ALL);
+    let run = check(&folder, "fleet.yaml", &["-o", "json"]);
+    assert_eq!((run.code, run.stderr.as_str()), (1, ""));
+    let report = run.json();
+    assert_eq!(report["kind"], "FleetReport");
+    assert_eq!(between(&report), fleet.expected);
+    assert_eq!(report["counts"]["clusters"], 4);
+    let names: Vec<&str> =
+        report["clusters"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b", "c", "d"], "those with critical findings first");
+    assert_eq!(report["clusters"][0]["labels"]["region"], "eu");
+}
+
+#[test]
+fn each_cluster_is_judged_as_alone() {
+    let (folder, fleet) = fleet(&[]);
+    let (name, _) = &fleet.clusters[0];
+    let mut cluster = fleet.clusters[0].1.clone();
+    cluster.inject(calipam_testkit::cluster::Fault::ALL[0], 2);
+    cluster.write_export(&folder.path().join(format!("data/{name}.jsonl"))).unwrap();
+    let alone = calipam(&["check", "-d", &at(&folder, "data/a.jsonl"), "-o", "json"]).json();
+    let report = check(&folder, "fleet.yaml", &["-o", "json"]).json();
+    let of_fleet = report["findings"].as_array().unwrap().clone();
+    let mut alone = alone["findings"].as_array().unwrap().clone();
+    assert!(!alone.is_empty());
+    alone.iter_mut().for_each(|finding| finding["cluster"] = "a".into());
+    assert_eq!(of_fleet, alone);
+}
+
+#[test]
+fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
+    let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
+    let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
+    let more =
+        "  - {name: e, datastore: data/none.jsonl}\n  - {name: f, etcdEndpoints: [\"http://127.0.0.1:1\"]}\n";
+    fs::write(folder.path().join("fleet.yaml"), text + more).unwrap();
+    let run = check(&folder, "fleet.yaml", &["-o", "json", "--fail-on", "never"]);
+    assert_eq!(run.code, 3);
+    let report = run.json();
+    let mut expected = fleet.expected;
+    for name in ["e", "f"] {
+        expected.insert([name.into(), "cluster-unreadable".into(), name.into()]);
+    }
+    assert_eq!(between(&report), expected);
+    assert_eq!(report["counts"]["unreadable"], 2);
+    let said = |name: &str| -> String {
+        let found = report["findings"].as_array().unwrap().iter().find(|found| found["cluster"] == name);
+        found.unwrap()["message"].as_str().unwrap().to_owned()
+    };
+    assert!(
+        said("e").contains("none.jsonl") && said("f").contains("127.0.0.1:1"),
+        "{} {}",
+        said("e"),
+        said("f")
+    );
+    let table = check(&folder, "fleet.yaml", &[]);
+    assert_eq!(table.code, 3);
+    assert!(table.stdout.contains("2 not read"), "{}", table.stdout);
+}
+
+/// Each cluster of a fleet writes its summary into the folder of a group.
+fn summaries(folder: &TempDir, fleet: &Fleet) {
+    fs::create_dir_all(folder.path().join("sent/mesh")).unwrap();
+    for (name, _) in &fleet.clusters {
+        let file = format!("summary={}", at(folder, &format!("sent/mesh/{name}.json")));
+        let export = at(folder, &format!("data/{name}.jsonl"));
+        let run = calipam(&["check", "-q", "-d", &export, "--output-file", &file]);
+        assert!(run.code < 2, "{run:?}");
+    }
+}
+
+#[test]
+fn summaries_give_the_report_that_the_clusters_give() {
+    let (folder, fleet) = fleet(&FleetFault::ALL);
+    summaries(&folder, &fleet);
+    let of_clusters = check(&folder, "fleet.yaml", &["-o", "json"]).json();
+    let joined = check(&folder, "sent", &["-o", "json"]);
+    assert_eq!((joined.code, joined.stderr.as_str()), (1, ""));
+    let joined = joined.json();
+    let facts = |report: &Value, prefix: &str| -> BTreeSet<String> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        let text = |finding: &Value| {
+            let cluster = finding["cluster"].as_str().unwrap().trim_start_matches(prefix);
+            let message = finding["message"].as_str().unwrap().replace("mesh/", "");
+            let evidence = finding["evidence"].to_string().replace("mesh/", "");
+            let subject = finding["subject"]["name"].as_str().unwrap().trim_start_matches(prefix);
+            format!("{cluster} {} {subject} {message} {evidence} {}", finding["code"], finding["repair"])
+        };
+        findings.map(text).collect()
+    };
+    assert_eq!(facts(&joined, "mesh/"), facts(&of_clusters, ""));
+    assert_eq!(joined["clusters"][0]["pools"], of_clusters["clusters"][0]["pools"]);
+    assert!(joined["clusters"][0]["age"].as_i64().unwrap() > 0);
+
+    let summary: Value = serde_json::from_slice(&fs::read(at(&folder, "sent/mesh/a.json")).unwrap()).unwrap();
+    super::schemas::assert_valid(&summary);
+    let newer = summary.to_string().replace("calipam/v2", "calipam/v9");
+    fs::write(at(&folder, "sent/mesh/a.json"), newer).unwrap();
+    let run = check(&folder, "sent", &["-o", "wide"]);
+    assert_eq!(run.code, 3);
+    assert!(run.stdout.contains("calipam/v9"), "{}", run.stdout);
+}
+
+#[test]
+fn a_folder_of_exports_is_an_entry() {
+    let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
+    fs::write(folder.path().join("exports.yaml"), "clusters: [{exports: data, group: mesh}]").unwrap();
+    assert_eq!(between(&check(&folder, "exports.yaml", &["-o", "json"]).json()), fleet.expected);
+}
+
+#[test]
+fn what_the_file_gets_wrong_is_refused_with_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |text: &str| {
+        fs::write(folder.path().join("fleet.yaml"), text).unwrap();
+        let run = check(&folder, "fleet.yaml", &[]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{text}: {run:?}");
+        run.stderr
+    };
+    for (text, said) in [
+        ("clusters: [{name: a, datastor: a.jsonl}]", "did you mean `datastore`?"),
+        ("cluster: []", "did you mean `clusters`?"),
+        ("clusters: [{name: a}]", "does not say where it is"),
+        ("clusters: [{name: a, datastore: a.jsonl, config: b.cfg}]", "has datastore and config"),
+        ("clusters: [{datastore: a.jsonl}]", "cluster 1 has no `name`"),
+        (
+            "clusters: [{name: a, datastore: a.j}, {name: a, datastore: b.j}]",
+            "two clusters have the name \"a\"",
+        ),
+        ("clusters: []", "names no cluster"),
+        ("clusters: [{name: a b, datastore: a.j}]", "has a space in it"),
+        ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "and no etcdEndpoints"),
+        ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "no list of CIDRs"),
+        ("clusters: {", "no YAML"),
+        ("- a", "the file has no fields"),
+    ] {
+        let stderr = refused(text);
+        assert!(stderr.contains(said), "{text}: {stderr}");
+    }
+    assert_eq!(check(&folder, "none.yaml", &[]).code, 3);
+}
+
+#[test]
+fn options_about_one_cluster_are_refused() {
+    let (folder, _) = fleet(&[]);
+    for option in [
+        &["--node", "node-1"][..],
+        &["--pool", "p"],
+        &["--namespace", "x"],
+        &["--report", "r"],
+        &["--cache", "c"],
+    ] {
+        let run = check(&folder, "fleet.yaml", option);
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains("is about one cluster"), "{}", run.stderr);
+    }
+    let run = check(&folder, "fleet.yaml", &["-d", "x.jsonl"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+}
+
+#[test]
+fn repairs_refuse_several_clusters() {
+    let commands: [&[&str]; 6] = [
+        &["release", "--leaked"],
+        &["rebuild"],
+        &["undo", "x.journal"],
+        &["split", "4", "--pool", "p"],
+        &["configure", "--strict-affinity", "true"],
+        &["assign", "--count", "1", "--node", "n"],
+    ];
+    for command in commands {
+        for contexts in [&["--context", "a", "--context", "b"][..], &["--context", "prod-*"]] {
+            let run = calipam(&[command, contexts].concat());
+            assert_eq!(run.code, 2, "{command:?}: {run:?}");
+            assert!(run.stderr.contains("works on one"), "{}", run.stderr);
+        }
+        let run = calipam(&[command, &["--fleet", "f.yaml"]].concat());
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains("check") && run.stderr.contains("has this option"), "{}", run.stderr);
+    }
+}
+
+/// A kubeconfig with contexts that lead nowhere.
+fn kubeconfig(folder: &Path, contexts: &[&str]) -> String {
+    let entries =
+        contexts.iter().map(|name| format!("- {{name: {name}, context: {{cluster: c, user: u}}}}\n"));
+    let text = format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- {{name: c, cluster: {{server: \"http://127.0.0.1:1\"}}}}\n\
+         users:\n- {{name: u, user: {{}}}}\ncontexts:\n{}",
+        entries.collect::<String>()
+    );
+    fs::write(folder.join("kubeconfig"), text).unwrap();
+    folder.join("kubeconfig").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn contexts_are_clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = kubeconfig(folder.path(), &["prod-1", "prod-2", "test"]);
+    let clusters = |arguments: &[&str]| -> Vec<String> {
+        let run = calipam(&[&["check", "-o", "json", "--kubeconfig", &kubeconfig], arguments].concat());
+        assert_eq!(run.code, 3, "{run:?}");
+        let clusters = run.json()["clusters"].as_array().unwrap().clone();
+        clusters.iter().map(|cluster| cluster["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(clusters(&["--context", "prod-*"]), ["prod-1", "prod-2"]);
+    assert_eq!(clusters(&["--context", "test", "--context", "prod-1"]), ["prod-1", "test"]);
+    assert_eq!(clusters(&["--all-contexts", "--routed"]), ["prod-1", "prod-2", "test"]);
+    let run = calipam(&["check", "--kubeconfig", &kubeconfig, "--context", "pord-1", "--context", "test"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("did you mean `prod-1`?"), "{}", run.stderr);
+    assert_eq!(calipam(&["check", "--kubeconfig", &kubeconfig, "--routed"]).code, 2);
+}
+
+#[test]
+fn a_later_check_tells_what_is_new_and_what_is_gone() {
+    let (folder, _) = fleet(&[FleetFault::OverlappingPools]);
+    let before = check(&folder, "fleet.yaml", &["-o", "json"]);
+    fs::write(folder.path().join("before.json"), before.stdout).unwrap();
+    let earlier = at(&folder, "before.json");
+    let same = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "--fail-on-new"]);
+    assert_eq!(same.code, 0, "{same:?}");
+    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 2 as before"), "{}", same.stdout);
+
+    let (changed, _) = fleet(&[FleetFault::PoolOverNodes]);
+    let run = check(&changed, "fleet.yaml", &["--compare-with", &earlier, "-o", "json", "--fail-on-new"]);
+    let changes = run.json()["changes"].clone();
+    assert_eq!((run.code, &changes["new"], changes["gone"].as_array().unwrap().len()), (1, &1.into(), 2));
+    assert_eq!(changes["gone"][0]["cluster"], "a");
+
+    // Without the first cluster, what was between it and another one may still be there.
+    fs::remove_file(folder.path().join("data/a.jsonl")).unwrap();
+    let run = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "-o", "json"]);
+    let changes = run.json()["changes"].clone();
+    assert_eq!(
+        (changes["gone"].as_array().unwrap().len(), changes["notChecked"].as_array().unwrap().len()),
+        (0, 2)
+    );
+    let single = calipam(&["check", "-d", &at(&folder, "data/b.jsonl"), "-o", "json"]);
+    fs::write(folder.path().join("single.json"), single.stdout).unwrap();
+    assert_eq!(check(&folder, "fleet.yaml", &["--compare-with", &at(&folder, "single.json")]).code, 3);
+}
+
+#[test]
+fn lines_for_ignore_accept_what_they_name() {
+    let (folder, _) = fleet(&FleetFault::ALL);
+    let lines = check(&folder, "fleet.yaml", &["-o", "ignore"]).stdout;
+    assert!(lines.contains("overlapping-cluster-pools 10.1.0.0/16 cluster a\n"), "{lines}");
+    fs::write(folder.path().join("accepted"), &lines).unwrap();
+    let run = check(&folder, "fleet.yaml", &["--ignore", &at(&folder, "accepted")]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
+    fs::write(folder.path().join("accepted"), lines.replace("cluster a", "cluster c")).unwrap();
+    let run = check(&folder, "fleet.yaml", &["--ignore", &at(&folder, "accepted")]);
+    assert!(run.code == 1 && run.stderr.contains("cluster c matches no finding"), "{}", run.stderr);
+}
+
+#[test]
+fn every_format_names_the_cluster() {
+    let (folder, _) = fleet(&FleetFault::ALL);
+    let format = |name: &str| check(&folder, "fleet.yaml", &["-o", name]).stdout;
+    super::program::expected!("fleet_table", without_age(&format("table")));
+    assert!(format("name").lines().any(|line| line == "a/pool/10.1.0.0/16"));
+    let wide = format("wide");
+    assert!(wide.contains("b        critical  address-in-several-clusters  10.1.1.0"), "{wide}");
+
+    let metrics = super::reports::samples(&format("prometheus"));
+    assert_eq!(metrics[r#"calipam_cluster_up{cluster="a"}"#], 1.0);
+    assert_eq!(
+        metrics[r#"calipam_findings{cluster="b",code="pool-covers-other-cluster",severity="error"}"#],
+        1.0
+    );
+    let junit = format("junit");
+    let suites = super::reports::attributes(&junit, "testsuite", "name");
+    assert_eq!(suites, ["a", "b", "c", "d"]);
+    let sarif: Value = serde_json::from_str(&format("sarif")).unwrap();
+    assert_eq!(sarif["runs"].as_array().unwrap().len(), 4);
+    assert_eq!(sarif["runs"][1]["automationDetails"]["id"], "calipam check/b");
+    let rule = &sarif["runs"][0]["results"][0]["ruleIndex"];
+    let rules = &sarif["runs"][0]["tool"]["driver"]["rules"];
+    assert_eq!(rules[rule.as_u64().unwrap() as usize]["id"], sarif["runs"][0]["results"][0]["ruleId"]);
+    let page = format("html");
+    assert!(page.contains("address-in-several-clusters") && page.contains("10.0.0.0/8"), "{page}");
+    assert_eq!(check(&folder, "fleet.yaml", &["-o", "summary"]).code, 2);
+}
+
+/// The data is of a fixed time, and gets older.
+fn without_age(table: &str) -> String {
+    let cut = |line: &str| match line.ends_with(" d") {
+        true => line.rsplit_once("  ").map_or(line, |(rest, _)| rest).trim_end().to_owned() + "  (age)",
+        false => line.to_owned(),
+    };
+    table.lines().map(|line| cut(line) + "\n").collect()
+}
