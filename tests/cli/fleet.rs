@@ -110,6 +110,51 @@ fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
     assert!(table.stdout.contains("2 not read"), "{}", table.stdout);
 }
 
+#[test]
+fn exports_of_all_clusters_give_the_same_report() {
+    let (folder, fleet) = fleet(&FleetFault::ALL);
+    let file = at(&folder, "fleet.yaml");
+    let export = ["export", "--fleet", &file, &at(&folder, "exported")];
+    let run = calipam(&export);
+    assert_eq!((run.code, run.stderr.contains("wrote 4 exports")), (0, true), "{}", run.stderr);
+    let report = check(&folder, "exported", &["-o", "json"]).json();
+    let prefixed = fleet.expected.into_iter().map(|[cluster, code, subject]| {
+        let subject = if subject == cluster { format!("mesh/{subject}") } else { subject };
+        [format!("mesh/{cluster}"), code, subject]
+    });
+    assert_eq!(between(&report), prefixed.collect());
+    let again = calipam(&export);
+    assert!(again.code == 2 && again.stderr.contains("--overwrite"), "{}", again.stderr);
+}
+
+#[test]
+fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
+    let (folder, fleet) = fleet(&[]);
+    summaries(&folder, &fleet);
+    let show = |name: &str, arguments: &[&str]| {
+        calipam(&[&["show", "--fleet", &at(&folder, name)], arguments].concat())
+    };
+    for name in ["fleet.yaml", "sent"] {
+        let run = show(name, &["--find-range", "/16", "-o", "json"]);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let list = run.json();
+        // 10.1.0.0 to 10.4.0.0 are pools.
+        assert_eq!(list["freeRanges"][0], "10.0.0.0/16");
+        assert_eq!(list["freeRanges"][1], "10.5.0.0/16");
+        assert_eq!(list["pools"].as_array().unwrap().len(), 4 * 5);
+    }
+    let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
+    fs::write(folder.path().join("fleet.yaml"), text + "taken: [10.0.0.0/9]\n").unwrap();
+    let run = show("fleet.yaml", &["--find-range", "/9"]);
+    assert!(run.stdout.contains("Free in all clusters: 10.128.0.0/9"), "{}", run.stdout);
+    assert!(run.stdout.contains("4 clusters, 20 pools: 84 of 262,144 IPv4 addresses"), "{}", run.stdout);
+    // Nodes are at 192.168.0.1 and after.
+    assert_eq!(show("fleet.yaml", &["--find-range", "/8"]).code, 1);
+    assert_eq!(show("fleet.yaml", &["--nodes"]).code, 2);
+    assert_eq!(show("sent", &["-o", "name"]).stdout.lines().count(), 20);
+    assert_eq!(calipam(&["show", "--find-range", "/16", "-d", &at(&folder, "data/a.jsonl")]).code, 2);
+}
+
 /// Each cluster of a fleet writes its summary into the folder of a group.
 fn summaries(folder: &TempDir, fleet: &Fleet) {
     fs::create_dir_all(folder.path().join("sent/mesh")).unwrap();
@@ -216,7 +261,7 @@ fn repairs_refuse_several_clusters() {
         &["release", "--leaked"],
         &["rebuild"],
         &["undo", "x.journal"],
-        &["split", "4", "--pool", "p"],
+        &["split", "4", "--name", "p"],
         &["configure", "--strict-affinity", "true"],
         &["assign", "--count", "1", "--node", "n"],
     ];
@@ -272,13 +317,15 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
     let earlier = at(&folder, "before.json");
     let same = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "--fail-on-new"]);
     assert_eq!(same.code, 0, "{same:?}");
-    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 2 as before"), "{}", same.stdout);
+    assert!(same.stdout.contains("0 new, 0 more severe, 0 gone, 4 as before"), "{}", same.stdout);
 
     let (changed, _) = fleet(&[FleetFault::PoolOverNodes]);
     let run = check(&changed, "fleet.yaml", &["--compare-with", &earlier, "-o", "json", "--fail-on-new"]);
     let changes = run.json()["changes"].clone();
-    assert_eq!((run.code, &changes["new"], changes["gone"].as_array().unwrap().len()), (1, &1.into(), 2));
-    assert_eq!(changes["gone"][0]["cluster"], "a");
+    assert_eq!((run.code, &changes["new"], changes["gone"].as_array().unwrap().len()), (1, &1.into(), 4));
+    let gone: BTreeSet<String> =
+        changes["gone"].as_array().unwrap().iter().map(|finding| finding["cluster"].to_string()).collect();
+    assert_eq!(gone.into_iter().collect::<Vec<_>>(), ["\"a\"", "\"b\""]);
 
     // Without the first cluster, what was between it and another one may still be there.
     fs::remove_file(folder.path().join("data/a.jsonl")).unwrap();

@@ -90,13 +90,19 @@ impl Place {
         for folder in ["var/lib/calipam", "var/lib/node_exporter/textfile_collector"] {
             fs::create_dir_all(at(folder)).unwrap();
         }
-        fs::copy(self.server.kubeconfig(), at(".kube/config")).unwrap();
+        fs::write(at(".kube/config"), with_contexts(&self.server.kubeconfig())).unwrap();
         fs::copy(root().join(EXAMPLE), at("cluster.jsonl")).unwrap();
         for name in ["cluster.db", "snapshot.db"] {
             self.still.save_snapshot(&at(name)).unwrap();
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
         fs::write(at("etc/calipam/ignore"), "").unwrap();
+        let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: snapshot.db}]";
+        fs::write(at("fleet.yaml"), fleet).unwrap();
+        fs::create_dir_all(at("var/lib/calipam/sent/prod")).unwrap();
+        let sent = "calipam check -o summary --datastore cluster.jsonl > var/lib/calipam/sent/prod/eu.json";
+        let run = Run::of(self.command(sent, &self.still, &self.template()).output().unwrap());
+        assert_eq!(run.code, 1, "{run:?}");
         let archive = "calipam export -q --archive var/lib/calipam/archive";
         let archived = format!("{archive} --datastore cluster.jsonl && {archive}");
         let run = Run::of(self.command(&archived, &self.still, &self.template()).output().unwrap());
@@ -137,7 +143,7 @@ impl Place {
         let home = self.home();
         // What is written anew must not be there yet.
         if let Some((_, file)) = example.line.split_once(" export ")
-            && !file.starts_with("--archive")
+            && !file.starts_with("--")
         {
             fs::remove_file(home.path().join(file)).unwrap();
         }
@@ -160,6 +166,18 @@ impl Place {
         let shown = Terminal::new(200).answer(&mut command, "y\ny\n");
         Ended { code: shown.code.unwrap_or(-1), text: shown.text.replace('\r', "") }
     }
+}
+
+/// A kubeconfig with the contexts that the documents name, which lead to the same server.
+fn with_contexts(kubeconfig: &Path) -> String {
+    let mut config: serde_yaml::Value = serde_yaml::from_slice(&fs::read(kubeconfig).unwrap()).unwrap();
+    let contexts = config["contexts"].as_sequence_mut().unwrap();
+    for name in ["prod-eu", "prod-us"] {
+        let mut context = contexts[0].clone();
+        context["name"] = name.into();
+        contexts.push(context);
+    }
+    serde_yaml::to_string(&config).unwrap()
 }
 
 /// A line as this test runs it.

@@ -46,6 +46,8 @@ Examples:
   calipam check --confirm 30s                 report what two reads find, 30 seconds apart
   calipam check --datastore kubernetes        the Kubernetes datastore
   calipam check --datastore cluster.db        an `etcdctl snapshot save` of the cluster
+  calipam check --context 'prod-*' --routed   many clusters, and what is wrong between them
+  calipam check --fleet fleet.yaml -o html    the same by a file: docs/fleet.md
 
 A file for --ignore:
   # a pool that is full on purpose
@@ -58,7 +60,8 @@ Severities: critical: traffic is or will be broken; error: capacity is lost, or 
 the data; warning: inconsistent data; info: nothing to repair.
 
 Formats besides tables, YAML and JSON: name, the subjects of the findings; prometheus, metrics;
-junit and sarif, for CI; html, a page with a map of the pools; ignore, lines for --ignore.
+junit and sarif, for CI; html, a page with a map of the pools; ignore, lines for --ignore;
+summary, what `check --fleet` joins.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
 `calipam explain RULE` explains the findings of a rule.";
@@ -73,6 +76,7 @@ Examples:
   calipam show                                pools: usage, and what can still be allocated
   calipam show --blocks                       every block with its owner
   calipam show --map --pool default-ipv4-ippool       a map of a pool
+  calipam show --all-contexts --find-range /16        pools of all clusters, and ranges free in all
   calipam show --nodes                        blocks, addresses and claimable blocks of each node
   calipam show --ip 10.244.1.7                pool, block, handle and owner of one address
   calipam show --ip 10.244.1.7 --all-owners   read everything to find every owner

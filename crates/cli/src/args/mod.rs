@@ -179,7 +179,8 @@ pub(crate) enum IpamCommand {
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The file to write, compressed if its name ends in `.zst`; `-` for standard output
+    /// The file to write, compressed if its name ends in `.zst`; `-` for standard output. Of several clusters, the folder
+    /// in which each gets a file
     #[arg(value_name = "FILE", value_hint = FilePath, required_unless_present = "archive")]
     pub file: Option<PathBuf>,
     /// Overwrite an existing file
@@ -191,6 +192,8 @@ pub(crate) struct ExportArgs {
     /// Prune the archive afterwards: which exports to keep up to which age, such as `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES", requires = "archive")]
     pub keep: Option<calipam_history::keep::Keep>,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
 }
 
 /// Options of `explain`.

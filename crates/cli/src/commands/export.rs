@@ -10,6 +10,7 @@ use calipam_workflow::{Archiving, archive};
 use crate::args::{ExportArgs, Global};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::render::text::count;
 use crate::{connect, hints};
@@ -19,6 +20,9 @@ const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
 pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
+        return fleet::export::run(args, &fleet, console);
+    }
     if let Some(folder) = &args.archive {
         return to_archive(folder, args.keep.as_ref(), global, console);
     }

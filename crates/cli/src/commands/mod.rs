@@ -50,11 +50,14 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 }
 
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
-    let reads_fleets = matches!(command, IpamCommand::Check(_) | IpamCommand::Show(_));
+    let reads_fleets =
+        matches!(command, IpamCommand::Check(_) | IpamCommand::Show(_) | IpamCommand::Export(_));
     if global.names_several() && !reads_fleets {
         return Err(Failure::Usage {
             message: "--context names several clusters, and this command works on one".into(),
-            hint: Some("`check` and `show` take several; a repair is of one cluster at a time".into()),
+            hint: Some(
+                "`check`, `show` and `export` take several; a repair is of one cluster at a time".into(),
+            ),
         });
     }
     match command {

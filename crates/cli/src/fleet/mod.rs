@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 mod contexts;
+pub(crate) mod export;
 mod file;
 mod folder;
 mod run;

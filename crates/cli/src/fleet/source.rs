@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use calipam_check::fleet::SUMMARY;
 use calipam_datastore::settings::{DEFAULT_CONFIG, Files, LocalFiles, Overrides, Settings};
 use calipam_files::regular;
 
@@ -85,14 +84,15 @@ impl Files for OnlyNamed {
     }
 }
 
-/// So much of a file tells whether it is a summary: its first two fields do.
+/// So much of a file tells whether it is a document of this program: its first field does.
 const HEAD: u64 = 256;
 
+/// True for a summary, and for other documents, which reading it as a summary names.
 fn is_summary(path: &Path) -> io::Result<bool> {
     let file: File = regular::open(path)?;
     let mut head = Vec::new();
     file.take(HEAD).read_to_end(&mut head)?;
     let mut head = String::from_utf8_lossy(&head).into_owned();
     head.retain(|c| !c.is_whitespace());
-    Ok(head.starts_with('{') && head.contains(&format!("\"kind\":\"{SUMMARY}\"")))
+    Ok(head.starts_with("{\"apiVersion\":\"calipam/"))
 }

@@ -4,6 +4,7 @@ mod cache;
 mod cni;
 mod completion;
 mod etcd;
+mod fleet;
 mod history;
 mod kubernetes;
 mod release;
@@ -25,6 +26,7 @@ pub(crate) fn named(name: &str) -> Option<Measure> {
         "cache" => cache::run_on_etcd,
         "cache-kubernetes" => cache::run_on_kubernetes,
         "reports" => reports::run,
+        "fleet" => fleet::run,
         "history" => history::run,
         "completion" => completion::run,
         "cni" => |program, calls| cni::run(program, "etcd", calls),

@@ -20,7 +20,7 @@ struct Part {
     of_plugin: bool,
 }
 
-const PARTS: [Part; 15] = [
+const PARTS: [Part; 16] = [
     Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
@@ -29,6 +29,7 @@ const PARTS: [Part; 15] = [
     Part { name: "cache-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "reports", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "history", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "fleet", sizes: &["200", "1000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "completion", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "cni", sizes: &["200"], needs_kubernetes: false, of_plugin: true },
     Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
@@ -77,6 +78,10 @@ which it leaves pictures in target/reports-SIZE.
 The part history measures the history of an address among 1,000,000
 allocations, unless sizes are named, with and without compaction, and the
 comparison of two states of that size with the reading of both.
+
+The part fleet measures one check of 200 exports of 5,000 pods each against
+checks of each alone, of 1,000 clusters the joining of their summaries, and how
+long a browser takes to open the page of all. Ten minutes and 1 GB of disk.
 
 The part completion measures how long a completed value takes among 1,000,000
 allocations, unless sizes are named.

@@ -83,6 +83,13 @@ impl Cluster {
         }
     }
 
+    /// Gives it another GUID.
+    pub fn name_cluster(&mut self, guid: &str) {
+        let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
+        let information = wire::cluster_information(metadata, guid, true);
+        self.put_raw(key::resource("clusterinformations", "default"), information);
+    }
+
     fn put_configuration(&mut self) {
         let spec = self.spec;
         let mut rng = spec.rng(1);
