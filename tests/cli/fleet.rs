@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 
+use calipam_testkit::browser::Browser;
 use calipam_testkit::cluster::{Fleet, FleetFault};
+use calipam_testkit::servers::{Etcd, Tool, left_out};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, command};
 
 /// A fleet with every fault, as exports below a folder `data` next to the file that names them.
 fn fleet(faults: &[FleetFault]) -> (TempDir, Fleet) {
@@ -153,6 +156,57 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     assert_eq!(show("fleet.yaml", &["--nodes"]).code, 2);
     assert_eq!(show("sent", &["-o", "name"]).stdout.lines().count(), 20);
     assert_eq!(calipam(&["show", "--find-range", "/16", "-d", &at(&folder, "data/a.jsonl")]).code, 2);
+}
+
+#[test]
+fn an_entry_counts_alone_and_is_given_up_after_a_time() {
+    let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
+    let etcd = Etcd::start().unwrap();
+    fleet.clusters[1].1.write_to_etcd(&etcd.endpoint()).unwrap();
+    // It takes connections, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "clusters:\n- {{name: a, group: g, datastore: data/a.jsonl}}\n- {{name: b, group: g, etcdEndpoints: [\"{}\"]}}\n\
+         - {{name: silent, etcdEndpoints: \"http://{}\"}}\n",
+        etcd.endpoint(),
+        silent.local_addr().unwrap()
+    );
+    fs::write(folder.path().join("fleet.yaml"), text).unwrap();
+    let file = at(&folder, "fleet.yaml");
+    let mut check = command(env!("CARGO_BIN_EXE_calipam"));
+    check.args(["check", "--fleet", &file, "--settle", "0", "-o", "json", "--cluster-timeout", "1s"]);
+    // What is meant for another cluster.
+    check.env("KUBECONFIG", "/nonexistent/kubeconfig").env("ETCD_ENDPOINTS", "http://127.0.0.1:1");
+    let run = Run::of(check.output().unwrap());
+    assert_eq!(run.code, 3, "{run:?}");
+    let mut expected = fleet.expected;
+    expected.insert(["silent".into(), "cluster-unreadable".into(), "silent".into()]);
+    let report = run.json();
+    assert_eq!(between(&report), expected);
+    assert!(run.stdout.contains("it was not read within 1s"), "{}", run.stdout);
+}
+
+#[test]
+fn the_page_filters_in_a_browser() {
+    if left_out(&[Tool::Chromium]) {
+        return;
+    }
+    let (folder, _) = fleet(&FleetFault::ALL);
+    let file = folder.path().join("page.html");
+    fs::write(&file, check(&folder, "fleet.yaml", &["-o", "html"]).stdout).unwrap();
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&file).unwrap();
+    let rows = "[...document.querySelectorAll('table[data-filtered=findings] tbody tr')].filter((row) => !row.hidden).length";
+    assert_eq!(page.evaluate(rows).unwrap(), 13);
+    page.evaluate(
+        "document.getElementById('filter').value = 'over-nodes'; \
+        document.getElementById('filter').dispatchEvent(new Event('input'))",
+    )
+    .unwrap();
+    assert_eq!(page.evaluate(rows).unwrap(), 1);
+    assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
+    assert!(page.complaints().unwrap().is_empty());
 }
 
 /// Each cluster of a fleet writes its summary into the folder of a group.

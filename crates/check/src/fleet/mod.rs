@@ -27,6 +27,7 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject, UnreadableEvidence};
 use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
+use crate::{Context, Options};
 
 /// So many others are listed in a finding between clusters; the rest is counted. A thousand clusters may have one pool.
 const LISTED: usize = 16;
@@ -50,7 +51,8 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster without name and group: its report, and what [`compare`] needs of it.
     pub fn of(report: Report, snapshot: &Snapshot) -> Self {
-        let (pools, ranges) = (views::pools(snapshot), Ranges::of(snapshot));
+        let context = Context::new(snapshot, &Options::default());
+        let (pools, ranges) = (views::pools_in(&context), Ranges::in_context(&context));
         Self::new(Summary { report, pools, ranges })
     }
 

@@ -34,7 +34,12 @@ pub struct Point {
 
 impl Ranges {
     pub fn of(snapshot: &Snapshot) -> Self {
-        let context = Context::new(snapshot, &Options::default());
+        Self::in_context(&Context::new(snapshot, &Options::default()))
+    }
+
+    /// The same where there is a context already.
+    pub(super) fn in_context(context: &Context<'_>) -> Self {
+        let snapshot = context.snapshot;
         let mut points = Vec::new();
         let mut add = |kind, name: &str, addresses: &mut dyn Iterator<Item = IpAddr>| {
             points.extend(addresses.map(|address| Point { address, kind, name: name.to_owned() }));
@@ -57,7 +62,7 @@ impl Ranges {
                 .iter()
                 .flat_map(|found| found.value.cidrs.iter().copied())
                 .collect(),
-            used: Used::of(&context),
+            used: Used::of(context),
         }
     }
 }

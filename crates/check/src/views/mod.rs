@@ -38,6 +38,7 @@ pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle, handle_ids};
 pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, MappedState, PoolMap, map};
 pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, TunnelView, nodes};
+pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::scope::Scope;
 

@@ -78,10 +78,14 @@ pub struct OutsidePools {
 }
 
 pub fn pools(snapshot: &Snapshot) -> PoolList {
-    let context = Context::new(snapshot, &Options::default());
-    let occupancy = Occupancy::new(&context);
-    let claimants = Claimants::new(&context);
-    let mut pools: Vec<&Pool> = snapshot.pools.iter().map(|p| &p.value).collect();
+    pools_in(&Context::new(snapshot, &Options::default()))
+}
+
+/// The same where there is a context already.
+pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
+    let occupancy = Occupancy::new(context);
+    let claimants = Claimants::new(context);
+    let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     PoolList {
         pools: pools.into_iter().map(|pool| view(&occupancy, &claimants, pool)).collect(),

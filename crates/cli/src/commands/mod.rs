@@ -41,6 +41,14 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
     let Cli { global, command } = cli;
     start_log(global.verbose);
     console.format.is_one_of(Format::of_command(name), name)?;
+    if global.names_several() && !["check", "show", "export"].contains(&name) {
+        return Err(Failure::Usage {
+            message: format!("--context names several clusters, and `{name}` works on one"),
+            hint: Some(
+                "`check`, `show` and `export` take several; a repair is of one cluster at a time".into(),
+            ),
+        });
+    }
     match command {
         Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),
         Command::Completion(args) => completion::run(&args, applet, console),
@@ -50,16 +58,6 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 }
 
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
-    let reads_fleets =
-        matches!(command, IpamCommand::Check(_) | IpamCommand::Show(_) | IpamCommand::Export(_));
-    if global.names_several() && !reads_fleets {
-        return Err(Failure::Usage {
-            message: "--context names several clusters, and this command works on one".into(),
-            hint: Some(
-                "`check`, `show` and `export` take several; a repair is of one cluster at a time".into(),
-            ),
-        });
-    }
     match command {
         IpamCommand::Check(args) if args.show_problem_ips && console.format == Format::Table => {
             let console = Console { format: Format::Wide, ..console.clone() };

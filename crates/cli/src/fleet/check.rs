@@ -22,8 +22,10 @@ use crate::render::fleet::FleetReport;
 use crate::render::table::Page;
 use crate::render::text::count;
 
+type IsGiven = fn(&CheckArgs) -> bool;
+
 /// Options that are about one cluster.
-const OF_ONE: [(&str, fn(&CheckArgs) -> bool); 8] = [
+const OF_ONE: [(&str, IsGiven); 8] = [
     ("--node", |args| !args.options.nodes.is_empty()),
     ("--selector", |args| args.options.selector.is_some()),
     ("--namespace", |args| args.options.namespace.is_some()),
@@ -57,6 +59,7 @@ pub(crate) fn run(
     let judged = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         judge(cluster, &checker, args, console)
     });
+    let judged = judged.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = judged.into_iter().unzip();
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
     let mut notes = leave_out_doubles(&mut clusters);
@@ -82,14 +85,14 @@ fn judge(
     checker: &Checker<'_>,
     args: &CheckArgs,
     console: &Console,
-) -> (Cluster, Vec<Finding>) {
+) -> Result<(Cluster, Vec<Finding>), Failure> {
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |datastore| {
         let CheckResult { report, snapshot, dropped } =
             checker.check_datastore(datastore, None, console).await?;
         Ok((Cluster::of(report, &snapshot), dropped))
     });
-    let (mut cluster, dropped) = match result {
+    let (mut cluster, dropped) = match result? {
         Ok(Read::Datastore(checked)) => checked,
         Ok(Read::Summary(summary)) => (Cluster::new(*summary), Vec::new()),
         Err(reason) => (Cluster::unreadable(&named.name, named.source.location(), reason), Vec::new()),
@@ -100,7 +103,7 @@ fn judge(
     let findings = count(cluster.report.findings.len(), "finding", "findings");
     console.verbose(&format!("{}: {findings}, in {:.1} s", named.name, begin.elapsed().as_secs_f64()));
     let Named { name, group, labels, .. } = named;
-    (Cluster { name: name.clone(), group: group.clone(), labels: labels.clone(), ..cluster }, dropped)
+    Ok((Cluster { name: name.clone(), group: group.clone(), labels: labels.clone(), ..cluster }, dropped))
 }
 
 /// The report for `--compare-with`.

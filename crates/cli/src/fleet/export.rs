@@ -25,7 +25,11 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
             ));
         }
     };
-    let paths: Vec<PathBuf> = fleet.clusters.iter().map(|cluster| place(folder, cluster)).collect();
+    let mut paths: Vec<PathBuf> = fleet.clusters.iter().map(|cluster| place(folder, cluster)).collect();
+    paths.sort();
+    if let Some(pair) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Failure::usage(format!("two clusters would be written to {}", pair[0].display())));
+    }
     if let Some(there) = paths.iter().find(|path| path.exists() && !args.overwrite) {
         return Err(Failure::Usage {
             message: format!("{} exists", there.display()),
@@ -44,7 +48,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
         let result = read(cluster, &args.fleet, console, async |datastore| {
             Ok(calipam_workflow::export(datastore, &path, &Person::watching(console)).await?)
         });
-        match result {
+        let written = match result? {
             Ok(Read::Datastore(_)) => true,
             Ok(Read::Summary(_)) => {
                 console.warn("it is a summary, which holds no data to export");
@@ -54,8 +58,10 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
                 console.warn(&format!("cannot be read: {reason}"));
                 false
             }
-        }
+        };
+        Ok(written)
     });
+    let written = written.into_iter().collect::<Result<Vec<bool>, Failure>>()?;
     let number = written.iter().filter(|written| **written).count();
     console.say(&format!("wrote {} to {}", count(number, "export", "exports"), folder.display()));
     Ok(if number == written.len() { Outcome::Clean } else { Outcome::PartlyRead })

@@ -1,5 +1,6 @@
 //! Reading clusters side by side.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -52,32 +53,37 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time.
+/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time. Where the cluster cannot be
+/// read, gives the reason, as the error of a single check has it.
 ///
 /// # Errors
-/// Where the cluster cannot be read, with the reason as the error of a single check has it.
+/// Where ctrl-c ends the call.
 pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
     console: &Console,
     work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
-) -> Result<Read<T>, String> {
-    let said = |failure: Failure| failure.message();
-    let Some(settings) = cluster.source.settings().map_err(said)? else {
-        let Source::Summary(path) = &cluster.source else { return Err("it has no settings".into()) };
-        let text = regular::read_to_string(path).map_err(|error| error.to_string())?;
-        return Summary::parse(&text).map(Box::new).map(Read::Summary);
+) -> Result<Result<Read<T>, String>, Failure> {
+    let read = match &cluster.source {
+        Source::Summary(path) => return Ok(summary(path)),
+        Source::Context(_) | Source::Entry(_) => cluster.source.settings().and_then(|settings| {
+            let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
+            let work = async {
+                let datastore = connect::open_by(&settings, console).await?;
+                work(&datastore).await
+            };
+            connect::block_on(async { Ok(tokio::time::timeout(limit, work).await) })
+        }),
     };
-    let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
-    let timed = async {
-        let work = async {
-            let datastore = connect::open_by(&settings, console).await?;
-            work(&datastore).await
-        };
-        Ok(tokio::time::timeout(limit, work).await)
-    };
-    match connect::block_on(timed).map_err(said)? {
-        Ok(result) => result.map(Read::Datastore).map_err(said),
-        Err(_) => Err(format!("it was not read within {:#}", args.cluster_timeout)),
+    match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
+        Ok(Some(result)) => Ok(Ok(Read::Datastore(result))),
+        Ok(None) => Ok(Err(format!("it was not read within {:#}", args.cluster_timeout))),
+        Err(Failure::Interrupted) => Err(Failure::Interrupted),
+        Err(failure) => Ok(Err(failure.message())),
     }
+}
+
+fn summary<T>(path: &Path) -> Result<Read<T>, String> {
+    let text = regular::read_to_string(path).map_err(|error| error.to_string())?;
+    Summary::parse(&text).map(Box::new).map(Read::Summary)
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
             hint: Some("everything else is about one cluster: name it alone".into()),
         });
     }
-    let found = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+    let found: Vec<Result<_, Failure>> = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         let result = read(cluster, &args.fleet, console, async |datastore| {
             let mut sources = views::sources::POOLS.to_vec();
             if args.find_range.is_some() {
@@ -49,16 +49,17 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
                 calipam_workflow::read_sources(datastore, &sources, &Person::watching(console)).await?;
             Ok(Found::of(&read))
         });
-        result.map(|read| match read {
+        let found = |read| match read {
             Read::Datastore(found) => found,
             Read::Summary(summary) => Found::of_summary(*summary),
-        })
+        };
+        Ok(result?.map(found))
     });
 
     let mut document = FleetPools::default();
     let mut taken = fleet.taken.clone();
     for (Named { name, group, .. }, found) in fleet.clusters.iter().zip(found) {
-        match found {
+        match found? {
             Ok(found) => {
                 taken.extend(found.taken);
                 let (cluster, group) = (name.clone(), group.clone());

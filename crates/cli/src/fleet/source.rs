@@ -54,14 +54,17 @@ impl Source {
         }
     }
 
-    /// The settings of its datastore; `None` for a summary.
-    pub(crate) fn settings(&self) -> Result<Option<Settings>, Failure> {
+    /// The settings of its datastore; those of a file for a summary.
+    pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let settings = match self {
             Self::Context(overrides) => Settings::resolve(overrides, &connect::environment(), &LocalFiles),
             Self::Entry(overrides) => Settings::resolve(overrides, &BTreeMap::new(), &OnlyNamed),
-            Self::Summary(_) => return Ok(None),
+            Self::Summary(path) => {
+                let overrides = Overrides { datastore: Some(named_file(path)), ..Overrides::default() };
+                Settings::resolve(&overrides, &BTreeMap::new(), &OnlyNamed)
+            }
         };
-        Ok(Some(settings.map_err(calipam_datastore::Error::from)?))
+        Ok(settings.map_err(calipam_datastore::Error::from)?)
     }
 }
 
