@@ -21,7 +21,9 @@ pub enum NoReport {
     NotAnObject,
     #[error("neither `kind: CheckReport` of `apiVersion: calipam/v2` or `calipam/v1`, nor `clusterGUID`")]
     OtherDocument,
-    #[error("not `kind: FleetReport` of `apiVersion: calipam/v2`: the report of a fleet is compared with one of a fleet")]
+    #[error(
+        "not `kind: FleetReport` of `apiVersion: calipam/v2`: the report of a fleet is compared with one of a fleet"
+    )]
     NotOfFleet,
     #[error("a finding is of no cluster of the report: {0:?}")]
     OfNoCluster(String),

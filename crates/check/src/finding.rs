@@ -1,6 +1,7 @@
 //! Findings: what is wrong, with what, and how it is known.
 
 mod evidence;
+mod fleet;
 mod owner;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 pub use self::evidence::*;
+pub use self::fleet::*;
 pub use self::owner::*;
 use crate::code::{Code, Severity};
 

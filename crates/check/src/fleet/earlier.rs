@@ -28,14 +28,14 @@ impl EarlierFleet {
         if !is_known || text(fields, "kind") != "FleetReport" {
             return Err(NoReport::NotOfFleet);
         }
-        let list = |name: &'static str| {
-            fields.get(name).and_then(Value::as_array).ok_or(NoReport::Missing(name))
-        };
+        let list =
+            |name: &'static str| fields.get(name).and_then(Value::as_array).ok_or(NoReport::Missing(name));
         let taken_at = text(fields, "takenAt").parse().map_err(|_| NoReport::NotATime("takenAt"))?;
         let mut clusters = BTreeMap::new();
         for value in list("clusters")? {
             let of = value.as_object().ok_or(NoReport::Missing("clusters"))?;
-            let identity = of.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))?;
+            let identity =
+                of.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))?;
             let read = of.get("coverage").and_then(Value::as_object).map(earlier::sources);
             let (guid, findings) = (text(identity, "guid"), Vec::new());
             clusters.insert(text(of, "name"), EarlierReport { guid, taken_at, read, findings });

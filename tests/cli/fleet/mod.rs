@@ -1,13 +1,15 @@
 //! Many clusters in one call.
 
+mod formats;
+mod refusals;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use calipam_testkit::browser::Browser;
 use calipam_testkit::cluster::{Fleet, FleetFault};
-use calipam_testkit::servers::{Etcd, Tool, left_out};
+use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -186,29 +188,6 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     assert!(run.stdout.contains("it was not read within 1s"), "{}", run.stdout);
 }
 
-#[test]
-fn the_page_filters_in_a_browser() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
-    let (folder, _) = fleet(&FleetFault::ALL);
-    let file = folder.path().join("page.html");
-    fs::write(&file, check(&folder, "fleet.yaml", &["-o", "html"]).stdout).unwrap();
-    let mut browser = Browser::start().unwrap();
-    let mut page = browser.page().unwrap();
-    page.open(&file).unwrap();
-    let rows = "[...document.querySelectorAll('table[data-filtered=findings] tbody tr')].filter((row) => !row.hidden).length";
-    assert_eq!(page.evaluate(rows).unwrap(), 13);
-    page.evaluate(
-        "document.getElementById('filter').value = 'over-nodes'; \
-        document.getElementById('filter').dispatchEvent(new Event('input'))",
-    )
-    .unwrap();
-    assert_eq!(page.evaluate(rows).unwrap(), 1);
-    assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
-    assert!(page.complaints().unwrap().is_empty());
-}
-
 /// Each cluster of a fleet writes its summary into the folder of a group.
 fn summaries(folder: &TempDir, fleet: &Fleet) {
     fs::create_dir_all(folder.path().join("sent/mesh")).unwrap();
@@ -257,78 +236,6 @@ fn a_folder_of_exports_is_an_entry() {
     let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
     fs::write(folder.path().join("exports.yaml"), "clusters: [{exports: data, group: mesh}]").unwrap();
     assert_eq!(between(&check(&folder, "exports.yaml", &["-o", "json"]).json()), fleet.expected);
-}
-
-#[test]
-fn what_the_file_gets_wrong_is_refused_with_a_hint() {
-    let folder = tempfile::tempdir().unwrap();
-    let refused = |text: &str| {
-        fs::write(folder.path().join("fleet.yaml"), text).unwrap();
-        let run = check(&folder, "fleet.yaml", &[]);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{text}: {run:?}");
-        run.stderr
-    };
-    for (text, said) in [
-        ("clusters: [{name: a, datastor: a.jsonl}]", "did you mean `datastore`?"),
-        ("cluster: []", "did you mean `clusters`?"),
-        ("clusters: [{name: a}]", "does not say where it is"),
-        ("clusters: [{name: a, datastore: a.jsonl, config: b.cfg}]", "has datastore and config"),
-        ("clusters: [{datastore: a.jsonl}]", "cluster 1 has no `name`"),
-        (
-            "clusters: [{name: a, datastore: a.j}, {name: a, datastore: b.j}]",
-            "two clusters have the name \"a\"",
-        ),
-        ("clusters: []", "names no cluster"),
-        ("clusters: [{name: a b, datastore: a.j}]", "has a space in it"),
-        ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "and no etcdEndpoints"),
-        ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "no list of CIDRs"),
-        ("clusters: {", "no YAML"),
-        ("- a", "the file has no fields"),
-    ] {
-        let stderr = refused(text);
-        assert!(stderr.contains(said), "{text}: {stderr}");
-    }
-    assert_eq!(check(&folder, "none.yaml", &[]).code, 3);
-}
-
-#[test]
-fn options_about_one_cluster_are_refused() {
-    let (folder, _) = fleet(&[]);
-    for option in [
-        &["--node", "node-1"][..],
-        &["--pool", "p"],
-        &["--namespace", "x"],
-        &["--report", "r"],
-        &["--cache", "c"],
-    ] {
-        let run = check(&folder, "fleet.yaml", option);
-        assert_eq!(run.code, 2);
-        assert!(run.stderr.contains("is about one cluster"), "{}", run.stderr);
-    }
-    let run = check(&folder, "fleet.yaml", &["-d", "x.jsonl"]);
-    assert_eq!(run.code, 2, "{}", run.stderr);
-}
-
-#[test]
-fn repairs_refuse_several_clusters() {
-    let commands: [&[&str]; 6] = [
-        &["release", "--leaked"],
-        &["rebuild"],
-        &["undo", "x.journal"],
-        &["split", "4", "--name", "p"],
-        &["configure", "--strict-affinity", "true"],
-        &["assign", "--count", "1", "--node", "n"],
-    ];
-    for command in commands {
-        for contexts in [&["--context", "a", "--context", "b"][..], &["--context", "prod-*"]] {
-            let run = calipam(&[command, contexts].concat());
-            assert_eq!(run.code, 2, "{command:?}: {run:?}");
-            assert!(run.stderr.contains("works on one"), "{}", run.stderr);
-        }
-        let run = calipam(&[command, &["--fleet", "f.yaml"]].concat());
-        assert_eq!(run.code, 2);
-        assert!(run.stderr.contains("check") && run.stderr.contains("has this option"), "{}", run.stderr);
-    }
 }
 
 /// A kubeconfig with contexts that lead nowhere.
@@ -405,42 +312,4 @@ fn lines_for_ignore_accept_what_they_name() {
     fs::write(folder.path().join("accepted"), lines.replace("cluster a", "cluster c")).unwrap();
     let run = check(&folder, "fleet.yaml", &["--ignore", &at(&folder, "accepted")]);
     assert!(run.code == 1 && run.stderr.contains("cluster c matches no finding"), "{}", run.stderr);
-}
-
-#[test]
-fn every_format_names_the_cluster() {
-    let (folder, _) = fleet(&FleetFault::ALL);
-    let format = |name: &str| check(&folder, "fleet.yaml", &["-o", name]).stdout;
-    super::program::expected!("fleet_table", without_age(&format("table")));
-    assert!(format("name").lines().any(|line| line == "a/pool/10.1.0.0/16"));
-    let wide = format("wide");
-    assert!(wide.contains("b        critical  address-in-several-clusters  10.1.1.0"), "{wide}");
-
-    let metrics = super::reports::samples(&format("prometheus"));
-    assert_eq!(metrics[r#"calipam_cluster_up{cluster="a"}"#], 1.0);
-    assert_eq!(
-        metrics[r#"calipam_findings{cluster="b",code="pool-covers-other-cluster",severity="error"}"#],
-        1.0
-    );
-    let junit = format("junit");
-    let suites = super::reports::attributes(&junit, "testsuite", "name");
-    assert_eq!(suites, ["a", "b", "c", "d"]);
-    let sarif: Value = serde_json::from_str(&format("sarif")).unwrap();
-    assert_eq!(sarif["runs"].as_array().unwrap().len(), 4);
-    assert_eq!(sarif["runs"][1]["automationDetails"]["id"], "calipam check/b");
-    let rule = &sarif["runs"][0]["results"][0]["ruleIndex"];
-    let rules = &sarif["runs"][0]["tool"]["driver"]["rules"];
-    assert_eq!(rules[rule.as_u64().unwrap() as usize]["id"], sarif["runs"][0]["results"][0]["ruleId"]);
-    let page = format("html");
-    assert!(page.contains("address-in-several-clusters") && page.contains("10.0.0.0/8"), "{page}");
-    assert_eq!(check(&folder, "fleet.yaml", &["-o", "summary"]).code, 2);
-}
-
-/// The data is of a fixed time, and gets older.
-fn without_age(table: &str) -> String {
-    let cut = |line: &str| match line.ends_with(" d") {
-        true => line.rsplit_once("  ").map_or(line, |(rest, _)| rest).trim_end().to_owned() + "  (age)",
-        false => line.to_owned(),
-    };
-    table.lines().map(|line| cut(line) + "\n").collect()
 }

@@ -1,0 +1,78 @@
+//! What is refused, and how that is said.
+
+use std::fs;
+
+use super::{check, fleet};
+use crate::cli::program::calipam;
+
+#[test]
+fn what_the_file_gets_wrong_is_refused_with_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |text: &str| {
+        fs::write(folder.path().join("fleet.yaml"), text).unwrap();
+        let run = check(&folder, "fleet.yaml", &[]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{text}: {run:?}");
+        run.stderr
+    };
+    for (text, said) in [
+        ("clusters: [{name: a, datastor: a.jsonl}]", "did you mean `datastore`?"),
+        ("cluster: []", "did you mean `clusters`?"),
+        ("clusters: [{name: a}]", "does not say where it is"),
+        ("clusters: [{name: a, datastore: a.jsonl, config: b.cfg}]", "has datastore and config"),
+        ("clusters: [{datastore: a.jsonl}]", "cluster 1 has no `name`"),
+        (
+            "clusters: [{name: a, datastore: a.j}, {name: a, datastore: b.j}]",
+            "two clusters have the name \"a\"",
+        ),
+        ("clusters: []", "names no cluster"),
+        ("clusters: [{name: a b, datastore: a.j}]", "has a space in it"),
+        ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "and no etcdEndpoints"),
+        ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "no list of CIDRs"),
+        ("clusters: {", "no YAML"),
+        ("- a", "the file has no fields"),
+    ] {
+        let stderr = refused(text);
+        assert!(stderr.contains(said), "{text}: {stderr}");
+    }
+    assert_eq!(check(&folder, "none.yaml", &[]).code, 3);
+}
+
+#[test]
+fn options_about_one_cluster_are_refused() {
+    let (folder, _) = fleet(&[]);
+    for option in [
+        &["--node", "node-1"][..],
+        &["--pool", "p"],
+        &["--namespace", "x"],
+        &["--report", "r"],
+        &["--cache", "c"],
+    ] {
+        let run = check(&folder, "fleet.yaml", option);
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains("is about one cluster"), "{}", run.stderr);
+    }
+    let run = check(&folder, "fleet.yaml", &["-d", "x.jsonl"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+}
+
+#[test]
+fn repairs_refuse_several_clusters() {
+    let commands: [&[&str]; 6] = [
+        &["release", "--leaked"],
+        &["rebuild"],
+        &["undo", "x.journal"],
+        &["split", "4", "--name", "p"],
+        &["configure", "--strict-affinity", "true"],
+        &["assign", "--count", "1", "--node", "n"],
+    ];
+    for command in commands {
+        for contexts in [&["--context", "a", "--context", "b"][..], &["--context", "prod-*"]] {
+            let run = calipam(&[command, contexts].concat());
+            assert_eq!(run.code, 2, "{command:?}: {run:?}");
+            assert!(run.stderr.contains("works on one"), "{}", run.stderr);
+        }
+        let run = calipam(&[command, &["--fleet", "f.yaml"]].concat());
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains("check") && run.stderr.contains("has this option"), "{}", run.stderr);
+    }
+}
