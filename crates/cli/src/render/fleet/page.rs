@@ -14,7 +14,7 @@ use super::text::{age, header, severities, use_of_pools};
 use super::{FleetReport, OfCluster};
 use crate::hints;
 use crate::render::report::page::findings::{DETAILED, ROWS, details, meaning, share};
-use crate::render::report::page::{STYLE, compact, long, policy};
+use crate::render::report::page::{Place, STYLE, compact, long, policy};
 use crate::render::show::percent;
 use crate::render::text::{count, escape, thousands};
 
@@ -35,7 +35,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(policy(SCRIPT));
+                meta http-equiv="Content-Security-Policy" content=(policy(Place::File, SCRIPT));
                 title { "calipam: " (verdict) " in " (count(report.clusters.len(), "cluster", "clusters")) }
                 style { (PreEscaped(STYLE)) (PreEscaped(OWN_STYLE)) }
             }
