@@ -30,7 +30,7 @@ impl Changing {
         let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
         let handle = key::handle(&cluster.add_pod_on(0).handle);
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-        let value = etcd.entries().unwrap()[&handle].0.clone().into();
+        let value = etcd.entries().unwrap()[&handle].0.clone();
         Self { etcd, handle, value }
     }
 

@@ -69,7 +69,7 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration) -> bool {
         let part = round.mul_f64(2.0 / 3.0) / scenarios.len().max(1) as u32;
         let mut complete = Vec::new();
         for scenario in scenarios {
-            match explore_all(&scenario.with_faults(faults), Instant::now() + part) {
+            match explore_all(&scenario.with_promised_faults(faults), Instant::now() + part) {
                 Ok(true) => complete.push(scenario),
                 Ok(false) => {}
                 Err(()) => return false,
@@ -77,7 +77,8 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration) -> bool {
         }
         scenarios = complete;
         let is_open = |scenario: &&Scenario| scenarios.iter().all(|complete| complete.name != scenario.name);
-        let open: Vec<Scenario> = everything.iter().filter(is_open).map(|s| s.with_faults(faults)).collect();
+        let open: Vec<Scenario> =
+            everything.iter().filter(is_open).map(|s| s.with_promised_faults(faults)).collect();
         if !open.is_empty() && !try_seeds(open, &mut seeds, end) {
             return false;
         }

@@ -34,7 +34,8 @@ fn every_single_fault_of_an_add_holds() {
 #[test]
 fn large_worlds_hold_under_schedules_by_chance() {
     let until = Instant::now() + Duration::from_secs(15);
-    let scenarios: Vec<Scenario> = all().into_iter().map(|scenario| scenario.with_faults(2)).collect();
+    let scenarios: Vec<Scenario> =
+        all().into_iter().map(|scenario| scenario.with_promised_faults(2)).collect();
     let mut steps = 0;
     for seed in 0.. {
         for scenario in &scenarios {

@@ -43,6 +43,8 @@ pub struct Scenario {
     pub is_small: bool,
     /// Most faults of a run.
     pub faults: usize,
+    /// With more faults something that is not promised may happen (`docs/safety.md`).
+    most_faults: usize,
     pub kinds: Faults,
     /// What has to hold when everyone has stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
@@ -136,7 +138,18 @@ fn plain(
     actors: fn() -> Vec<Actor>,
 ) -> Scenario {
     let (kinds, end) = (ANY, invariants::repairs::at_the_end);
-    Scenario { name, about, is_small: true, faults: 1, kinds, end, cluster, before, actors }
+    Scenario {
+        name,
+        about,
+        is_small: true,
+        faults: 1,
+        most_faults: usize::MAX,
+        kinds,
+        end,
+        cluster,
+        before,
+        actors,
+    }
 }
 
 fn cidr(text: &str) -> IpNet {
@@ -169,6 +182,16 @@ impl Scenario {
     #[must_use]
     pub fn with_faults(&self, faults: usize) -> Self {
         Self { faults, ..*self }
+    }
+
+    /// The scenario with so many faults, or with the most under which it promises something.
+    pub fn with_promised_faults(&self, faults: usize) -> Self {
+        self.with_faults(faults.min(self.most_faults))
+    }
+
+    /// Promises something up to so many faults.
+    const fn up_to(self, most_faults: usize) -> Self {
+        Self { most_faults, ..self }
     }
 
     pub(crate) fn begin(&self) -> (Arc<World>, Vec<Actor>) {
