@@ -85,6 +85,13 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),
+        // A rebuild is of one cluster.
+        Code::AddressInSeveralClusters
+        | Code::OverlappingClusterPools
+        | Code::PoolCoversOtherCluster
+        | Code::DisabledPoolMismatch
+        | Code::ClusterSettingsDiffer
+        | Code::ClusterUnreadable => (Never, &[]),
         // For information only: nothing is planned, and nothing is said.
         Code::BlockSizeMismatch | Code::AffinityWithoutBlock | Code::NodeOverBlockLimit => (Never, &[]),
     }
