@@ -56,11 +56,11 @@ pub(crate) fn run(
     let checker = Checker::new(&args.options)?;
     let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
 
-    let judged = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
-        judge(cluster, &checker, args, console)
+    let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+        check_one(cluster, &checker, args, console)
     });
-    let judged = judged.into_iter().collect::<Result<Vec<_>, Failure>>()?;
-    let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = judged.into_iter().unzip();
+    let checked_each = checked_each.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = checked_each.into_iter().unzip();
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
     let mut notes = leave_out_doubles(&mut clusters);
     compare(&mut clusters);
@@ -80,7 +80,7 @@ pub(crate) fn run(
 }
 
 /// Checks a cluster, and keeps of it what the report and the comparison need; with the findings that did not stand.
-fn judge(
+fn check_one(
     named: &Named,
     checker: &Checker<'_>,
     args: &CheckArgs,
