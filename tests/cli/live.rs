@@ -153,9 +153,13 @@ fn title(page: &mut Page<'_>) -> Value {
 }
 
 fn wait_for_title(page: &mut Page<'_>, wanted: &str) {
+    wait_for(page, "document.title", wanted);
+}
+
+fn wait_for(page: &mut Page<'_>, expression: &str, wanted: &str) {
     let begin = Instant::now();
-    while title(page) != wanted {
-        assert!(begin.elapsed() < PATIENCE, "the page stays as it was");
+    while page.evaluate(expression).unwrap_or_default() != wanted {
+        assert!(begin.elapsed() < PATIENCE, "{expression} is not {wanted}");
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -175,7 +179,9 @@ fn an_open_page_shows_what_has_changed() {
 
     cluster.delete();
     wait_for_title(&mut page, "calipam: 1 finding");
+    wait_for(&mut page, "document.readyState", "complete");
     page.click("document.querySelector('.ask input')").unwrap();
+    wait_for(&mut page, "document.activeElement.name", "q");
     cluster.put();
     server.wait("/report.json", |answer| findings(&answer.body) == 0);
     thread::sleep(Duration::from_secs(1));
@@ -186,5 +192,5 @@ fn an_open_page_shows_what_has_changed() {
     let shown =
         calipam(&["show", "--node", "node-1", "-o", "wide", "--etcd-endpoints", &cluster.etcd.endpoint()]);
     page.open_url(&format!("http://{}/ask?q=node-1", server.address)).unwrap();
-    assert_eq!(page.evaluate("document.body.innerText.trim()").unwrap(), shown.stdout.trim());
+    wait_for(&mut page, "document.body.innerText.trim()", shown.stdout.trim());
 }
