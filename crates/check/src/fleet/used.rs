@@ -15,7 +15,7 @@ use crate::message::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// Ascending by CIDR, and no CIDR twice.
     blocks: Vec<UsedBlock>,
-    /// By position: how many addresses the blocks before it hold.
+    /// By position, the end included: how many addresses the blocks before it hold.
     before: Vec<u64>,
 }
 
@@ -55,17 +55,12 @@ impl Used {
         blocks.sort_by_key(|block| block.cidr);
         blocks.dedup_by_key(|block| block.cidr);
         let mut sum = 0;
-        let before = blocks.iter().map(|block| {
-            let before = sum;
+        let mut before = vec![sum];
+        for block in &blocks {
             sum += block.ordinals.len() as u64;
-            before
-        });
-        let before = before.chain([0]).collect::<Vec<_>>();
-        let mut used = Self { blocks, before };
-        if let Some(last) = used.before.last_mut() {
-            *last = sum;
+            before.push(sum);
         }
-        used
+        Self { blocks, before }
     }
 
     /// What blocks record for an owner, and what a live owner uses without any record.

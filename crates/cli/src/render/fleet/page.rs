@@ -14,7 +14,7 @@ use super::text::{age, header, severities, use_of_pools};
 use super::{FleetReport, OfCluster};
 use crate::hints;
 use crate::render::report::page::findings::{DETAILED, ROWS, details, meaning, share};
-use crate::render::report::page::{Place, STYLE, compact, long, policy};
+use crate::render::report::page::{Place, compact, head, long, policy};
 use crate::render::show::percent;
 use crate::render::text::{count, escape, thousands};
 
@@ -27,18 +27,12 @@ const OWN_STYLE: &str = ".strip{position:relative;height:1.1em;background:var(--
 pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let findings = report.findings();
     let verdict = count(findings.len(), "finding", "findings");
+    let title = format!("calipam: {verdict} in {}", count(report.clusters.len(), "cluster", "clusters"));
     let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(policy(Place::File, SCRIPT));
-                title { "calipam: " (verdict) " in " (count(report.clusters.len(), "cluster", "clusters")) }
-                style { (PreEscaped(STYLE)) (PreEscaped(OWN_STYLE)) }
-            }
+            (head(&title, &policy(Place::File, SCRIPT), OWN_STYLE))
             body {
                 header {
                     h1 { "IPAM check of a fleet: " (verdict) }

@@ -18,7 +18,7 @@ use crate::render::check::unread;
 use crate::render::header;
 use crate::render::text::{escape, thousands};
 
-pub(in crate::render) const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// What a page of `serve` runs besides.
 const LIVE_SCRIPT: &str = include_str!("live.js");
@@ -53,14 +53,7 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(policy(place, SCRIPT));
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
+            (head(&title, &policy(place, SCRIPT), ""))
             body data-read=(report.cluster.taken_at) {
                 header {
                     h1 { "IPAM check: " (verdict(report)) }
@@ -89,6 +82,20 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
         }
     };
     out.write_all(page.into_string().as_bytes())
+}
+
+/// The head of a page, with what its style adds to that of all.
+pub(in crate::render) fn head(title: &str, policy: &str, style: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta http-equiv="Content-Security-Policy" content=(policy);
+            title { (title) }
+            style { (PreEscaped(STYLE)) (PreEscaped(style)) }
+        }
+    }
 }
 
 /// A table without the ends of cells and rows, which HTML does not ask for: of many rows, they are a fifth. No text of the
