@@ -126,7 +126,7 @@ impl Asking<'_> {
     /// Why an open pool is not chosen for a request that asks for none.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
-        // Calico does not look at block sizes here, either: see `a Windows host claims a block with no room`.
+        // Calico ignores block sizes here, too: see `a Windows host claims a block with no room`.
         if pool.block_size > self.longest_possible_prefix() {
             return Ok(Some(PoolPassedOver::BlocksTooSmall));
         }

@@ -33,7 +33,7 @@ const NARROWEST: u16 = 40;
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Prints why a command failed as a document, where the call asked for one and none was printed: a program that reads
-/// stdout gets exactly one. The command line may be wrong, so it is looked at word by word.
+/// stdout gets exactly one. The command line may be wrong, so it is read word by word.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
     let Some(format) = Format::in_words(arguments).filter(|format| format.is_document()) else { return };
     if PRINTED.load(Ordering::SeqCst) {

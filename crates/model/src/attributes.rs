@@ -1,5 +1,5 @@
 //! The owner records of a block (Calico: "attributes"). A block keeps its records in one packed table;
-//! [`Attribute`] is one of them taken out, [`AttributeRef`] one looked at in place.
+//! [`Attribute`] is a copy of one of them, [`AttributeRef`] one read in place.
 
 mod packed;
 

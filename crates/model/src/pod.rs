@@ -78,7 +78,7 @@ pub struct Pod {
     pub finished: bool,
     /// When it finished; `None` if it has not, or that is not known.
     pub finished_at: Option<Timestamp>,
-    /// Somebody has deleted it; its object stays until its containers have ended.
+    /// It was deleted; its object stays until its containers have ended.
     pub deleting: bool,
     /// Uses the node's network and has no address of its own.
     pub host_network: bool,

@@ -21,7 +21,7 @@ pub struct Service {
     pub uid: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Has `metadata.deletionTimestamp`: somebody has deleted it, and a finalizer keeps it.
+    /// Has `metadata.deletionTimestamp`: it was deleted, and a finalizer keeps it.
     pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,

@@ -254,7 +254,7 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run holds one of any
-/// [`MIN_RUN`] places that follow each other, so that most texts are looked at in a few places only.
+/// [`MIN_RUN`] places that follow each other, so that of most texts a few places are read only.
 fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut free = from;
     loop {
@@ -287,7 +287,7 @@ fn is_digit(byte: u8) -> bool {
     (byte.wrapping_sub(b'0') < 10) | (byte.wrapping_sub(b'a') < 6)
 }
 
-/// How many digits `bytes` begins with. Container IDs have 64, so that many are looked at together.
+/// How many digits `bytes` begins with. Container IDs have 64, so that many are tested together.
 fn digits_at_start(bytes: &[u8]) -> usize {
     let (parts, _) = bytes.as_chunks::<MIN_RUN>();
     let are_digits = |part: &&[u8; MIN_RUN]| part.iter().fold(true, |all, byte| all & is_digit(*byte));

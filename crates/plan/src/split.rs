@@ -1,7 +1,7 @@
 //! `split`: from one pool to several smaller ones (facts 7.7). Blocks stay as they are: Calico matches them with pools by
 //! their CIDRs.
 //!
-//! calicoctl disables the pool before it looks whether it can be split. Here everything is looked at first, and the pool is
+//! calicoctl disables the pool before it looks whether it can be split. Here everything is checked first, and the pool is
 //! disabled only for the drop-in, which makes the same writes: where the smaller pools lie over it for a moment, all of them
 //! have the same blocks.
 

@@ -16,7 +16,7 @@ const fn folders(distribution: &'static str, plugins: &'static str, configuratio
     Folders { distribution, plugins, configuration }
 }
 
-/// Every place that is looked at. `docs/cni.md` has the same table.
+/// Every folder that is searched. `docs/cni.md` has the same table.
 pub const KNOWN: [Folders; 6] = [
     folders("kubeadm, RKE2, k0s, Flatcar, Talos, EKS, AKS", "/opt/cni/bin", "/etc/cni/net.d"),
     folders("k3s", "/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/agent/etc/cni/net.d"),

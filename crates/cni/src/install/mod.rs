@@ -33,7 +33,7 @@ pub use self::folders::{Folders, KNOWN as KNOWN_FOLDERS};
 
 /// How long after a failure it is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How often the folder is looked at although nothing has been told of it.
+/// How often the folder is read although no event says that it has changed.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// Carries out what the words of the command line ask for, and gives the exit code.

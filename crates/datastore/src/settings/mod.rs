@@ -67,7 +67,7 @@ pub struct KubectlOptions {
     pub as_groups: Vec<String>,
     /// How long one request may take.
     pub request_timeout: Option<Duration>,
-    /// The server's certificate is not looked at.
+    /// The server's certificate is not verified.
     pub insecure: bool,
     pub certificate_authority: Option<PathBuf>,
     /// Certificate and key of the client.
@@ -196,7 +196,7 @@ pub struct KubernetesSettings {
     /// See `key_file`.
     pub ca_file: String,
     pub token: Secret,
-    /// The server's certificate is not looked at.
+    /// The server's certificate is not verified.
     pub insecure: bool,
     /// `CALICO_API_GROUP`: which API group holds Calico's objects.
     pub api_group: String,

@@ -37,7 +37,7 @@ pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
 }
 
-/// Reads the entries of an export whose keys are wanted. Of the others it is only looked at that they are all there.
+/// Reads the entries of an export whose keys are wanted. Of the others it is only verified that they are all there.
 pub(super) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -129,7 +129,7 @@ enum End {
 }
 
 impl Piece {
-    /// Gives each entry whose key is wanted to `sink`, up to the end of the export. Of the others it is only looked at
+    /// Gives each entry whose key is wanted to `sink`, up to the end of the export. Of the others it is only verified
     /// that they are all there.
     pub fn decode(
         &self,

@@ -154,7 +154,7 @@ fn concerns(cidr: IpNet, block_owner: Option<&BlockOwner>, event: &BlockEvent, a
             ordinal.is_some() && event.ordinal().is_none_or(|own| Some(own) == ordinal)
         }
         About::Handle(id) => match event {
-            // Only blocks that the handle names are looked at.
+            // Only blocks that the handle names are read.
             BlockEvent::Undecodable(_) => true,
             _ => records().any(|record| is_of_handle(record, id)),
         },
@@ -163,7 +163,7 @@ fn concerns(cidr: IpNet, block_owner: Option<&BlockOwner>, event: &BlockEvent, a
             let is_node = |owner: &BlockOwner| owner.host() == Some(node.as_str());
             let by_owner = match event {
                 BlockEvent::Owner { before, after, .. } => before.iter().chain(after).any(is_node),
-                // Only blocks of its affinities are looked at.
+                // Only blocks of its affinities are read.
                 BlockEvent::Undecodable(_) => block_owner.is_none_or(is_node),
                 other => other.ordinal().is_none() && block_owner.is_some_and(is_node),
             };

@@ -17,7 +17,7 @@ pub enum Precondition {
     /// What is stored there is this version.
     At(Revision),
     /// There is a block that records addresses under this handle, or, for false, there is none that does. It may be of
-    /// any version; a write takes place only if the block stays the one that was looked at.
+    /// any version; a write takes place only if the block stays the one that was read.
     Records(String, bool),
     /// What is stored there matches this. The executor puts the version that it has just read in its place.
     Matches(Condition),

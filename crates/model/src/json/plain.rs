@@ -24,7 +24,7 @@ const MAX_DEPTH: u32 = 48;
 /// Every number of so many digits is a `u64`.
 const SAFE_DIGITS: usize = 19;
 
-/// Something that the general reader has to look at.
+/// Something that the general reader has to read.
 #[derive(Debug)]
 pub(crate) struct Unusual;
 

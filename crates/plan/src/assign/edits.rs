@@ -17,7 +17,7 @@ use crate::basis::Basis;
 use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
-/// The steps, in the order of the blocks' first writes. What the allocator counted in the handle is not looked at: it counts
+/// The steps, in the order of the blocks' first writes. What the allocator counted in the handle is not used: it counts
 /// what was asked of a block, and a plan knows what the block gives.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
     let mut blocks: Vec<IpNet> = Vec::new();

@@ -1,4 +1,4 @@
-//! The blocks of a plan before and after it, for people to look at.
+//! The blocks of a plan before and after it, for people to compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -175,7 +175,7 @@ pub struct Execution {
     pub interrupted: bool,
     /// Why the datastore lock that the run has taken could not be restored: the datastore is still locked.
     pub lock_left: Option<RepairError>,
-    /// Journals of runs that were killed whose open intents could not be looked at, and why.
+    /// Journals of runs that were killed whose open intents could not be compared with the datastore, and why.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 

@@ -85,7 +85,7 @@ pub struct Recorded {
     pub lock: Option<LockMark>,
     /// The run came to its end by itself.
     pub ended: bool,
-    /// Intents of a run that did not which were not written when their objects were looked at: what was sent may still
+    /// Intents of a run that did not which were not written when their objects were read: what was sent may still
     /// arrive. Empty before that.
     pub awaited: BTreeSet<u64>,
 }

@@ -22,7 +22,7 @@ use crate::engine::{Decision, Objects, Omission, Omitted, Task};
 pub(super) struct WriteTask {
     step: Arc<Step>,
     pieces: Vec<Piece>,
-    /// Parts of later steps that free addresses of the same handles. They are looked at before the first address of
+    /// Parts of later steps that free addresses of the same handles. They are compared before the first address of
     /// a handle is freed, since a handle is released completely or not at all.
     later: Vec<PartOf>,
     /// Nothing but counts of handles is written, one object at a time. The evidence is about addresses and their
@@ -46,7 +46,7 @@ impl Task for WriteTask {
     }
 
     fn reads_first(&self) -> Vec<Key> {
-        // What finds no room in the write is only looked at, and so is what later steps rest on.
+        // What finds no room in the write is only compared, and so is what later steps rest on.
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
@@ -280,7 +280,7 @@ fn records(block: Option<&Stored>, id: &str) -> Option<bool> {
     }
 }
 
-/// The evidence that a write compares: what was looked at stays the version that it is.
+/// The evidence that a write compares: what was read stays the version that it is.
 fn compared((key, expect): &(Key, Precondition), objects: &Objects) -> (Key, Precondition) {
     let expect = match (expect, objects.get(key).and_then(Option::as_ref)) {
         (Precondition::Records(..) | Precondition::Matches(_), Some(stored)) => {

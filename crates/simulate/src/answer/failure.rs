@@ -63,7 +63,7 @@ pub struct FailureRange {
     pub highest: Failure,
 }
 
-/// Moments at which a failure is looked at.
+/// Moments at which the state of a failure is recorded.
 const MOMENTS: u64 = 240;
 
 /// What one run shows: the nodes, what they held, and the course.

@@ -66,7 +66,7 @@ pub struct Adds {
     pub time: Times,
     /// Of those that found a free address in a block of their node.
     pub time_in_own_block: Times,
-    /// Of those that looked at all blocks, to claim one or to borrow from one.
+    /// Of those that read all blocks, to claim one or to borrow from one.
     pub time_with_list: Times,
     /// How long they waited for the lock of their node.
     pub waited: Times,

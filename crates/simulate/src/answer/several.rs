@@ -122,7 +122,7 @@ of_fields! {
     Failure { held, with_collector, without_collector; nodes, removed_after, range }
 }
 
-/// Point by point: failures are looked at as often in each run.
+/// Point by point: failures are counted as often in each run.
 impl AtRank for Vec<Point> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let count = all.iter().map(|points| points.len()).min().unwrap_or(0);

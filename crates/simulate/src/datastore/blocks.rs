@@ -20,7 +20,7 @@ const OWNER_RECORD: u64 = 290;
 type Stored = Versioned<Arc<Block>>;
 
 /// The blocks of a family. A copy shares all parts that are not changed later: in a cluster of 5,000 nodes thousands of
-/// claims list as many blocks, and look at a few.
+/// claims list as many blocks, and read a few.
 #[derive(Clone)]
 pub(super) struct Blocks {
     parts: Vec<Arc<BTreeMap<IpNet, Stored>>>,

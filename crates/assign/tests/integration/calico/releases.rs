@@ -11,7 +11,7 @@ use crate::world::run;
 
 const HANDLE: &str = "testnode-ipip-tunnel-address";
 
-/// A request for the address if it is still what was looked at.
+/// A request for the address if it is still what was read.
 fn guarded(address: &str, sequence: u64) -> Release {
     Release { address: ip(address), handle: Some(HANDLE.into()), sequence: Some(sequence) }
 }

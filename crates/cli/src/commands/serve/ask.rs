@@ -22,7 +22,7 @@ pub(super) enum Question {
     Pod(PodName),
     Node(String),
     Handle(String),
-    /// What somebody typed: one of the others.
+    /// What was typed into the form: one of the others.
     Any(String),
 }
 

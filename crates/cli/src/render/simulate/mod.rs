@@ -33,7 +33,7 @@ pub(crate) struct Answers {
     scenario: Scenario,
     /// What the requests to its datastore cost.
     costs: Costs,
-    /// The names of those that nobody gave.
+    /// The names of those that no option set.
     assumed_costs: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,

@@ -39,7 +39,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
                 @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
                 @if let Some(advice) = &answers.advice { (of_advice(advice)) }
                 h2 { "Assumptions" }
-                p { "What requests to the datastore cost (" code { "--latency" } "), and whether somebody gave it." }
+                p { "What requests to the datastore cost (" code { "--latency" } "), and whether an option set it." }
                 (table(&["", "", ""], costs(answers)))
                 h2 { "Scenario" }
                 p { "Saved in a file, " code { "calipam simulate --scenario FILE" } " repeats it." }

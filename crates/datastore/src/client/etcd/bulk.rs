@@ -1,4 +1,4 @@
-//! The large ranges of a whole read, whose answers are looked at where they lie.
+//! The large ranges of a whole read, whose answers are decoded where they lie.
 //!
 //! etcd-client copies every key and every value into a vector of its own before it hands them on. A whole read of a
 //! large cluster is millions of keys, and decoding is what calipam adds to the time that etcd takes (about 2.3 µs an

@@ -114,7 +114,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was looked at already.
+    /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was compared already.
     fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, BatchError> {
         let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {

@@ -27,7 +27,7 @@ const WRITES: usize = 16;
 /// Reads and writes of one run.
 #[derive(Debug)]
 pub(in crate::write) struct SharedTransactions {
-    /// Where evidence lies that is looked at before each write; nothing is gathered then.
+    /// Where evidence lies that is read before each write; nothing is gathered then.
     kubernetes: Option<Arc<KubeClient>>,
     reads: Queue<Read>,
     writes: Queue<Write>,

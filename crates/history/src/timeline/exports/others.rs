@@ -118,7 +118,7 @@ impl Others {
     }
 }
 
-/// What differs between what an object said when it was last looked at, and what it says now.
+/// What differs between what an object said when it was last read, and what it says now.
 fn event(
     subject: &Subject,
     words: &Words,

@@ -2,7 +2,7 @@
 
 use super::{Result, Unusual};
 
-/// So many bytes are looked at together: a bit of a `u64` for each.
+/// So many bytes are compared together: a bit of a `u64` for each.
 const BLOCK: usize = 64;
 
 /// Walks over the quotes of a text. Each ends or begins a string, since the walk ends at what is [`Unusual`]: a backslash,

@@ -22,7 +22,7 @@ const ENDPOINTS_PER_RANGE: usize = 2048;
 const MAX_RANGES: usize = 512;
 /// Clusters with fewer blocks are read without a sample.
 const SMALL: usize = 64;
-/// Places in the block range at which blocks are looked at, and how many at each.
+/// Places in the block range at which blocks are read as a sample, and how many at each.
 const SAMPLE_PLACES: usize = 48;
 const SAMPLE_BLOCKS: i64 = 2;
 /// Least number of keys that a request allows for.
@@ -67,7 +67,7 @@ pub(crate) fn blocks(keys: &[Vec<u8>]) -> Vec<Part> {
     split(BLOCK_PREFIX, keys, keys.len(), BLOCKS_PER_RANGE, "blocks")
 }
 
-/// Where to look at some blocks before the rest; nothing for small clusters.
+/// Where to read some blocks before the rest; nothing for small clusters.
 pub(crate) fn sample_ranges(keys: &[Vec<u8>]) -> Vec<Range> {
     if keys.len() < SMALL {
         return Vec::new();
