@@ -53,6 +53,8 @@ pub(super) struct Parts {
     pub there: Micros,
     pub busy: Micros,
     pub back: Micros,
+    /// What the server still does when it has answered.
+    pub after: Micros,
 }
 
 impl Costs {
@@ -96,7 +98,8 @@ impl Costs {
     }
 
     /// What a request takes besides waiting for its turn, with the latency that `draw` gives. What the server does for
-    /// any request is a part of the latency; what a list costs comes on top.
+    /// any request is a part of the latency, and comes after the answer as far as it takes longer: a server that is idle
+    /// answers in no other time than was measured. What a list costs comes on top.
     pub(super) fn request(
         &self,
         work: Work,
@@ -104,11 +107,16 @@ impl Costs {
         draw: impl FnOnce(Latency) -> Micros,
     ) -> Parts {
         let latency = draw(if work.is_write() { self.write } else { self.read });
-        let busy = self.busy_nanos(work);
-        let travel = latency - Micros(busy / 1_000);
+        let usual = Micros(self.busy_nanos(work).div_ceil(1_000));
+        let travel = latency - usual;
         let there = Micros(travel.0 / 2);
         let listing = listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024;
-        Parts { there, busy: Micros((busy + listing).div_ceil(1_000)), back: travel - there }
+        Parts {
+            there,
+            busy: usual.min(latency) + Micros(listing.div_ceil(1_000)),
+            back: travel - there,
+            after: usual - latency,
+        }
     }
 
     /// How long any request keeps a processor of the server busy, in nanoseconds.

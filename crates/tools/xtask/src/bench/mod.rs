@@ -167,7 +167,8 @@ fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure>
         None => (&PARTS[..], arguments),
     };
     for size in sizes {
-        if size.parse::<u64>().is_err() {
+        // `50+1000`: nodes, and blocks of others.
+        if size.split('+').any(|number| number.parse::<u64>().is_err()) {
             let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));
             return Err(failure.hint("for example `cargo xtask bench etcd 10000 100000`"));
         }
