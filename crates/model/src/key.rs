@@ -1,4 +1,4 @@
-//! Keys of the etcd v3 datastore (facts 1.1).
+//! Keys of the etcd v3 datastore (facts 1.1). CONTRIBUTING.md lists every place that a new kind of record needs.
 
 use std::fmt;
 

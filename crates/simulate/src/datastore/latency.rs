@@ -1,252 +1,99 @@
-//! What requests cost: how long each takes by itself. `server.rs` lets them wait for their turn.
+//! How long something takes: around one time, or as it was measured.
 
-use calipam_model::snapshot::DatastoreKind;
-use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
 
-use super::data::Listing;
-use super::profiles::{self, PROFILES};
-use super::server::Work;
-use super::times::Latency;
-use crate::time::Micros;
+use serde::{Serialize, Serializer};
 
-/// What requests to a datastore cost. Times are those of a request that finds the server idle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Costs {
-    /// From the call of the plugin until it connects.
-    pub start: Latency,
-    /// Connecting to the datastore, TLS included.
-    pub connect: Latency,
-    /// Reading single objects, or a few together on etcd.
-    pub read: Latency,
-    /// Writing one object.
-    pub write: Latency,
-    /// What each object of a list costs the server, in nanoseconds.
-    pub object_nanos: u64,
-    /// What each KiB of a list costs the server and the network, in nanoseconds.
-    pub kib_nanos: u64,
-    /// What each KiB of a list costs the client that decodes it, in nanoseconds.
-    pub decode_nanos: u64,
-    /// Processors of the server, which all requests share.
-    pub threads: u64,
-    /// Reads that the server can do in a second.
-    pub reads_per_second: u64,
-    /// Writes that the server can do in a second.
-    pub writes_per_second: u64,
-    /// Kubernetes: how often at most the server asks etcd how far its cache of a kind is, for which lists wait; zero where it
-    /// answers lists otherwise (before 1.31).
-    pub refresh: Micros,
-    /// How far latency varies, in thousandths of it, up and down.
-    pub jitter_permille: u64,
-    /// Requests per second of one client; 0 for no limit. Limits count on Kubernetes alone.
-    pub client_qps: u64,
-    /// Requests that a client may send before its limit counts.
-    pub client_burst: u64,
-    /// Requests per second of kube-controllers; 0 for no limit.
-    pub controllers_qps: u64,
-    /// Requests that kube-controllers may send before its limit counts.
-    pub controllers_burst: u64,
+use crate::random::Random;
+use crate::time::{Micros, NotADuration};
+
+/// So many thousandths of what was measured took at most each of the times.
+const RANKS: [u64; 5] = [0, 500, 900, 990, 1_000];
+/// Draws are this fine.
+const FINE: u64 = 1_000;
+
+/// How long something takes each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Evenly around it, as far as the costs say that latency varies.
+    Around(Micros),
+    /// The shortest, the median, the 90th and the 99th percentile, and the longest; evenly between two of them.
+    Measured([Micros; 5]),
 }
 
-/// What a request takes: the way to the server, the work of the server, the way back.
-pub(super) struct Parts {
-    pub there: Micros,
-    pub busy: Micros,
-    pub back: Micros,
-    /// What the server still does when it has answered.
-    pub after: Micros,
-}
+impl Latency {
+    /// That of some times in ascending order; `None` of none.
+    pub fn measured(ascending: &[Micros]) -> Option<Self> {
+        let last = ascending.len().checked_sub(1)? as u64;
+        Some(Self::Measured(RANKS.map(|rank| ascending[(last * rank).div_ceil(1_000) as usize])))
+    }
 
-impl Costs {
-    /// What to assume where nothing was measured: a datastore on servers of their own with solid-state disks.
-    pub fn assumed(kind: DatastoreKind) -> Self {
-        let around = |millis| Latency::Around(Micros::from_millis(millis));
-        match kind {
-            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Self {
-                start: around(5),
-                connect: around(3),
-                read: around(1),
-                write: around(4),
-                object_nanos: 1_000,
-                kib_nanos: 4_000,
-                decode_nanos: 6_000,
-                threads: 8,
-                reads_per_second: 20_000,
-                writes_per_second: 8_000,
-                refresh: Micros::ZERO,
-                jitter_permille: 250,
-                client_qps: 0,
-                client_burst: 0,
-                controllers_qps: 0,
-                controllers_burst: 0,
-            },
-            DatastoreKind::Kubernetes => Self {
-                connect: around(8),
-                read: around(3),
-                write: around(8),
-                object_nanos: 10_000,
-                kib_nanos: 8_000,
-                reads_per_second: 3_000,
-                writes_per_second: 1_000,
-                refresh: Micros::from_millis(100),
-                // Calico's client where nothing else is configured (facts 2.9).
-                controllers_qps: 5,
-                controllers_burst: 100,
-                ..Self::assumed(DatastoreKind::Etcd)
-            },
+    pub fn median(self) -> Micros {
+        match self {
+            Self::Around(time) => time,
+            Self::Measured(times) => times[1],
         }
     }
 
-    /// What a request takes besides waiting for its turn, with the latency that `draw` gives. What the server does for
-    /// any request is a part of the latency, and comes after the answer as far as it takes longer: a server that is idle
-    /// answers in no other time than was measured. What a list costs comes on top.
-    pub(super) fn request(
-        &self,
-        work: Work,
-        listing: Listing,
-        draw: impl FnOnce(Latency) -> Micros,
-    ) -> Parts {
-        let latency = draw(if work.is_write() { self.write } else { self.read });
-        let usual = Micros(self.busy_nanos(work).div_ceil(1_000));
-        let travel = latency - usual;
-        let there = Micros(travel.0 / 2);
-        let listing = listing.objects * self.object_nanos + listing.bytes * self.kib_nanos / 1_024;
-        Parts {
-            there,
-            busy: usual.min(latency) + Micros(listing.div_ceil(1_000)),
-            back: travel - there,
-            after: usual - latency,
+    /// So many times as long, of so many parts.
+    pub fn scaled(self, times: u64, of: u64) -> Self {
+        let scaled = |time: Micros| Micros(time.0.saturating_mul(times) / of.max(1));
+        match self {
+            Self::Around(time) => Self::Around(scaled(time)),
+            Self::Measured(times) => Self::Measured(times.map(scaled)),
         }
     }
 
-    /// How long any request keeps a processor of the server busy, in nanoseconds.
-    fn busy_nanos(&self, work: Work) -> u64 {
-        let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
-        (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
-    }
-
-    /// How long a client takes to decode a list.
-    pub(super) fn decoding(&self, listing: Listing) -> Micros {
-        Micros(listing.bytes * self.decode_nanos / 1_024 / 1_000)
-    }
-
-    /// Threads of the server that read, and as many that write.
-    pub(super) fn threads(&self) -> u64 {
-        self.threads.clamp(1, 256)
-    }
-
-    /// What requests to a datastore cost where a text says what differs from the assumed costs.
-    pub(crate) fn of(kind: DatastoreKind, text: &str) -> Result<Self, CostsError> {
-        if let Some(name) = profiles::named(text).filter(|_| kind == DatastoreKind::Kubernetes) {
-            return Err(CostsError::ProfileOfEtcd(name));
-        }
-        let mut costs = Self::assumed(kind);
-        costs.set(text)?;
-        Ok(costs)
-    }
-
-    /// Sets costs from a text such as `read=2ms,write=5ms,writes-per-second=2000`.
-    pub fn set(&mut self, text: &str) -> Result<(), CostsError> {
-        for part in profiles::parts(text) {
-            let (name, value) = part.split_once('=').ok_or_else(|| CostsError::NoValue(part.to_owned()))?;
-            self.set_one(name.trim(), value.trim())?;
-        }
-        Ok(())
-    }
-
-    fn set_one(&mut self, name: &str, value: &str) -> Result<(), CostsError> {
-        let refused = || CostsError::Value { name: name.to_owned(), value: value.to_owned() };
-        let found = self.by_name().into_iter().find(|(known, _)| *known == name);
-        let (_, cost) = found.ok_or_else(|| CostsError::Name(name.to_owned()))?;
-
-        let number = value.strip_suffix("ns").unwrap_or(value).parse();
-        match cost {
-            Cost::Latency(latency) => *latency = value.parse().map_err(|_| refused())?,
-            Cost::Time(time) => *time = value.parse().map_err(|_| refused())?,
-            Cost::Number(target) => *target = number.map_err(|_| refused())?,
-            Cost::Nanos(target) => {
-                let nanos = || value.parse::<Micros>().ok().map(|time| time.0.saturating_mul(1_000));
-                *target = number.ok().or_else(nanos).ok_or_else(refused)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The costs by the names that [`Self::set`] knows.
-    fn by_name(&mut self) -> [(&'static str, Cost<'_>); 16] {
-        [
-            ("start", Cost::Latency(&mut self.start)),
-            ("connect", Cost::Latency(&mut self.connect)),
-            ("read", Cost::Latency(&mut self.read)),
-            ("write", Cost::Latency(&mut self.write)),
-            ("refresh", Cost::Time(&mut self.refresh)),
-            ("object", Cost::Nanos(&mut self.object_nanos)),
-            ("kib", Cost::Nanos(&mut self.kib_nanos)),
-            ("decode", Cost::Nanos(&mut self.decode_nanos)),
-            ("threads", Cost::Number(&mut self.threads)),
-            ("reads-per-second", Cost::Number(&mut self.reads_per_second)),
-            ("writes-per-second", Cost::Number(&mut self.writes_per_second)),
-            ("jitter", Cost::Number(&mut self.jitter_permille)),
-            ("qps", Cost::Number(&mut self.client_qps)),
-            ("burst", Cost::Number(&mut self.client_burst)),
-            ("controllers-qps", Cost::Number(&mut self.controllers_qps)),
-            ("controllers-burst", Cost::Number(&mut self.controllers_burst)),
-        ]
-    }
-
-    /// Each cost with its name, as texts that [`Self::set`] reads.
-    pub fn by_text(&self) -> [(&'static str, String); 16] {
-        self.clone().by_name().map(|(name, cost)| {
-            let text = match cost {
-                Cost::Latency(latency) => latency.text(),
-                Cost::Time(time) => Latency::Around(*time).text(),
-                Cost::Nanos(nanos) => format!("{nanos}ns"),
-                Cost::Number(number) => number.to_string(),
-            };
-            (name, text)
-        })
-    }
-
-    /// The same costs as a text that [`Self::set`] reads.
-    pub fn text(&self) -> String {
-        self.by_text().map(|(name, text)| format!("{name}={text}")).join(",")
-    }
-
-    /// The names of the costs that a text for [`Self::set`] does not set.
-    pub fn names_not_in(text: &str) -> Vec<&'static str> {
-        let given = |name: &&str| {
-            profiles::parts(text)
-                .any(|part| part.split('=').next().is_some_and(|given| given.trim() == *name))
+    /// How long it takes this time.
+    pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
+        let times = match self {
+            Self::Around(time) => return random.around(time, jitter_permille),
+            Self::Measured(times) => times,
         };
-        let names = Self::assumed(DatastoreKind::Etcd).by_text().map(|(name, _)| name);
-        names.into_iter().filter(|name| !given(name)).collect()
+        let drawn = random.below(1_000 * FINE);
+        let part = RANKS.iter().rposition(|rank| rank * FINE <= drawn).unwrap_or(0);
+        let (from, to) = (RANKS[part] * FINE, RANKS[part + 1] * FINE);
+        let span = times[part + 1] - times[part];
+        times[part] + Micros(span.0.saturating_mul(drawn - from) / (to - from))
+    }
+
+    /// As `--latency` takes it, to the microsecond.
+    pub fn text(self) -> String {
+        let micros = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
+        match self {
+            Self::Around(time) => micros(time),
+            Self::Measured(times) => times.map(micros).join("/"),
+        }
     }
 }
 
-/// One of the costs.
-enum Cost<'c> {
-    Latency(&'c mut Latency),
-    Time(&'c mut Micros),
-    /// Of each object or KiB, which may be given as a time, too.
-    Nanos(&'c mut u64),
-    Number(&'c mut u64),
+impl FromStr for Latency {
+    type Err = NotADuration;
+
+    fn from_str(text: &str) -> Result<Self, NotADuration> {
+        let times: Vec<Micros> = text.split('/').map(str::parse).collect::<Result<_, _>>()?;
+        match times[..] {
+            [time] => Ok(Self::Around(time)),
+            [..] if !times.is_sorted() => Err(NotADuration(text.to_owned())),
+            [..] => times.try_into().map(Self::Measured).map_err(|_| NotADuration(text.to_owned())),
+        }
+    }
 }
 
-fn names() -> String {
-    Costs::names_not_in("").join(", ")
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Around(time) => time.fmt(f),
+            Self::Measured(times) => f.write_str(&times.map(|time| time.to_string()).join("/")),
+        }
+    }
 }
 
-/// Costs that cannot be understood.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CostsError {
-    #[error("{0:?} is neither NAME=VALUE nor a profile ({profiles})", profiles = PROFILES.map(|profile| profile.name).join(", "))]
-    NoValue(String),
-    #[error("the profile {0} is of an etcd, not of an API server")]
-    ProfileOfEtcd(&'static str),
-    #[error("{0:?} is not a cost; the costs are {names}", names = names())]
-    Name(String),
-    #[error("{value:?} is not a value of {name}")]
-    Value { name: String, value: String },
+impl Serialize for Latency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 #[cfg(test)]
@@ -254,46 +101,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_sets_what_it_names_and_nothing_else() {
-        let mut costs = Costs::assumed(DatastoreKind::Etcd);
-        costs
-            .set("read=2ms, write=2ms/5ms/9ms/20ms/50ms,object=3us,kib=700,reads-per-second=10,decode=5ns")
-            .unwrap();
-        let expected = Costs {
-            read: Latency::Around(Micros::from_millis(2)),
-            write: "2ms/5ms/9ms/20ms/50ms".parse().unwrap(),
-            object_nanos: 3_000,
-            kib_nanos: 700,
-            decode_nanos: 5,
-            reads_per_second: 10,
-            ..Costs::assumed(DatastoreKind::Etcd)
-        };
-        assert_eq!(costs, expected);
-        let mut copy = Costs::assumed(DatastoreKind::Kubernetes);
-        copy.set(&costs.text()).unwrap();
-        assert_eq!(copy, costs);
+    fn draws_have_the_percentiles_that_were_measured() {
+        let measured: Latency = "1ms/2ms/5ms/40ms/90ms".parse().unwrap();
+        let mut random = Random::new(1, 1);
+        let mut drawn: Vec<Micros> = (0..100_000).map(|_| measured.draw(&mut random, 250)).collect();
+        drawn.sort();
+        let Some(Latency::Measured(again)) = Latency::measured(&drawn) else { panic!("not measured") };
+        for (found, wanted) in again.iter().zip([1_000, 2_000, 5_000, 40_000, 90_000]) {
+            let off = found.0.abs_diff(wanted) as f64 / wanted as f64;
+            assert!(off < 0.05, "{again:?}");
+        }
+        assert!(drawn[0] >= Micros(1_000) && drawn[99_999] <= Micros(90_000), "{again:?}");
     }
 
     #[test]
-    fn a_profile_stands_for_its_costs_and_others_override_it() {
-        for profile in PROFILES {
-            let costs = Costs::of(DatastoreKind::Etcd, profile.name).unwrap();
-            assert_ne!(costs.write, Costs::assumed(DatastoreKind::Etcd).write, "{}", profile.name);
-            assert!(Costs::of(DatastoreKind::Kubernetes, profile.name).is_err());
+    fn one_time_or_five_in_order() {
+        assert_eq!("2ms".parse::<Latency>().unwrap(), Latency::Around(Micros(2_000)));
+        for bad in ["", "1ms/2ms", "2ms/1ms/3ms/4ms/5ms", "1ms/2ms/3ms/4ms/5ms/6ms", "1ms/x/3ms/4ms/5ms"] {
+            assert!(bad.parse::<Latency>().is_err(), "{bad}");
         }
-        let costs = Costs::of(DatastoreKind::Etcd, "cloud-disk, read=7ms").unwrap();
-        assert_eq!((costs.read.median(), costs.write.median()), (Micros(7_000), Micros(1_783)));
-        assert_eq!(Costs::names_not_in("cloud-disk,start=1ms").len(), 13);
-    }
-
-    #[test]
-    fn what_is_not_understood_is_refused() {
-        let mut costs = Costs::assumed(DatastoreKind::Etcd);
-        for bad in
-            ["read", "speed=3", "read=-1ms", "read=2ms/1ms", "qps=many", "reads-per-second=-5", "jitter=1ms"]
-        {
-            assert!(costs.set(bad).is_err(), "{bad}");
-        }
-        assert_eq!(costs, Costs::assumed(DatastoreKind::Etcd));
+        let same = Latency::measured(&[Micros(7)]).unwrap();
+        assert_eq!(same.text(), "7us/7us/7us/7us/7us");
+        assert_eq!(same.text().parse(), Ok(same));
+        assert_eq!(Latency::measured(&[]), None);
     }
 }

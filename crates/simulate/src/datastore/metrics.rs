@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use calipam_model::snapshot::DatastoreKind;
 
-use super::latency::Costs;
-use super::times::Latency;
+use super::costs::Costs;
+use super::latency::Latency;
 use crate::time::Micros;
 
 /// The last of the five times of a latency is that of 999 in 1,000: a histogram counts millions of requests, of which the

@@ -3,6 +3,7 @@
 mod blocks;
 mod caches;
 mod client;
+mod costs;
 mod data;
 mod handles;
 mod latency;
@@ -10,12 +11,11 @@ mod limiter;
 mod metrics;
 mod profiles;
 mod server;
-mod times;
 
 pub(crate) use self::client::Client;
+pub use self::costs::{Costs, CostsError};
 pub(crate) use self::data::Data;
-pub use self::latency::{Costs, CostsError};
+pub use self::latency::Latency;
 pub use self::metrics::NoHistogram;
 pub use self::profiles::{PROFILES, Profile};
 pub(crate) use self::server::Server;
-pub use self::times::Latency;

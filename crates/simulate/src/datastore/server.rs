@@ -7,9 +7,9 @@ use std::rc::Rc;
 use calipam_model::snapshot::DatastoreKind;
 
 use super::caches::{Caches, Kind};
+use super::costs::Costs;
 use super::data::{Data, Listing};
-use super::latency::Costs;
-use super::times::Latency;
+use super::latency::Latency;
 use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
