@@ -10,6 +10,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityState};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::handle::Handle;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source, StoredBlock, Versioned};
 use jiff::{SignedDuration, Timestamp};
 
@@ -236,13 +237,20 @@ impl Objects {
     }
 
     /// Where nothing went wrong, no handle counts too much either once everyone has stopped. Calico's may: it does not take back what it
-    /// counted for an assignment that lost a race.
+    /// counted for an assignment that lost a race. So may one that an undo has brought back: a release found it so, while the collector
+    /// had released the address and not yet the handle.
     fn handles_count_exactly(&self, world: &World) -> Result<(), String> {
         if world.audit.has_faults() {
             return Ok(());
         }
         let counts = self.counts();
-        let is_exact = |id: &String| !world.truth.is_damaged(id) && !world.truth.is_of_calico(id);
+        let is_brought_back = |id: &String| {
+            let path = Key::Handle(id.clone()).to_string();
+            world.data().value(&path).is_some_and(|now| world.audit.is_brought_back(&path, &now))
+        };
+        let is_exact = |id: &String| {
+            !world.truth.is_damaged(id) && !world.truth.is_of_calico(id) && !is_brought_back(id)
+        };
         for (id, handle) in self.handles.iter().filter(|(id, _)| is_exact(id)) {
             for (block, counted) in handle.blocks() {
                 let count = counts.get(&(id.clone(), block)).copied().unwrap_or_default();

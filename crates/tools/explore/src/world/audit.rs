@@ -184,6 +184,13 @@ impl Audit {
         self.state().replaced.get(&(actor, path.to_owned())).cloned()
     }
 
+    /// True where a key has what it had before a run first wrote it: an undo has brought that back.
+    pub(crate) fn is_brought_back(&self, path: &str, now: &[u8]) -> bool {
+        let state = self.state();
+        let mut before = state.replaced.iter().filter(|((_, replaced), _)| replaced == path);
+        before.any(|(_, before)| is_same(path, before.as_deref(), Some(now)))
+    }
+
     /// An actor asks for a write.
     pub(super) fn intend(&self, by: RequestId, path: &str, before: Option<Vec<u8>>, after: Option<Vec<u8>>) {
         if self.phase(by) == Some(Phase::Repairs) {
