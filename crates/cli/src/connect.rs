@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use calipam_datastore::settings::{LocalFiles, Settings};
 use calipam_datastore::{Datastore, credential_plugin};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::args::Global;
 use crate::console::Console;
@@ -39,18 +39,29 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
         tokio::select! {
             result = work => match result {
                 // Ctrl-c on a terminal ends a credential plugin, too, which may be noticed before.
-                Err(_) if tokio::time::timeout(AT_ONCE, INTERRUPT.notified()).await.is_ok() => {
+                Err(_) if tokio::time::timeout(AT_ONCE, interrupted()).await.is_ok() => {
                     Err(Failure::Interrupted)
                 }
                 result => result,
             },
-            () = INTERRUPT.notified() => Err(Failure::Interrupted),
+            () = interrupted() => Err(Failure::Interrupted),
         }
     })
 }
 
-/// Told on ctrl-c. Nobody listens while results are printed.
-static INTERRUPT: Notify = Notify::const_new();
+/// True from ctrl-c on: of a fleet, what is read of every cluster ends, and nothing more is begun. Nobody listens while results are
+/// printed.
+static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+/// Ends with ctrl-c.
+async fn interrupted() {
+    // The sender is never dropped.
+    let _ = INTERRUPT.subscribe().wait_for(|is_interrupted| *is_interrupted).await;
+}
+
+pub(crate) fn is_interrupted() -> bool {
+    *INTERRUPT.borrow()
+}
 
 /// The threads of the process, and the task that waits for ctrl-c on them until the process ends.
 fn runtime() -> io::Result<&'static Runtime> {
@@ -64,7 +75,7 @@ fn runtime() -> io::Result<&'static Runtime> {
             if calipam_workflow::is_writing() {
                 continue;
             }
-            INTERRUPT.notify_one();
+            INTERRUPT.send_replace(true);
             tokio::time::sleep(LAST_WORDS).await;
             std::process::exit(INTERRUPTED.into());
         }

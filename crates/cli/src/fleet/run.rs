@@ -64,6 +64,9 @@ pub(super) fn read<T>(
     console: &Console,
     work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
 ) -> Result<Result<Read<T>, String>, Failure> {
+    if connect::is_interrupted() {
+        return Err(Failure::Interrupted);
+    }
     let read = match &cluster.source {
         Source::Summary(path) => return Ok(summary(path)),
         Source::Context(_) | Source::Entry(_) => cluster.source.settings().and_then(|settings| {
