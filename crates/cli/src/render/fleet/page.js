@@ -1,21 +1,12 @@
-"use strict";
-// The page works without this script, as tables. It adds a filter and sorting. Texts of the clusters are set as text only.
+// The page of a fleet: a filter over the clusters and their findings.
 (() => {
-  document.documentElement.classList.add("has-script");
-  const $ = (id) => document.getElementById(id);
-  const number = (value) => Number(value).toLocaleString("en");
-  // Numbers inside texts by their value: 10.0.0.9 before 10.0.0.10.
-  const { compare } = new Intl.Collator("en", { numeric: true });
-  const ranks = ["critical", "error", "warning", "info"];
-
   for (const table of document.querySelectorAll("table[data-filtered]")) {
     const name = table.dataset.filtered;
-    const body = table.tBodies[0];
-    const rows = [...body.rows].map((row, order) => ({ row, order, text: row.textContent.toLowerCase() }));
+    const rows = rowsOf(table);
     const [shown, all] = [$(`${name}-shown`), $(`${name}-all`)];
     let limit = 100;
     const apply = () => {
-      const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+      const words = wordsOfFilter();
       const severity = $("severity").value;
       let count = 0;
       for (const { row, text } of rows) {
@@ -32,28 +23,7 @@
       limit = Infinity;
       apply();
     });
-    let sorted = "";
-    table.tHead.querySelectorAll("th").forEach((head, column) => {
-      const button = document.createElement("button");
-      button.textContent = head.textContent;
-      button.title = "sort";
-      head.replaceChildren(button);
-      const key = (item) => {
-        const text = item.row.cells[column].textContent;
-        const rank = ranks.indexOf(text);
-        return rank < 0 ? text.replaceAll(",", "") : String(rank);
-      };
-      button.addEventListener("click", () => {
-        const down = sorted === `${column}+`;
-        sorted = down ? `${column}-` : `${column}+`;
-        for (const item of rows) item.key = key(item);
-        rows.sort((a, b) => compare(a.key, b.key) * (down ? -1 : 1) || a.order - b.order);
-        table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        body.append(...rows.map((item) => item.row));
-        apply();
-      });
-    });
+    sortable(table, rows, apply);
     apply();
   }
 
@@ -64,12 +34,4 @@
       $("filter").dispatchEvent(new Event("input"));
     });
   }
-
-  // A code leads to what it means, which is folded.
-  const unfold = () => {
-    const target = $(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.tagName === "DETAILS") target.open = true;
-  };
-  addEventListener("hashchange", unfold);
-  unfold();
 })();

@@ -13,12 +13,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::text::{age, header, severities, use_of_pools};
 use super::{FleetReport, OfCluster};
 use crate::hints;
-use crate::render::report::page::findings::{DETAILED, ROWS, details, meaning, share};
-use crate::render::report::page::{Place, compact, head, long, policy};
+use crate::render::report::page::findings::{DETAILED, ROWS, choice_of_severity, details, meaning, share};
+use crate::render::report::page::{Place, compact, head, long, policy, tiles};
 use crate::render::show::percent;
 use crate::render::text::{count, escape, thousands};
 
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("../report/page/common.js"), include_str!("page.js"));
 /// What the page of one cluster has not.
 const OWN_STYLE: &str = ".strip{position:relative;height:1.1em;background:var(--unclaimed);margin:.15em 0}\
 .strip i{position:absolute;top:0;height:100%;min-width:2px;background:var(--used);outline:1px solid var(--paper)}\
@@ -56,12 +56,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
 
 fn summary(report: &FleetReport) -> Markup {
     html! {
-        ul.tiles {
-            @for (severity, number) in severities(&report.counts()) {
-                @let class = if number > 0 { severity.to_string() } else { String::new() };
-                li class=(class) { strong { (thousands(number)) } (severity) }
-            }
-        }
+        (tiles(&report.counts()))
         @for note in &report.notes { p.notice { (escape(note)) } }
     }
 }
@@ -70,10 +65,7 @@ fn controls() -> Markup {
     html! {
         div.controls.script {
             label { "Filter " input #filter type="search" placeholder="prod-eu, 10.244.1.7, leaked"; }
-            label { "Severity " select #severity {
-                option value="" { "all" }
-                @for severity in Severity::ALL { option value=(severity) { (severity) } }
-            } }
+            (choice_of_severity())
         }
     }
 }

@@ -104,16 +104,22 @@ fn controls(numbers: &BTreeMap<Code, usize>) -> Markup {
     html! {
         div.controls.script {
             label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, default/web"; }
-            label { "Severity " select #severity {
-                option value="" { "all" }
-                @for severity in Severity::ALL { option value=(severity) { (severity) } }
-            } }
+            (choice_of_severity())
             label { "Code " select #code {
                 option value="" { "all" }
                 @for (code, number) in numbers { option value=(code) { (code) " (" (thousands(number)) ")" } }
             } }
             span #findings-shown .dim aria-live="polite" {}
         }
+    }
+}
+
+pub(in crate::render) fn choice_of_severity() -> Markup {
+    html! {
+        label { "Severity " select #severity {
+            option value="" { "all" }
+            @for severity in Severity::ALL { option value=(severity) { (severity) } }
+        } }
     }
 }
 

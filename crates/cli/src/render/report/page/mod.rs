@@ -4,6 +4,7 @@
 pub(in crate::render) mod findings;
 mod pools;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use base64::Engine;
@@ -19,7 +20,7 @@ use crate::render::header;
 use crate::render::text::{escape, thousands};
 
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("common.js"), include_str!("page.js"));
 /// What a page of `serve` runs besides.
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
@@ -137,16 +138,23 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-/// The numbers by severity, and what the report cannot know.
-fn summary(report: &Report) -> Markup {
+/// The numbers by severity.
+pub(in crate::render) fn tiles(findings: &BTreeMap<Severity, usize>) -> Markup {
     html! {
         ul.tiles {
             @for severity in Severity::ALL {
-                @let number = report.counts.findings.get(&severity).copied().unwrap_or_default();
+                @let number = findings.get(&severity).copied().unwrap_or_default();
                 @let class = if number > 0 { severity.to_string() } else { String::new() };
                 li class=(class) { strong { (thousands(number)) } (severity) }
             }
         }
+    }
+}
+
+/// The numbers by severity, and what the report cannot know.
+fn summary(report: &Report) -> Markup {
+    html! {
+        (tiles(&report.counts.findings))
         @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { p.notice { "Not everything was read: " (escape(&unread)) "." } }
         @for note in &report.notes { p.notice { (escape(note)) } }
         @if !report.rechecked && !report.findings.is_empty() {

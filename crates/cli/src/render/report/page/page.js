@@ -1,45 +1,22 @@
-"use strict";
-// The page works without this script, as tables. It adds filters, sorting and the maps. Texts of the cluster are
-// set as text only, never as HTML.
+// The page of one cluster: filters and maps.
 (() => {
-  document.documentElement.classList.add("has-script");
-  const $ = (id) => document.getElementById(id);
-  // What only IPv6 has is a power, as in the table of pools.
-  const raised = (power) => [...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
-  const number = (value) => {
-    if (value < 1e8) return Number(value).toLocaleString("en");
-    if (Number.isInteger(Math.log2(value))) return `2${raised(Math.log2(value))}`;
-    const power = Math.floor(Math.log10(value));
-    return `${(value / 10 ** power).toFixed(2)}×10${raised(power)}`;
-  };
-  // Numbers inside texts by their value: 10.0.0.9 before 10.0.0.10.
-  const { compare } = new Intl.Collator("en", { numeric: true });
-
-  // --- findings: filter and sort
   const table = $("findings-table");
   if (table) {
-    const body = table.tBodies[0];
-    const rows = [...body.rows].map((row, order) => ({
-      row,
-      order,
-      severity: row.cells[0].textContent,
-      code: row.cells[1].textContent,
-      text: row.textContent.toLowerCase(),
-    }));
+    const rows = rowsOf(table);
     const [shown, more, all] = [$("findings-shown"), $("findings-more"), $("findings-all")];
     // The maps stand below the table: as many rows as one looks through.
     let limit = 100;
     const apply = () => {
-      const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+      const words = wordsOfFilter();
       const severity = $("severity").value;
       const code = $("code").value;
       let count = 0;
-      for (const item of rows) {
-        const fits = (!severity || item.severity === severity) && (!code || item.code === code)
-          && words.every((word) => item.text.includes(word));
+      for (const { row, text } of rows) {
+        const fits = (!severity || row.cells[0].textContent === severity) && (!code || row.cells[1].textContent === code)
+          && words.every((word) => text.includes(word));
         count += fits ? 1 : 0;
-        item.row.hidden = !fits;
-        item.row.classList.toggle("later", fits && count > limit);
+        row.hidden = !fits;
+        row.classList.toggle("later", fits && count > limit);
       }
       shown.textContent = `${number(Math.min(count, limit))} of ${number(count)} shown`
         + (count < rows.length ? `, ${number(rows.length)} in all` : "");
@@ -51,36 +28,9 @@
       limit = Infinity;
       apply();
     });
-    const severities = ["critical", "error", "warning", "info"];
-    let sorted = "";
-    table.tHead.querySelectorAll("th").forEach((head, column) => {
-      const button = document.createElement("button");
-      button.textContent = head.textContent;
-      button.title = "sort";
-      head.replaceChildren(button);
-      const key = (item) => column === 0 ? String(severities.indexOf(item.severity))
-        : item.row.cells[column].textContent;
-      button.addEventListener("click", () => {
-        const down = sorted === `${column}+`;
-        sorted = down ? `${column}-` : `${column}+`;
-        for (const item of rows) item.key = key(item);
-        rows.sort((a, b) => compare(a.key, b.key) * (down ? -1 : 1) || a.order - b.order);
-        table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        body.append(...rows.map((item) => item.row));
-        apply();
-      });
-    });
+    sortable(table, rows, apply);
     apply();
   }
-
-  // A code leads to what it means, which is folded.
-  const unfold = () => {
-    const target = $(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.tagName === "DETAILS") target.open = true;
-  };
-  addEventListener("hashchange", unfold);
-  unfold();
 
   // --- maps
   const data = JSON.parse($("map-data").textContent);

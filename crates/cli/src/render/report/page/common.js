@@ -1,0 +1,52 @@
+"use strict";
+// Begins the script of each page. A page works without it, as tables. Texts of the clusters are set as text only, never as HTML.
+document.documentElement.classList.add("has-script");
+const $ = (id) => document.getElementById(id);
+// What only IPv6 has is a power, as in the table of pools.
+const raised = (power) => [...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
+const number = (value) => {
+  if (value < 1e8) return Number(value).toLocaleString("en");
+  if (Number.isInteger(Math.log2(value))) return `2${raised(Math.log2(value))}`;
+  const power = Math.floor(Math.log10(value));
+  return `${(value / 10 ** power).toFixed(2)}×10${raised(power)}`;
+};
+
+// The rows of a table, as they stand in it.
+const rowsOf = (table) => [...table.tBodies[0].rows].map((row, order) => ({ row, order, text: row.textContent.toLowerCase() }));
+
+// The words of the filter, all of which a row has to have.
+const wordsOfFilter = () => $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+
+// Heads sort the rows of a table, which `apply` shows and hides again.
+const sortable = (table, rows, apply) => {
+  // Numbers inside texts by their value: 10.0.0.9 before 10.0.0.10.
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  const severities = ["critical", "error", "warning", "info"];
+  const key = (text) => severities.includes(text) ? String(severities.indexOf(text)) : text.replaceAll(",", "");
+  let sorted = "";
+  table.tHead.querySelectorAll("th").forEach((head, column) => {
+    const button = document.createElement("button");
+    button.textContent = head.textContent;
+    button.title = "sort";
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const down = sorted === `${column}+`;
+      sorted = down ? `${column}-` : `${column}+`;
+      for (const item of rows) item.key = key(item.row.cells[column].textContent);
+      rows.sort((a, b) => compare(a.key, b.key) * (down ? -1 : 1) || a.order - b.order);
+      table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      table.tBodies[0].append(...rows.map((item) => item.row));
+      apply();
+    });
+  });
+};
+
+// A code leads to what it means, which is folded.
+const unfold = () => {
+  const target = $(decodeURIComponent(location.hash.slice(1)));
+  if (target && target.tagName === "DETAILS") target.open = true;
+};
+addEventListener("hashchange", unfold);
+unfold();
+
