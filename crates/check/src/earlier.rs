@@ -78,7 +78,7 @@ pub struct EarlierSubject {
 }
 
 /// The formats of reports that can be read; their fields that are read here have the same names.
-pub(crate) const READABLE: [&str; 2] = ["calipam/v2", "calipam/v1"];
+const READABLE: [&str; 2] = ["calipam/v2", "calipam/v1"];
 
 impl EarlierReport {
     /// Reads a report.
@@ -86,21 +86,36 @@ impl EarlierReport {
     /// # Errors
     /// Where it is none, or one of its findings has no code or no subject: passing over it would call it new.
     pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
-        let is_known = READABLE.contains(&text(fields, "apiVersion").as_str());
-        if !is_known || text(fields, "kind") != "CheckReport" {
+        if !is_readable(fields, "CheckReport") {
             return Err(NoReport::OtherDocument);
         }
-        let cluster = fields.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))?;
-        let taken_at = text(cluster, "takenAt").parse();
-        let findings = fields.get("findings").and_then(Value::as_array);
-        let findings = findings.ok_or(NoReport::Missing("findings"))?;
-        Ok(Self {
-            guid: text(cluster, "guid"),
-            taken_at: taken_at.map_err(|_| NoReport::NotATime("cluster.takenAt"))?,
-            read: fields.get("coverage").and_then(Value::as_object).map(sources),
-            findings: findings.iter().map(finding).collect::<Result<_, _>>()?,
-        })
+        let taken_at = text(cluster(fields)?, "takenAt").parse();
+        let taken_at = taken_at.map_err(|_| NoReport::NotATime("cluster.takenAt"))?;
+        let findings = list(fields, "findings")?.iter().map(finding).collect::<Result<_, _>>()?;
+        Ok(Self { findings, ..Self::of_cluster(fields, taken_at)? })
     }
+
+    /// What a report, or its entry for one cluster of a fleet, says of the cluster, without findings.
+    pub(crate) fn of_cluster(fields: &Map<String, Value>, taken_at: Timestamp) -> Result<Self, NoReport> {
+        let read = fields.get("coverage").and_then(Value::as_object).map(sources);
+        Ok(Self { guid: text(cluster(fields)?, "guid"), taken_at, read, findings: Vec::new() })
+    }
+}
+
+fn cluster(fields: &Map<String, Value>) -> Result<&Map<String, Value>, NoReport> {
+    fields.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))
+}
+
+/// True for a document of this kind, in a format that can be read.
+pub(crate) fn is_readable(fields: &Map<String, Value>, kind: &str) -> bool {
+    READABLE.contains(&text(fields, "apiVersion").as_str()) && text(fields, "kind") == kind
+}
+
+pub(crate) fn list<'v>(
+    fields: &'v Map<String, Value>,
+    name: &'static str,
+) -> Result<&'v Vec<Value>, NoReport> {
+    fields.get(name).and_then(Value::as_array).ok_or(NoReport::Missing(name))
 }
 
 pub(crate) fn text(fields: &Map<String, Value>, name: &str) -> String {
@@ -108,7 +123,7 @@ pub(crate) fn text(fields: &Map<String, Value>, name: &str) -> String {
 }
 
 /// The sources that count as read; those of other versions are left out.
-pub(crate) fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
+fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
     let read = coverage.iter().filter(|(_, read)| **read == Coverage::Read.to_string());
     read.filter_map(|(source, _)| serde_json::from_value(Value::from(source.as_str())).ok()).collect()
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Cluster;
 use crate::code::Code;
-use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, text};
+use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, list, text};
 use crate::finding::Finding;
 
 /// What `calipam check -o json` has written of several clusters.
@@ -24,23 +24,16 @@ impl EarlierFleet {
     /// # Errors
     /// Where it is no report of a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
-        let is_known = earlier::READABLE.contains(&text(fields, "apiVersion").as_str());
-        if !is_known || text(fields, "kind") != "FleetReport" {
+        if !earlier::is_readable(fields, "FleetReport") {
             return Err(NoReport::NotOfFleet);
         }
-        let list =
-            |name: &'static str| fields.get(name).and_then(Value::as_array).ok_or(NoReport::Missing(name));
         let taken_at = text(fields, "takenAt").parse().map_err(|_| NoReport::NotATime("takenAt"))?;
         let mut clusters = BTreeMap::new();
-        for value in list("clusters")? {
+        for value in list(fields, "clusters")? {
             let of = value.as_object().ok_or(NoReport::Missing("clusters"))?;
-            let identity =
-                of.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))?;
-            let read = of.get("coverage").and_then(Value::as_object).map(earlier::sources);
-            let (guid, findings) = (text(identity, "guid"), Vec::new());
-            clusters.insert(text(of, "name"), EarlierReport { guid, taken_at, read, findings });
+            clusters.insert(text(of, "name"), EarlierReport::of_cluster(of, taken_at)?);
         }
-        for value in list("findings")? {
+        for value in list(fields, "findings")? {
             let name = value.get("cluster").and_then(Value::as_str).unwrap_or_default();
             let of = clusters.get_mut(name).ok_or_else(|| NoReport::OfNoCluster(name.to_owned()))?;
             of.findings.push(earlier::finding(value)?);
