@@ -53,6 +53,8 @@ pub enum ElsewhereKind {
     Node,
     Tunnel,
     Service,
+    /// A range of services.
+    Services,
     /// Whoever uses an address.
     User,
 }

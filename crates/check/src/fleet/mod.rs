@@ -5,6 +5,7 @@
 mod addresses;
 mod earlier;
 mod free;
+mod growth;
 mod pools;
 mod ranges;
 mod settings;
@@ -16,10 +17,12 @@ mod used;
 
 use std::collections::BTreeMap;
 
+use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
 
 pub use self::earlier::EarlierFleet;
 pub use self::free::free_ranges;
+pub use self::growth::Growth;
 pub use self::ranges::{Point, Ranges};
 pub use self::summary::{SUMMARY, Summary};
 pub use self::used::{Used, UsedBlock};
@@ -40,6 +43,8 @@ pub struct Cluster {
     /// Clusters of one group route to each other; one without a group to no other.
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
+    /// Ranges from which its services have their addresses, where somebody has said them: Calico's data does not.
+    pub services: Vec<IpNet>,
     /// The report of its own; [`compare`] adds what is wrong between clusters.
     pub report: Report,
     pub pools: PoolList,
@@ -59,8 +64,8 @@ impl Cluster {
     /// The same of a summary.
     pub fn new(summary: Summary) -> Self {
         let Summary { report, pools, ranges } = summary;
-        let (name, group, labels) = Default::default();
-        Self { name, group, labels, report, pools, ranges, is_read: true }
+        let (name, group, labels, services) = Default::default();
+        Self { name, group, labels, services, report, pools, ranges, is_read: true }
     }
 
     /// A cluster that cannot be read, with the finding that says so.

@@ -1,6 +1,7 @@
 //! Pools of one cluster over pools, nodes, services and tunnels of another.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use calipam_model::IpNet;
 
@@ -32,7 +33,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }
     check_overlaps(group, &own, found);
     check_announced(group, &announced, &own, found);
-    check_points(group, &own, found);
+    check_places(group, &own, found);
 }
 
 /// True for a disabled pool in which its cluster uses nothing but what lies in enabled ones. Calico does not translate the
@@ -96,34 +97,65 @@ fn check_announced(
     }
 }
 
-/// Nodes, tunnels and services of other clusters in a pool. Those that lie in a pool of their own cluster are left out: then the
-/// pools overlap.
-fn check_points(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
-    let mut points: Vec<(&Point, usize)> = Vec::new();
+/// What another cluster has outside of its pools: the address of a node, tunnel or service, or a range of services.
+struct Place<'c> {
+    cidr: IpNet,
+    cluster: usize,
+    kind: ElsewhereKind,
+    name: &'c str,
+}
+
+/// Nodes, tunnels and services of other clusters in a pool, and ranges of services that overlap it. Addresses that lie in a pool of
+/// their own cluster are left out: then the pools overlap.
+fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
+    let mut places: Vec<Place<'_>> = Vec::new();
     let pools = by_cluster(own);
     for (cluster, member) in group.iter().enumerate() {
         let is_in_own = |point: &&Point| pools.get(&cluster).is_some_and(|own| own.contains(point.address));
         let outside = member.ranges.points.iter().filter(|point| !is_in_own(point));
-        points.extend(outside.map(|point| (point, cluster)));
+        places.extend(outside.map(|Point { address, kind, name }| Place {
+            cidr: (*address).into(),
+            cluster,
+            kind: *kind,
+            name,
+        }));
+        let ranges = member.services.iter();
+        places.extend(ranges.map(|cidr| Place {
+            cidr: *cidr,
+            cluster,
+            kind: ElsewhereKind::Services,
+            name: "",
+        }));
     }
-    points.sort_by_key(|(point, cluster)| (point.address, *cluster));
-    let by_cluster = ByCluster::new(points.iter().map(|(_, cluster)| *cluster));
+    places.sort_by_key(|place| (place.cidr, place.cluster));
+    let by_cluster = ByCluster::new(places.iter().map(|place| place.cluster));
 
     for of in own {
-        let (first, last) = (of.pool.cidr.network(), of.pool.cidr.broadcast());
-        let from = points.partition_point(|(point, _)| point.address < first);
-        let to = points.partition_point(|(point, _)| point.address <= last);
-        let number = (to - from) - by_cluster.count(of.cluster, from..to);
+        let pool = of.pool.cidr;
+        let larger = std::iter::successors(pool.supernet(), IpNet::supernet).map(|cidr| {
+            let from = places.partition_point(|place| place.cidr < cidr);
+            from..from + places[from..].partition_point(|place| place.cidr == cidr)
+        });
+        let mut overlapping: Vec<Range<usize>> = larger.collect();
+        // What lies in it comes after it.
+        let from = places.partition_point(|place| place.cidr < pool);
+        overlapping.push(from..from + places[from..].partition_point(|place| pool.contains(&place.cidr)));
+
+        let is_other = |place: &&Place<'_>| place.cluster != of.cluster;
+        let number = |range: &Range<usize>| range.len() - by_cluster.count(of.cluster, range.clone());
+        let number: usize = overlapping.iter().map(number).sum();
         if number == 0 {
             continue;
         }
-        let of_others = points[from..to].iter().filter(|(_, cluster)| *cluster != of.cluster).take(LISTED);
-        let others: Vec<Elsewhere> = of_others
-            .map(|(point, cluster)| Elsewhere {
-                cluster: group[*cluster].name.clone(),
-                kind: point.kind,
-                name: point.name.clone(),
-                cidr: point.address.into(),
+        let all = overlapping.into_iter().flat_map(|range| &places[range]);
+        let others: Vec<Elsewhere> = all
+            .filter(is_other)
+            .take(LISTED)
+            .map(|place| Elsewhere {
+                cluster: group[place.cluster].name.clone(),
+                kind: place.kind,
+                name: place.name.to_owned(),
+                cidr: place.cidr,
                 in_use: None,
             })
             .collect();

@@ -91,6 +91,16 @@ impl Used {
         &self.blocks
     }
 
+    /// Who uses an address.
+    pub fn user_of(&self, address: IpAddr) -> Option<&str> {
+        let around = std::iter::successors(Some(IpNet::from(address)), IpNet::supernet);
+        let of_block = |cidr| {
+            let position = self.blocks.binary_search_by_key(&cidr, |block| block.cidr).ok()?;
+            self.blocks[position].addresses().find(|(own, _)| *own == address).map(|(_, user)| user)
+        };
+        around.filter_map(of_block).next()
+    }
+
     /// How many addresses of `region` are in use.
     pub fn count_within(&self, region: IpNet) -> u64 {
         let from = self.blocks.partition_point(|block| block.cidr < region);
@@ -202,6 +212,9 @@ mod tests {
             ["10.1.0.0/25", "10.1.0.200/32", "10.1.0.201/32", "10.2.0.0/16", "::/0"].map(count),
             [2, 1, 0, 0, 1]
         );
+        let user = |address: &str| used.user_of(address.parse().unwrap());
+        assert_eq!(["10.1.0.200", "10.0.0.1", "fd00::7"].map(user), [Some("a"); 3]);
+        assert_eq!(["10.1.0.2", "10.9.0.0", "fd00::8"].map(user), [None; 3]);
         let written = serde_json::to_string(&used).unwrap();
         assert_eq!(serde_json::from_str::<Used>(&written).unwrap(), used);
         let outside = r#"[{"cidr":"10.0.0.0/30","ordinals":"3-4","users":["a","b"]}]"#;

@@ -27,6 +27,9 @@ pub(super) fn says_of_others(code: Code, subject: &str, evidence: &ElsewhereEvid
         Code::PoolCoversOtherCluster => {
             let place = |other: &Elsewhere| {
                 let name = match other.kind {
+                    ElsewhereKind::Services => {
+                        return format!("addresses of the services {} in {}", other.cidr, other.cluster);
+                    }
                     ElsewhereKind::Tunnel => format!("a tunnel of {}", other.name),
                     kind => format!("{kind} {}", other.name),
                 };

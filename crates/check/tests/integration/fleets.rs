@@ -48,6 +48,31 @@ fn each_fault_between_clusters_gives_exactly_its_findings() {
 }
 
 #[test]
+fn pools_over_the_services_of_another_cluster_are_found() {
+    // The pools of a, b and c are 10.1.0.0/16 and so on.
+    let fleet = Fleet::healthy(3);
+    let with_services = |ranges: [&str; 3]| {
+        let mut clusters = checked(&fleet);
+        for (cluster, ranges) in clusters.iter_mut().zip(ranges) {
+            cluster.services = ranges.split_whitespace().map(|range| range.parse().unwrap()).collect();
+        }
+        compare(&mut clusters);
+        clusters
+    };
+    let covers = |name: &str, pool: &str| [name, "pool-covers-other-cluster", pool].map(str::to_owned);
+    assert_eq!(found(&with_services(["10.96.0.0/12"; 3])), [].into(), "all have the same, as a rule");
+    assert_eq!(found(&with_services(["", "10.2.0.0/20", ""])), [].into(), "a cluster's own");
+    let around = with_services(["", "10.0.0.0/14", ""]);
+    assert_eq!(found(&around), [covers("a", "10.1.0.0/16"), covers("c", "10.3.0.0/16")].into());
+    let within = with_services(["10.3.0.0/16", "", "10.1.0.0/24 10.1.255.0/24 10.9.0.0/16"]);
+    assert_eq!(found(&within), [covers("a", "10.1.0.0/16"), covers("c", "10.3.0.0/16")].into());
+    let said = within[0].report.findings[0].message();
+    let expected = "default-ipv4-ippool (10.1.0.0/16) covers addresses of the services 10.1.0.0/24 in c, \
+        addresses of the services 10.1.255.0/24 in c";
+    assert_eq!(said.replace(" and ", ", "), expected);
+}
+
+#[test]
 fn every_code_of_a_fleet_has_a_fault_in_the_generator() {
     let all: BTreeSet<String> = FleetFault::ALL
         .iter()

@@ -5,6 +5,7 @@ mod others;
 mod runs;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockOwner};
@@ -111,6 +112,14 @@ impl<'a> ExportReader<'a> {
         mark_reused(&mut self.events);
         Timeline { events: self.events }
     }
+}
+
+/// What a single state, or the part of it around an address, records of the address: that is known, and nothing earlier.
+pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Timeline {
+    let about = About::Address(address);
+    let mut reader = ExportReader::new(&about, &[]);
+    reader.take_records(snapshot);
+    reader.finish()
 }
 
 /// True if the export holds the objects of a source, if only that there are none.
