@@ -40,10 +40,15 @@ impl Record {
 impl KubeCluster {
     /// A server with Calico's kinds and configuration.
     pub(super) fn start(flavour: Flavour) -> Self {
+        Self::start_as(flavour, "0f0e1d2c3b4a59687786951423324150")
+    }
+
+    /// The same for a cluster of this GUID.
+    pub(super) fn start_as(flavour: Flavour, guid: &str) -> Self {
         let server = KubeApiserver::start().unwrap();
         install(&server, flavour).unwrap();
         let cluster = Self { server, flavour };
-        let info = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true});
+        let info = json!({"clusterGUID": guid, "calicoVersion": "v3.32.1", "datastoreReady": true});
         cluster.add("clusterinformations", "ClusterInformation", "default", info);
         cluster.add(
             "ippools",

@@ -99,6 +99,9 @@ impl Place {
         fs::write(at("etc/calipam/ignore"), "").unwrap();
         let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: snapshot.db}]";
         fs::write(at("fleet.yaml"), fleet).unwrap();
+        let earlier = "calipam export -q --fleet fleet.yaml monday && calipam export -q --fleet fleet.yaml --archive archives";
+        let run = Run::of(self.command(earlier, &self.still, &self.template()).output().unwrap());
+        assert_eq!(run.code, 0, "{run:?}");
         fs::create_dir_all(at("var/lib/calipam/sent/prod")).unwrap();
         let sent = "calipam check -o summary --datastore cluster.jsonl > var/lib/calipam/sent/prod/eu.json";
         let run = Run::of(self.command(sent, &self.still, &self.template()).output().unwrap());

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use calipam_testkit::browser::Browser;
-use calipam_testkit::cluster::FleetFault;
+use calipam_testkit::browser::{Browser, Page};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, FleetFault};
 use calipam_testkit::servers::{Tool, left_out};
 use serde_json::Value;
 
-use super::{check, fleet};
-use crate::cli::program::assert_expected;
+use super::{at, check, fleet, summaries};
+use crate::cli::program::{assert_expected, calipam};
 use crate::cli::reports;
 
 #[test]
@@ -49,6 +49,66 @@ fn without_age(table: &str) -> String {
     table.lines().map(|line| cut(line) + "\n").collect()
 }
 
+/// Rows of a table that are shown.
+fn shown(table: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('table[data-filtered={table}] tbody tr')].filter((row) => !row.hidden).length"
+    )
+}
+
+/// Four clusters with faults between them, and summaries of one cluster with two leaked pods of two addresses as if it were 996.
+#[test]
+fn a_thousand_clusters_are_one_page() {
+    if left_out(&[Tool::Chromium]) {
+        return;
+    }
+    let (folder, fleet) = fleet(&FleetFault::ALL);
+    summaries(&folder, &fleet);
+    let mut leaking = Cluster::plain(ClusterSpec::new(5), 3, 4);
+    leaking.name_cluster("{guid}");
+    leaking.inject(Fault::LeakedNoOwner, 2);
+    leaking.write_export(&folder.path().join("leaking.jsonl")).unwrap();
+    let summary = calipam(&["check", "-o", "summary", "-d", &at(&folder, "leaking.jsonl")]).stdout;
+    for number in 0..996 {
+        let summary = summary.replace("{guid}", &format!("{number:032x}"));
+        fs::write(folder.path().join(format!("sent/cluster-{number}.json")), summary).unwrap();
+    }
+    let file = folder.path().join("page.html");
+    fs::write(&file, check(&folder, "sent", &["-o", "html"]).stdout).unwrap();
+
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&file).unwrap();
+    let of_table = |table: &str, what: &str| {
+        format!("document.querySelectorAll('table[data-filtered={table}] tbody tr').{what}")
+    };
+    assert_eq!(page.evaluate(&of_table("clusters", "length")).unwrap(), 1000);
+    assert_eq!(page.evaluate(&of_table("findings", "length")).unwrap(), 13 + 4 * 996);
+    assert_eq!(page.evaluate(&shown("clusters")).unwrap(), 100);
+    let text = |id: &str| format!("document.getElementById('{id}').textContent");
+    assert_eq!(page.evaluate(&text("clusters-shown")).unwrap(), "100 of 1,000 shown");
+    let first = "document.querySelector('#clusters-table tbody tr td').textContent";
+    assert_eq!(page.evaluate(first).unwrap(), "mesh/a");
+
+    // Sorted by name, numbers by their value; and all of them.
+    page.evaluate("document.querySelector('#clusters-table th button').click()").unwrap();
+    assert_eq!(page.evaluate(first).unwrap(), "cluster-0");
+    page.evaluate("document.getElementById('clusters-all').click()").unwrap();
+    assert_eq!(page.evaluate(&shown("clusters")).unwrap(), 1000);
+    filter(&mut page, "cluster-777");
+    assert_eq!(page.evaluate(&shown("clusters")).unwrap(), 1);
+    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 4);
+    assert!(page.complaints().unwrap().is_empty());
+}
+
+fn filter(page: &mut Page<'_>, text: &str) {
+    let typed = format!(
+        "document.getElementById('filter').value = '{text}'; \
+         document.getElementById('filter').dispatchEvent(new Event('input'))"
+    );
+    page.evaluate(&typed).unwrap();
+}
+
 #[test]
 fn the_page_filters_in_a_browser() {
     if left_out(&[Tool::Chromium]) {
@@ -60,14 +120,9 @@ fn the_page_filters_in_a_browser() {
     let mut browser = Browser::start().unwrap();
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
-    let rows = "[...document.querySelectorAll('table[data-filtered=findings] tbody tr')].filter((row) => !row.hidden).length";
-    assert_eq!(page.evaluate(rows).unwrap(), 13);
-    page.evaluate(
-        "document.getElementById('filter').value = 'over-nodes'; \
-        document.getElementById('filter').dispatchEvent(new Event('input'))",
-    )
-    .unwrap();
-    assert_eq!(page.evaluate(rows).unwrap(), 1);
+    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 13);
+    filter(&mut page, "over-nodes");
+    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 1);
     assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
     assert!(page.complaints().unwrap().is_empty());
 }

@@ -1,7 +1,9 @@
 //! Many clusters in one call.
 
 mod formats;
+mod live;
 mod refusals;
+mod states;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -236,6 +238,30 @@ fn a_folder_of_exports_is_an_entry() {
     let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
     fs::write(folder.path().join("exports.yaml"), "clusters: [{exports: data, group: mesh}]").unwrap();
     assert_eq!(between(&check(&folder, "exports.yaml", &["-o", "json"]).json()), fleet.expected);
+}
+
+#[test]
+fn services_that_the_file_lists_are_those_of_the_cluster() {
+    let (folder, _) = fleet(&[]);
+    let write =
+        |text: &str| fs::write(folder.path().join("fleet.yaml"), format!("clusters:\n{text}")).unwrap();
+    // The pools are 10.1.0.0/16 to 10.4.0.0/16.
+    write(
+        "- {name: a, group: mesh, datastore: data/a.jsonl}\n\
+         - {name: b, group: mesh, datastore: data/b.jsonl, services: [10.1.0.0/20, \"fd00:10:9::/112\"]}\n\
+         - {name: c, datastore: data/c.jsonl, services: [10.0.0.0/16]}\n",
+    );
+    let run = check(&folder, "fleet.yaml", &["-o", "json"]);
+    let report = run.json();
+    let expected = ["a", "pool-covers-other-cluster", "10.1.0.0/16"].map(str::to_owned);
+    assert_eq!((run.code, between(&report)), (1, [expected].into()));
+    let other = &report["findings"][0]["evidence"]["others"][0];
+    assert_eq!((&other["kind"], &other["cidr"]), (&"services".into(), &"10.1.0.0/20".into()));
+    let show = ["show", "--fleet", &at(&folder, "fleet.yaml"), "--find-range", "/16", "-o", "json"];
+    assert_eq!(calipam(&show).json()["freeRanges"][0], "10.5.0.0/16", "10.0.0.0/16 is of c");
+
+    write("- {exports: data, group: mesh, services: [10.0.0.0/13]}\n");
+    assert_eq!(between(&check(&folder, "fleet.yaml", &["-o", "json"]).json()).len(), 4);
 }
 
 /// A kubeconfig with contexts that lead nowhere.

@@ -9,6 +9,7 @@ use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
 use jiff::Timestamp;
 
+use super::FleetArgs;
 use super::address::address;
 use super::selector::selector;
 use super::writing::RecheckArgs;
@@ -18,7 +19,8 @@ const FILTER: &str = "Filters";
 /// Options of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`
+    /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`; with several clusters, a file or folder that names an
+    /// earlier state of each, as for --fleet
     #[arg(
         value_name = "OLD",
         value_parser = StateName::parse,
@@ -31,10 +33,11 @@ pub(crate) struct DiffArgs {
         value_name = "NEW",
         value_parser = StateName::parse,
         value_hint = FilePath,
-        required_unless_present = "archive"
+        required_unless_present_any = ["archive", "fleet", "all_contexts", "context"]
     )]
     pub new: Option<StateName>,
-    /// Compare the last export of this archive before --at with the first one after it, or with the named state
+    /// Compare the last export of this archive before --at with the first one after it, or with the named state; with several
+    /// clusters, that of the archive of each in this folder with its state now
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
@@ -45,6 +48,8 @@ pub(crate) struct DiffArgs {
     pub force: bool,
     #[command(flatten)]
     pub recheck: RecheckArgs,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
 
     /// Only this address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = FILTER)]

@@ -14,7 +14,7 @@ pub(super) const FLEET: &str = "Many clusters";
 /// Options of the commands that read many clusters at once.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
-    /// Read the clusters that this YAML file names, or those that have sent a summary or an export to this folder
+    /// The clusters of this YAML file, or those that sent to this folder
     #[arg(
         long,
         value_name = "FILE|DIR",
@@ -23,10 +23,10 @@ pub(crate) struct FleetArgs {
         help_heading = FLEET
     )]
     pub fleet: Option<PathBuf>,
-    /// Read every context of the kubeconfig; `--context` can be repeated as well, and takes `*` and `?`
+    /// Every context; `--context` can be repeated, and takes `*`, `?`
     #[arg(long, conflicts_with = "context", help_heading = FLEET)]
     pub all_contexts: bool,
-    /// The clusters of these contexts route to each other: compare them, as clusters of one group in a file
+    /// These contexts route to each other: compare their clusters
     #[arg(long, conflicts_with = "fleet", help_heading = FLEET)]
     pub routed: bool,
     /// How many clusters are read at a time

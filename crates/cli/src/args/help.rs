@@ -100,6 +100,7 @@ Examples:
   calipam diff snapshot.db etcd -o wide       before a restore: what it would revert
   calipam diff etcd@48250 etcd                since a revision that etcd still has
   calipam diff cluster.jsonl snapshot.db --node node-7
+  calipam diff monday --fleet fleet.yaml      each cluster of a fleet since its export of Monday
   calipam diff cluster.jsonl etcd -o json | jq '.addresses[] | select(.change == \"assigned\")'
 
 What cannot be decoded, or was read on one side only, is listed as not compared, never as gone.
@@ -111,14 +112,11 @@ Exit codes: 0 the same; 1 different; 2 usage, or two clusters; 3 datastore; 4 in
 pub(super) const HISTORY: &str = "\
 Examples:
   calipam history --ip 10.244.1.7             who had it, when it was released, who has it now
-  calipam history --handle k8s-pod-network.3f9a6c0b
-  calipam history --block 10.244.1.0/26 -o wide
+  calipam history --ip 10.244.1.7 --fleet fleet.yaml  in each cluster of a fleet
   calipam history --node node-7 -o json | jq '.events[].what'
 
-etcd keeps revisions until they are compacted, usually within ten minutes or so. The output says
-how far back it reaches; what was before is unknown. etcd stores no times: they come from the
-objects themselves; where an object has none, the known times before and after it are shown.
-Runs of calipam are recognized by the journals of this user.
+etcd keeps revisions until compaction, mostly ten minutes; the output says how far back it reaches.
+It has no times: where an object has none, the known times before and after it are shown.
 
 Exit codes: 0 shown; 1 nothing is known about it; 2 usage; 3 datastore; 4 internal.";
 

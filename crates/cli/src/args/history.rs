@@ -9,6 +9,7 @@ use clap::ValueHint::DirPath;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 
+use super::FleetArgs;
 use super::address::address;
 
 const SUBJECT: &str = "Subject";
@@ -32,6 +33,8 @@ pub(crate) struct HistoryArgs {
     /// Read the exports in this folder instead (`export --archive`)
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub archive: Option<PathBuf>,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
 }
 
 impl HistoryArgs {

@@ -58,6 +58,10 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
             "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
             "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
             _ if is_connection && !reads => arg.hide(true),
+            // Nothing else compares clusters.
+            "routed" if name != "check" => arg.hide(true),
+            // Its help fits two screens.
+            "parallel" | "cluster_timeout" if name == "history" => arg.hide(true),
             _ => arg,
         }
     })

@@ -9,6 +9,7 @@ use calipam_workflow::{Pair, Side, diff, exports_around, read_pair, scope};
 use crate::args::{DiffArgs, Global, StateName};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::render::diff::{DifferenceDocument, State};
 use crate::render::document::Detail;
@@ -17,6 +18,9 @@ use crate::{connect, hints};
 
 /// Compares two states, and prints how they differ; exit code 1 where they do.
 pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
+        return fleet::diff::run(args, &fleet, console);
+    }
     let (old, new) = states(args, console)?;
     refuse(&old, &new, global)?;
     let (old, new, pair, found) = connect::block_on(async {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use calipam_files::archive::Added;
 use calipam_history::keep::Keep;
 use calipam_workflow::{Archiving, archive};
 
@@ -66,12 +67,7 @@ fn to_archive(
         let datastore = connect::open(global, console).await?;
         Ok(archive(&datastore, folder, keep, &Person::watching(console)).await?)
     })?;
-    if let Some(later) = added.later {
-        console.warn(&format!(
-            "the archive has an export of {later}, which is later than this one of {}: a clock was set back",
-            added.export.taken_at
-        ));
-    }
+    warn_where_set_back(&added, console);
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.was_there {
@@ -84,6 +80,15 @@ fn to_archive(
     };
     console.info(&format!("the archive holds {}{removed}", count(exports, "export", "exports")));
     Ok(Outcome::Clean)
+}
+
+pub(crate) fn warn_where_set_back(added: &Added, console: &Console) {
+    if let Some(later) = added.later {
+        console.warn(&format!(
+            "the archive has an export of {later}, which is later than this one of {}: a clock was set back",
+            added.export.taken_at
+        ));
+    }
 }
 
 /// A temporary file first: where the read fails, or begins again at another revision, nothing is printed.

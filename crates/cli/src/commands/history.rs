@@ -7,12 +7,16 @@ use calipam_workflow::{archive_history, history};
 use crate::args::{Global, HistoryArgs, journals_folder};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::render::history::HistoryDocument;
 use crate::{connect, hints};
 
 /// Prints what happened to an address, handle, block or node; exit code 1 where nothing is known.
 pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
+        return fleet::history::run(args, &fleet, console);
+    }
     if let Some(folder) = &args.archive {
         return of_archive(folder, args, console);
     }

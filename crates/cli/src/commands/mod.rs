@@ -6,7 +6,7 @@ mod completion;
 mod configure;
 mod diff;
 mod explain;
-mod export;
+pub(crate) mod export;
 mod history;
 mod install_links;
 mod journals;
@@ -41,11 +41,11 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
     let Cli { global, command } = cli;
     start_log(global.verbose);
     console.format.is_one_of(Format::of_command(name), name)?;
-    if global.names_several() && !["check", "show", "export"].contains(&name) {
+    if global.names_several() && !["check", "show", "diff", "history", "export"].contains(&name) {
         return Err(Failure::Usage {
             message: format!("--context names several clusters, and `{name}` works on one"),
             hint: Some(
-                "`check`, `show` and `export` take several; a repair is of one cluster at a time".into(),
+                "`check`, `show`, `diff`, `history` and `export` take several; a repair is of one cluster at a time".into(),
             ),
         });
     }

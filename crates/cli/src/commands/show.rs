@@ -32,9 +32,10 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::show::run(args, &fleet, console);
     }
-    if args.find_range.is_some() {
+    let of_several = [("--find-range", args.find_range.is_some()), ("--earlier", args.earlier.is_some())];
+    if let Some((option, _)) = of_several.iter().find(|(_, is_given)| *is_given) {
         return Err(Failure::Usage {
-            message: "--find-range is about several clusters".into(),
+            message: format!("{option} is about several clusters"),
             hint: Some("name them by --fleet, --context or --all-contexts".into()),
         });
     }

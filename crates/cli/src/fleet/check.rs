@@ -10,7 +10,7 @@ use calipam_workflow::{CheckResult, Error};
 use jiff::Timestamp;
 
 use super::run::{Read, read};
-use super::{Fleet, Named, each};
+use super::{Fleet, Named, each, refuse};
 use crate::args::CheckArgs;
 use crate::commands::check::Checker;
 use crate::console::Console;
@@ -47,12 +47,8 @@ pub(crate) fn run(
     begin: Instant,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    if let Some((name, _)) = OF_ONE.iter().find(|(_, is_given)| is_given(args)) {
-        return Err(Failure::Usage {
-            message: format!("{name} is about one cluster, and the call names several"),
-            hint: Some("check that cluster alone".into()),
-        });
-    }
+    let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
+    refuse(of_one.map(|(name, _)| *name), "check that cluster alone")?;
     let checker = Checker::new(&args.options)?;
     let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
 
@@ -102,8 +98,8 @@ fn check_one(
     }
     let findings = count(cluster.report.findings.len(), "finding", "findings");
     console.verbose(&format!("{}: {findings}, in {:.1} s", named.name, begin.elapsed().as_secs_f64()));
-    let Named { name, group, labels, .. } = named;
-    Ok((Cluster { name: name.clone(), group: group.clone(), labels: labels.clone(), ..cluster }, dropped))
+    let Named { name, group, labels, services, .. } = named.clone();
+    Ok((Cluster { name, group, labels, services, ..cluster }, dropped))
 }
 
 /// The report for `--compare-with`.

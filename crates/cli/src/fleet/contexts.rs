@@ -33,7 +33,8 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure>
         let (context, datastore) = (Some(name.clone()), Some("kubernetes".to_owned()));
         let source = Source::Context(Box::new(Overrides { context, datastore, ..base(global) }));
         let group = args.routed.then(|| ROUTED.to_owned());
-        Named { name, group, labels: Default::default(), source }
+        let (labels, services) = Default::default();
+        Named { name, group, labels, services, source }
     };
     Ok(Fleet { clusters: names.into_iter().map(cluster).collect(), taken: Vec::new() })
 }

@@ -16,10 +16,11 @@ use crate::connect;
 use crate::exit::Failure;
 
 const TOP: [&str; 2] = ["clusters", "taken"];
-const CLUSTER: [&str; 12] = [
+const CLUSTER: [&str; 13] = [
     "name",
     "group",
     "labels",
+    "services",
     "datastore",
     "kubeconfig",
     "context",
@@ -53,7 +54,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let fields = object(&value, "the file", &TOP).map_err(usage)?;
 
-    let mut fleet = Fleet { taken: taken(fields).map_err(usage)?, ..Fleet::default() };
+    let mut fleet = Fleet { taken: cidrs(fields, "taken", "the file").map_err(usage)?, ..Fleet::default() };
     let Some(Value::Array(entries)) = fields.get("clusters") else {
         return Err(usage(Wrong::new("it has no list `clusters`", "docs/fleet.md has an example")));
     };
@@ -61,7 +62,12 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
         let entry = Entry::read(entry, index + 1, folder).map_err(usage)?;
         match entry.exports.clone() {
             Some(exports) => {
-                fleet.clusters.extend(folder::of_entry(&exports, entry.group.as_deref(), base)?);
+                let named = folder::of_entry(&exports, base)?.into_iter().map(|named| Named {
+                    group: entry.group.clone(),
+                    services: entry.services.clone(),
+                    ..named
+                });
+                fleet.clusters.extend(named);
             }
             None => fleet.clusters.push(entry.named(base).map_err(usage)?),
         }
@@ -83,9 +89,15 @@ fn object<'v>(value: &'v Value, what: &str, known: &[&str]) -> Result<&'v Map<St
     Err(Wrong::new(format!("{what} has the unknown field `{unknown}`"), hint))
 }
 
-fn taken(fields: &Map<String, Value>) -> Result<Vec<IpNet>, Wrong> {
-    let Some(value) = fields.get("taken") else { return Ok(Vec::new()) };
-    let wrong = || Wrong::new("`taken` is no list of CIDRs", "a list such as [10.0.0.0/16, 172.16.4.0/22]");
+/// A list of CIDRs; none where `of`, the file or a cluster, has no such field.
+fn cidrs(fields: &Map<String, Value>, name: &str, of: &str) -> Result<Vec<IpNet>, Wrong> {
+    let Some(value) = fields.get(name) else { return Ok(Vec::new()) };
+    let wrong = || {
+        Wrong::new(
+            format!("{of}: `{name}` is no list of CIDRs"),
+            "a list such as [10.0.0.0/16, 172.16.4.0/22]",
+        )
+    };
     let items = value.as_array().ok_or_else(wrong)?;
     items.iter().map(|item| item.as_str().and_then(cidr::parse_cidr).ok_or_else(wrong)).collect()
 }
@@ -97,6 +109,7 @@ struct Entry {
     name: Option<String>,
     group: Option<String>,
     labels: BTreeMap<String, String>,
+    services: Vec<IpNet>,
     datastore: Option<PathBuf>,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
@@ -124,6 +137,7 @@ impl Entry {
             name: text("name")?,
             group: text("group")?,
             labels: labels(fields, &what)?,
+            services: cidrs(fields, "services", &what)?,
             datastore: path("datastore")?,
             kubeconfig: path("kubeconfig")?,
             context: text("context")?,
@@ -168,6 +182,7 @@ impl Entry {
             name,
             group,
             labels,
+            services,
             datastore,
             kubeconfig,
             context,
@@ -178,7 +193,7 @@ impl Entry {
         } = self;
         let Some(name) = name else { return Err(Wrong(format!("{what} has no `name`"), None)) };
         if let Some(path) = datastore {
-            return Ok(Named { name, group, labels, source: Source::of_file(path, base) });
+            return Ok(Named { name, group, labels, services, source: Source::of_file(path, base) });
         }
         let kubernetes = config.is_none() && etcd_endpoints.is_none();
         let [etcd_cacert, etcd_cert, etcd_key] = tls;
@@ -199,7 +214,7 @@ impl Entry {
             datastore: kubernetes.then(|| "kubernetes".to_owned()),
             ..base.clone()
         };
-        Ok(Named { name, group, labels, source: Source::Entry(Box::new(overrides)) })
+        Ok(Named { name, group, labels, services, source: Source::Entry(Box::new(overrides)) })
     }
 }
 

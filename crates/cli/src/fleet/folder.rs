@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::Overrides;
 
-use super::{Fleet, Named, Source};
+use super::{Fleet, Named, Source, unattended};
 use crate::exit::Failure;
 
 pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
-    let base = Overrides { unattended: true, ..Overrides::default() };
+    let base = unattended();
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
     let mut clusters: Vec<Named> = files.into_iter().map(|file| named(file, None, &base)).collect();
     for folder in folders {
@@ -22,10 +22,9 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
 }
 
 /// The clusters of a folder that an entry of a file names.
-pub(super) fn of_entry(folder: &Path, group: Option<&str>, base: &Overrides) -> Result<Vec<Named>, Failure> {
+pub(super) fn of_entry(folder: &Path, base: &Overrides) -> Result<Vec<Named>, Failure> {
     let files = entries(folder)?.into_iter().filter(|path| !path.is_dir());
-    let named = files.map(|file| Named { group: group.map(str::to_owned), ..named(file, None, base) });
-    Ok(named.collect())
+    Ok(files.map(|file| named(file, None, base)).collect())
 }
 
 /// Of a group, the name is in front: two groups may have clusters of one name.
@@ -33,7 +32,19 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     let name = name_of(&file);
     let name = group.map_or_else(|| name.clone(), |group| format!("{group}/{name}"));
     let group = group.map(str::to_owned);
-    Named { name, group, labels: Default::default(), source: Source::of_file(file, base) }
+    let (labels, services) = Default::default();
+    Named { name, group, labels, services, source: Source::of_file(file, base) }
+}
+
+/// The file of a cluster in a folder of a fleet, or its archive without an ending. Clusters of a group have a folder, as they are
+/// read.
+pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
+    let Named { name, group, .. } = cluster;
+    let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
+    // A name is no path.
+    let plain = |text: &str| text.replace(['/', '\\'], "_").trim_start_matches('.').to_owned();
+    let folder = group.as_ref().map_or_else(|| folder.to_owned(), |group| folder.join(plain(group)));
+    folder.join(plain(own) + ending)
 }
 
 /// Everything in a folder but hidden files, in the order of names. A file that is still being sent is hidden, as by rsync, or is

@@ -2,14 +2,18 @@
 
 pub(crate) mod check;
 mod contexts;
+pub(crate) mod diff;
 pub(crate) mod export;
 mod file;
 mod folder;
+pub(crate) mod history;
 mod run;
 pub(crate) mod show;
 mod source;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::Overrides;
 use calipam_model::IpNet;
@@ -44,10 +48,18 @@ impl Fleet {
             return contexts::fleet(args, global).map(Some);
         }
         let Some(path) = &args.fleet else { return Ok(None) };
+        Self::read(path, &base(global)).map(Some)
+    }
+
+    /// The clusters that a file or folder names.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or names no clusters.
+    pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
         let is_folder = fs::metadata(path)
             .map_err(|error| Failure::Io { doing: format!("read {}", path.display()), error })?
             .is_dir();
-        let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, &base(global))? };
+        let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
@@ -67,9 +79,53 @@ impl Fleet {
                 message: format!("{}: two clusters have the name {:?}", path.display(), pair[0]),
                 hint: Some("names tell the clusters of a report apart".into()),
             }),
-            None => Ok(Some(fleet)),
+            None => Ok(fleet),
         }
     }
+
+    /// The clusters at an earlier time, which a file or folder names as `--fleet` does.
+    pub(crate) fn earlier(path: &Path) -> Result<Earlier, Failure> {
+        let fleet = Self::read(path, &unattended())?;
+        let at = |cluster: Named| (place(&cluster), cluster);
+        Ok(Earlier(fleet.clusters.into_iter().map(at).collect()))
+    }
+}
+
+/// The clusters of a fleet at an earlier time, by where the exports of each lie: its group and name, however it was named.
+pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
+
+impl Earlier {
+    /// The earlier state of a cluster; `None` where there is none.
+    pub(crate) fn of(&self, cluster: &Named) -> Option<&Named> {
+        self.0.get(&place(cluster))
+    }
+
+    /// Names of those that are not among `clusters`.
+    pub(crate) fn others(&self, clusters: &[Named]) -> Vec<&str> {
+        let places: BTreeSet<PathBuf> = clusters.iter().map(place).collect();
+        let others = self.0.iter().filter(|(place, _)| !places.contains(*place));
+        others.map(|(_, cluster)| cluster.name.as_str()).collect()
+    }
+}
+
+fn place(cluster: &Named) -> PathBuf {
+    folder::place(Path::new(""), cluster, "")
+}
+
+/// Refuses what is about one cluster.
+fn refuse(option: Option<&'static str>, hint: &str) -> Result<(), Failure> {
+    match option {
+        None => Ok(()),
+        Some(option) => Err(Failure::Usage {
+            message: format!("{option} is about one cluster, and the call names several"),
+            hint: Some(hint.to_owned()),
+        }),
+    }
+}
+
+/// Settings of what nobody is there to answer questions of.
+fn unattended() -> Overrides {
+    Overrides { unattended: true, ..Overrides::default() }
 }
 
 /// What the call says of every connection; nobody is there to answer the questions of a credential plugin.

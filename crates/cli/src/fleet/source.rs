@@ -7,21 +7,24 @@ use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::{DEFAULT_CONFIG, Files, LocalFiles, Overrides, Settings};
 use calipam_files::regular;
+use calipam_model::IpNet;
 
 use crate::connect;
 use crate::exit::Failure;
 
 /// A cluster of a fleet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub name: String,
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
+    /// Ranges of its services, as the file says: they are not in what is read.
+    pub services: Vec<IpNet>,
     pub source: Source,
 }
 
 /// Where a cluster is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// As the call says, with another context.
     Context(Box<Overrides>),

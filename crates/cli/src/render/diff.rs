@@ -23,7 +23,7 @@ const NODES_SHOWN: usize = 20;
 
 /// One of the two states: where and when it was read.
 pub(crate) struct State {
-    cluster: ClusterIdentity,
+    pub(super) cluster: ClusterIdentity,
     knows_its_time: bool,
 }
 
@@ -71,24 +71,30 @@ impl Document for DifferenceDocument<'_> {
             writeln!(out)?;
         }
         if !rows.is_empty() {
-            let grid = if detail == Detail::Full { every(&rows, page) } else { kinds(&rows, page) };
+            let mut grid = Grid::new(page, detail, "WHAT  DIFFERENCE");
+            add_columns(&mut grid, detail);
+            cells(&rows, detail).into_iter().for_each(|row| grid.row(row));
             grid.write(out)?;
             writeln!(out)?;
         }
         for left_out in &difference.not_compared {
             writeln!(out, "{}", on_page(&escape(&not_compared(left_out)), 0, page))?;
         }
-        let said = match rows.len() {
-            0 if difference.same => "No difference".to_owned(),
-            0 => "No difference in what was compared".to_owned(),
-            number => count(number, "difference", "differences"),
-        };
-        writeln!(out, "{said}")
+        writeln!(out, "{}", said(rows.len(), difference.same))
     }
 
     fn schema(&self) -> impl Serialize {
         let [old, new] = &self.states;
         Schema { old: &old.cluster, new: &new.cluster, difference: self.difference }
+    }
+}
+
+/// How many differences there are; `same` is false where something was not compared as well.
+pub(super) fn said(number: usize, same: bool) -> String {
+    match number {
+        0 if same => "No difference".to_owned(),
+        0 => "No difference in what was compared".to_owned(),
+        number => count(number, "difference", "differences"),
     }
 }
 
@@ -126,7 +132,7 @@ fn sums(difference: &Difference<'_>, detail: Detail, page: Page) -> Grid {
 
 /// One difference.
 #[derive(Clone, Copy)]
-enum Row<'a> {
+pub(super) enum Row<'a> {
     Address(&'a AddressChange<'a>),
     Block(&'a BlockChange),
     Affinity(&'a AffinityChange),
@@ -137,7 +143,7 @@ enum Row<'a> {
     Finding(&'a FindingSummary, bool),
 }
 
-fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
+pub(super) fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
     let objects = [
         ("pool", 4, &difference.pools),
         ("reservation", 5, &difference.reservations),
@@ -248,36 +254,45 @@ fn blocks(states: &[BlockState]) -> String {
     states.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// A row for each difference.
-fn every(rows: &[Row<'_>], page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Full, "WHAT  DIFFERENCE  NAME  BEFORE  AFTER");
-    for row in rows {
-        let [before, after] = row.states().map(|state| if state.is_empty() { "-".to_owned() } else { state });
-        grid.row([row.kind().1.to_owned(), row.change().to_owned(), row.name(), before, after]);
+/// What a table of differences has after what differs, and how.
+pub(super) fn add_columns(grid: &mut Grid, detail: Detail) {
+    match detail {
+        Detail::Full => grid.columns("NAME  BEFORE  AFTER"),
+        Detail::Short => grid.columns(">COUNT  FOR EXAMPLE"),
     }
-    grid
 }
 
-/// A row for each kind of difference, with an example.
-fn kinds(rows: &[Row<'_>], page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Short, "WHAT  DIFFERENCE  >COUNT  FOR EXAMPLE");
+/// A row for each difference, or in a short table for each kind with an example.
+pub(super) fn cells(rows: &[Row<'_>], detail: Detail) -> Vec<Vec<String>> {
+    match detail {
+        Detail::Full => rows.iter().map(every).collect(),
+        Detail::Short => kinds(rows),
+    }
+}
+
+fn every(row: &Row<'_>) -> Vec<String> {
+    let [before, after] = row.states().map(|state| if state.is_empty() { "-".to_owned() } else { state });
+    vec![row.kind().1.to_owned(), row.change().to_owned(), row.name(), before, after]
+}
+
+fn kinds(rows: &[Row<'_>]) -> Vec<Vec<String>> {
     let mut kinds: BTreeMap<(u8, &'static str), (usize, Row<'_>)> = BTreeMap::new();
     for row in rows {
         kinds.entry((row.kind().0, row.change())).or_insert((0, *row)).0 += 1;
     }
-    for ((_, change), (number, example)) in kinds {
+    let cells = |((_, change), (number, example)): ((u8, &'static str), (usize, Row<'_>))| {
         let states = example.states();
         let said = match (states[0].as_str(), states[1].as_str()) {
             ("", state) | (state, "") => state.to_owned(),
             (before, after) => format!("{before} → {after}"),
         };
         let example_text = format!("{}: {said}", example.name());
-        grid.row([example.kind().1.to_owned(), change.to_owned(), thousands(number), example_text]);
-    }
-    grid
+        vec![example.kind().1.to_owned(), change.to_owned(), thousands(number), example_text]
+    };
+    kinds.into_iter().map(cells).collect()
 }
 
-fn not_compared(left_out: &NotCompared) -> String {
+pub(super) fn not_compared(left_out: &NotCompared) -> String {
     let place = match left_out.side {
         OnSide::Old => "in OLD",
         OnSide::New => "in NEW",

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use calipam_history::timeline::{About, Event, Holder, Origin, Uncertainty, When};
+use calipam_history::timeline::{About, Event, Holder, Kept, Origin, Uncertainty, When};
 use calipam_workflow::{ArchiveHistory, History};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub(crate) struct HistoryDocument<'a> {
 /// How far back what is told reaches.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Reach {
+pub(crate) enum Reach {
     #[serde(rename_all = "camelCase")]
     Etcd {
         /// The oldest revision that is kept, and the newest, in decimal digits.
@@ -43,6 +43,9 @@ enum Reach {
     },
     /// The times of the exports, ascending.
     Archive { exports: Vec<Timestamp> },
+    /// Of what keeps nothing earlier: when it was read.
+    #[serde(rename_all = "camelCase")]
+    State { read_at: Timestamp },
 }
 
 impl<'a> HistoryDocument<'a> {
@@ -54,11 +57,7 @@ impl<'a> HistoryDocument<'a> {
             location: &history.location,
             about,
             name,
-            reach: Reach::Etcd {
-                oldest_revision: history.kept.oldest.to_string(),
-                newest_revision: history.kept.newest.to_string(),
-                read_at: history.kept.read_at,
-            },
+            reach: Reach::of_etcd(&history.kept),
             events: &history.timeline.events,
         }
     }
@@ -79,7 +78,15 @@ impl<'a> HistoryDocument<'a> {
 }
 
 impl Reach {
-    fn line(&self) -> String {
+    pub(crate) fn of_etcd(kept: &Kept) -> Self {
+        Self::Etcd {
+            oldest_revision: kept.oldest.to_string(),
+            newest_revision: kept.newest.to_string(),
+            read_at: kept.read_at,
+        }
+    }
+
+    pub(super) fn line(&self) -> String {
         match self {
             Self::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
                 format!("etcd keeps everything since it began, up to revision {newest_revision}")
@@ -88,6 +95,9 @@ impl Reach {
                 "etcd keeps revisions {oldest} to {newest_revision}; what was before {oldest} is compacted and not known"
             ),
             Self::Archive { exports } => of_exports(exports),
+            Self::State { read_at } => {
+                format!("read at {}; what was before is not known", short(read_at))
+            }
         }
     }
 
@@ -95,6 +105,7 @@ impl Reach {
         match self {
             Self::Etcd { .. } => "etcd",
             Self::Archive { .. } => "archive",
+            Self::State { .. } => "state",
         }
     }
 }
@@ -157,16 +168,18 @@ impl Document for HistoryDocument<'_> {
 /// One row for each event.
 pub(crate) fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
     let mut grid = Grid::new(page, detail, ">REVISION  TIME  EVENT  OF  WHO");
-    for event in events {
-        grid.row([
-            event.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
-            time(&event.time),
-            event.what.words().to_owned(),
-            event.subject.to_string(),
-            who(event, detail),
-        ]);
-    }
+    events.iter().for_each(|event| grid.row(cells(event, detail)));
     grid
+}
+
+pub(super) fn cells(event: &Event, detail: Detail) -> [String; 5] {
+    [
+        event.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+        time(&event.time),
+        event.what.words().to_owned(),
+        event.subject.to_string(),
+        who(event, detail),
+    ]
 }
 
 pub(crate) fn line(event: &Event, detail: Detail) -> String {

@@ -1,5 +1,7 @@
 //! The report of a check of many clusters, in every format that the report of one has.
 
+mod diff;
+mod history;
 mod page;
 mod pools;
 mod schema;
@@ -14,6 +16,8 @@ use calipam_check::{Change, Changes, Finding, Severity};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+pub(crate) use self::diff::{DiffOfCluster, FleetDiff};
+pub(crate) use self::history::{FleetHistory, HistoryOfCluster};
 pub(crate) use self::pools::{FleetPools, PoolsOfCluster};
 use super::document::{Detail, Document, unsupported};
 use super::report::{junit, prometheus, sarif};

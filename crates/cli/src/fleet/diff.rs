@@ -1,0 +1,137 @@
+//! `diff` of many clusters: each against an earlier state of its own.
+
+use std::path::Path;
+
+use calipam_datastore::settings::Settings;
+use calipam_history::diff::Scope;
+use calipam_workflow::{Side, diff, exports_around, read_pair};
+use jiff::Timestamp;
+
+use super::folder::place;
+use super::run::{Read, read};
+use super::{Earlier, Fleet, Named, Source, each, refuse, unattended};
+use crate::args::DiffArgs;
+use crate::console::Console;
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::render::diff::State;
+use crate::render::document::Detail;
+use crate::render::fleet::{DiffOfCluster, FleetDiff};
+use crate::{connect, hints};
+
+type IsGiven = fn(&DiffArgs) -> bool;
+
+/// Options that are about one cluster.
+const OF_ONE: [(&str, IsGiven); 6] = [
+    ("--ip", |args| !args.addresses.is_empty()),
+    ("--block", |args| !args.blocks.is_empty()),
+    ("--node", |args| !args.nodes.is_empty()),
+    ("--selector", |args| args.selector.is_some()),
+    ("--pool", |args| !args.pools.is_empty()),
+    ("NEW", |args| args.new.is_some()),
+];
+
+/// Where the earlier states are.
+enum Old<'a> {
+    Fleet(Earlier),
+    /// An archive of each cluster: the last export up to a time.
+    Archives(&'a Path, Timestamp),
+}
+
+/// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 where they do.
+///
+/// # Errors
+/// Where the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,
+/// and stops nothing.
+pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+    let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
+    refuse(of_one.map(|(name, _)| *name), "compare that cluster alone; of several, OLD is as for --fleet")?;
+    let old = match (&args.archive, args.at, &args.old) {
+        (Some(folder), Some(at), None) => Old::Archives(folder, at),
+        (None, _, Some(old)) if old.revision.is_none() => Old::Fleet(Fleet::earlier(Path::new(&old.datastore))?),
+        _ => return Err(Failure::Usage {
+            message: "of several clusters, OLD is a file or folder that names earlier states, or --archive and --at do".into(),
+            hint: Some("such as a folder of `export --fleet`: docs/fleet.md".into()),
+        }),
+    };
+    let compared: Vec<Result<_, Failure>> =
+        each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+            let earlier = match &old {
+                Old::Fleet(earlier) => match earlier.of(cluster) {
+                    Some(named) => Ok(named.source.clone()),
+                    None => return Ok(None),
+                },
+                Old::Archives(folder, at) => last_export(&place(folder, cluster, ""), *at, console),
+            };
+            let compared = match earlier.and_then(|earlier| settings(&earlier)) {
+                Ok(settings) => compare(cluster, &settings, args, console)?,
+                Err(failure) => Err(failure.message()),
+            };
+            Ok(Some(compared))
+        });
+
+    let mut document = FleetDiff::default();
+    if let Old::Fleet(earlier) = &old {
+        document.only_old = earlier.others(&fleet.clusters).into_iter().map(str::to_owned).collect();
+    }
+    for (Named { name, .. }, compared) in fleet.clusters.iter().zip(compared) {
+        match compared? {
+            Some(Ok(compared)) => document.clusters.push(compared),
+            Some(Err(reason)) => {
+                console.warn(&format!("{name} is not compared: {reason}"));
+                document.unreadable.insert(name.clone(), reason);
+            }
+            None => document.only_new.push(name.clone()),
+        }
+    }
+    if !document.is_same() || console.prints_nothing_new() {
+        console.print(&document)?;
+    }
+    if console.format.detail() == Some(Detail::Short) && !document.is_same() {
+        console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
+    }
+    Ok(match document.is_same() {
+        _ if !document.unreadable.is_empty() => Outcome::PartlyRead,
+        true => Outcome::Clean,
+        false => Outcome::Findings,
+    })
+}
+
+/// The last export of an archive up to a time.
+fn last_export(archive: &Path, at: Timestamp, console: &Console) -> Result<Source, Failure> {
+    let (export, _) = exports_around(archive, at, &Person::watching(console))?;
+    Ok(Source::of_file(export.path, &unattended()))
+}
+
+/// Where an earlier state is read.
+fn settings(source: &Source) -> Result<Settings, Failure> {
+    match source {
+        Source::Summary(_) => Err(Failure::usage("its earlier state is a summary, which holds no data")),
+        source => source.settings(),
+    }
+}
+
+/// How a cluster differs from its earlier state; the reason where one of them cannot be read.
+fn compare(
+    cluster: &Named,
+    earlier: &Settings,
+    args: &DiffArgs,
+    console: &Console,
+) -> Result<Result<DiffOfCluster, String>, Failure> {
+    let Named { name, group, .. } = cluster.clone();
+    let compared = read(cluster, &args.fleet, console, async |datastore| {
+        let side = |datastore| Side { datastore, revision: None };
+        let old = side(connect::open_by(earlier, console).await?);
+        let new = side(datastore.clone());
+        let person = Person::watching(console);
+        let pair = read_pair(&old, &new, args.force, &person).await?;
+        let found = diff(&pair, [&old, &new], &Scope::default(), args.recheck.settle, &person).await?;
+        let states = [State::of(&pair.old, &old), State::of(&pair.new, &new)];
+        let compared = DiffOfCluster::of((name, group), states, &found, console.format);
+        compared.map_err(|error| Failure::Io { doing: "write the difference".into(), error: error.into() })
+    })?;
+    Ok(compared.and_then(|compared| match compared {
+        Read::Datastore(compared) => Ok(compared),
+        Read::Summary(_) => Err("it is a summary, which holds no data".to_owned()),
+    }))
+}

@@ -1,0 +1,130 @@
+//! `history` of many clusters: who had an address, in every cluster that knows it.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use calipam_check::Subject;
+use calipam_check::fleet::Summary;
+use calipam_datastore::read::Lookup;
+use calipam_datastore::{Datastore, Error as DatastoreError};
+use calipam_history::timeline::{About, Event, Origin, What, When, recorded_in};
+use calipam_workflow::{Error, archive_history, history, read_around};
+
+use super::folder::place;
+use super::run::{Read, read};
+use super::{Fleet, Named, each, refuse};
+use crate::args::{HistoryArgs, journals_folder};
+use crate::console::Console;
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::render::fleet::{FleetHistory, HistoryOfCluster};
+use crate::render::history::Reach;
+
+/// Prints what each cluster knows of an address; exit code 1 where none knows anything.
+///
+/// # Errors
+/// Where it is about something else than an address: nodes, blocks and handles are those of one cluster.
+pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
+    let others = [
+        ("--handle", args.handle.is_some()),
+        ("--block", args.block.is_some()),
+        ("--node", args.node.is_some()),
+    ];
+    let other = others.iter().find(|(_, is_given)| *is_given);
+    refuse(other.map(|(name, _)| *name), "of several clusters, `history` shows an address: --ip")?;
+    let address = args.ip.ok_or_else(|| Failure::usage("name an address by --ip"))?;
+
+    let found: Vec<Result<_, Failure>> = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+        Ok(match &args.archive {
+            Some(folder) => of_archive(&place(folder, cluster, ""), address, console),
+            None => of_cluster(cluster, address, args, console)?,
+        })
+    });
+    let mut document = FleetHistory { address, clusters: Vec::new(), unreadable: Default::default() };
+    for (Named { name, group, .. }, found) in fleet.clusters.iter().zip(found) {
+        match found? {
+            Ok(found) => {
+                let (cluster, group) = (name.clone(), group.clone());
+                document.clusters.push(HistoryOfCluster { cluster, group, ..found });
+            }
+            Err(reason) => {
+                console.warn(&format!("{name} cannot be read: {reason}"));
+                document.unreadable.insert(name.clone(), reason);
+            }
+        }
+    }
+    console.print(&document)?;
+    Ok(match (document.unreadable.is_empty(), document.known_in()) {
+        (false, _) => Outcome::PartlyRead,
+        (true, 0) => Outcome::Refused,
+        (true, _) => Outcome::Clean,
+    })
+}
+
+/// What a cluster knows itself; the reason where it cannot be read.
+fn of_cluster(
+    cluster: &Named,
+    address: IpAddr,
+    args: &HistoryArgs,
+    console: &Console,
+) -> Result<Result<HistoryOfCluster, String>, Failure> {
+    let found = read(cluster, &args.fleet, console, async |datastore| {
+        Ok(of_datastore(datastore, address, console).await?)
+    })?;
+    Ok(found.map(|found| match found {
+        Read::Datastore(found) => found,
+        Read::Summary(summary) => of_summary(&summary, address),
+    }))
+}
+
+/// The revisions of an etcd; of everything else, what is recorded now.
+async fn of_datastore(
+    datastore: &Datastore,
+    address: IpAddr,
+    console: &Console,
+) -> Result<HistoryOfCluster, Error> {
+    let person = Person::watching(console);
+    let journals = journals_folder();
+    match history(datastore, About::Address(address), journals.as_deref(), &person).await {
+        Ok(found) => {
+            let reach = Reach::of_etcd(&found.kept);
+            Ok(HistoryOfCluster::new(found.guid, found.location, reach, found.timeline.events))
+        }
+        Err(Error::Datastore(DatastoreError::NoRevisions { .. })) => {
+            let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
+            let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
+            let reach = Reach::State { read_at: snapshot.taken_at };
+            let events = recorded_in(snapshot, address).events;
+            Ok(HistoryOfCluster::new(guid, location, reach, events))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<HistoryOfCluster, String> {
+    let journals = journals_folder();
+    let about = About::Address(address);
+    let found = archive_history(folder, about, journals.as_deref(), &Person::watching(console));
+    let found = found.map_err(|error| Failure::from(error).message())?;
+    let guid = found.archive.guid().unwrap_or_default().to_owned();
+    let reach = Reach::Archive { exports: found.times };
+    Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.timeline.events))
+}
+
+fn of_summary(summary: &Summary, address: IpAddr) -> HistoryOfCluster {
+    let cluster = &summary.report.cluster;
+    let user = summary.ranges.used.user_of(address).map(|user| Event {
+        revision: None,
+        time: When { before: Some(cluster.taken_at), ..When::default() },
+        what: What::Known,
+        subject: Subject::Address(address),
+        block: None,
+        before: None,
+        after: None,
+        detail: format!("used by {user}"),
+        by: None,
+        origin: Origin::Archive,
+    });
+    let reach = Reach::State { read_at: cluster.taken_at };
+    HistoryOfCluster::new(cluster.guid.clone(), cluster.location.clone(), reach, user.into_iter().collect())
+}

@@ -1,0 +1,117 @@
+//! What the clusters of a fleet know of an address.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use calipam_history::timeline::Event;
+use serde::Serialize;
+
+use super::pools::{OneUnreadable, unreadable};
+use crate::render::document::{Detail, Document};
+use crate::render::history::{Reach, cells};
+use crate::render::table::{Grid, Page};
+use crate::render::text::{count, escape};
+use crate::render::wrap::on_page;
+
+/// Who had an address, cluster by cluster.
+pub(crate) struct FleetHistory {
+    pub address: IpAddr,
+    pub clusters: Vec<HistoryOfCluster>,
+    /// Clusters that could not be read, and why.
+    pub unreadable: BTreeMap<String, String>,
+}
+
+/// What a cluster knows.
+#[derive(Serialize)]
+pub(crate) struct HistoryOfCluster {
+    #[serde(rename = "name")]
+    pub cluster: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The GUID; empty where it has none.
+    pub guid: String,
+    pub location: String,
+    #[serde(flatten)]
+    pub reach: Reach,
+    #[serde(skip)]
+    pub events: Vec<Event>,
+}
+
+impl HistoryOfCluster {
+    /// Of a cluster that gets its name later.
+    pub(crate) fn new(guid: String, location: String, reach: Reach, events: Vec<Event>) -> Self {
+        Self { cluster: String::new(), group: None, guid, location, reach, events }
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    /// `ip`, as in the history of one cluster.
+    about: &'static str,
+    name: IpAddr,
+    unreadable: Vec<OneUnreadable<'a>>,
+    clusters: &'a [HistoryOfCluster],
+    events: Vec<OneEvent<'a>>,
+}
+
+#[derive(Serialize)]
+struct OneEvent<'a> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+impl FleetHistory {
+    fn events(&self) -> impl Iterator<Item = OneEvent<'_>> {
+        let of_each = self.clusters.iter();
+        of_each.flat_map(|of| of.events.iter().map(|event| OneEvent { cluster: &of.cluster, event }))
+    }
+
+    /// How many clusters know something.
+    pub(crate) fn known_in(&self) -> usize {
+        self.clusters.iter().filter(|of| !of.events.is_empty()).count()
+    }
+}
+
+impl Document for FleetHistory {
+    fn kind(&self) -> &'static str {
+        "FleetHistory"
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let all = count(self.clusters.len() + self.unreadable.len(), "cluster", "clusters");
+        let unread = match self.unreadable.len() {
+            0 => String::new(),
+            number => format!(" · {number} not read"),
+        };
+        writeln!(out, "ip {} · {all}{unread} · known in {}\n", self.address, self.known_in())?;
+        if self.known_in() > 0 {
+            let mut grid = Grid::new(page, detail, "CLUSTER  >REVISION  TIME  EVENT  OF  WHO");
+            for OneEvent { cluster, event } in self.events() {
+                grid.row([cluster.to_owned()].into_iter().chain(cells(event, detail)));
+            }
+            grid.write(out)?;
+            writeln!(out)?;
+        }
+        // That a cluster does not know it means little where it does not reach back far; of a thousand that is too much to say.
+        let shown = self.clusters.iter().filter(|of| detail == Detail::Full || !of.events.is_empty());
+        for HistoryOfCluster { cluster, reach, .. } in shown {
+            writeln!(out, "{}", on_page(&escape(&format!("{cluster}: {}", reach.line())), 0, page))?;
+        }
+        match self.known_in() {
+            0 => writeln!(out, "Nothing is known about it"),
+            _ => Ok(()),
+        }
+    }
+
+    fn schema(&self) -> impl Serialize {
+        Written {
+            about: "ip",
+            name: self.address,
+            unreadable: unreadable(&self.unreadable),
+            clusters: &self.clusters,
+            events: self.events().collect(),
+        }
+    }
+}

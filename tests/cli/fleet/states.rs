@@ -1,0 +1,250 @@
+//! Several states of the clusters of a fleet: how they differ, who had an address, how fast pools fill.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use calipam_testkit::cluster::{Fleet, FleetFault};
+use calipam_testkit::servers::Etcd;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{at, fleet, summaries};
+use crate::cli::program::{Run, calipam};
+
+/// When the exports of [`before_and_after`] begin with; ten days before their data ends.
+const EARLIER: &str = "2026-05-22T";
+
+/// A healthy fleet in the folder `data`, and below `earlier` as it was ten days before: then the second cluster had four pods less.
+/// Gives the address of the last of them.
+fn before_and_after() -> (TempDir, Fleet, String) {
+    let (folder, mut fleet) = fleet(&[]);
+    fs::create_dir_all(folder.path().join("earlier/mesh")).unwrap();
+    for (name, cluster) in &fleet.clusters {
+        let now = cluster.spec().now;
+        let then = now - jiff::SignedDuration::from_hours(240);
+        let export = String::from_utf8(cluster.export()).unwrap();
+        let (header, rest) = export.split_once('\n').unwrap();
+        let header = header.replace(&now.to_string(), &then.to_string());
+        fs::write(folder.path().join(format!("earlier/mesh/{name}.jsonl")), format!("{header}\n{rest}"))
+            .unwrap();
+    }
+    let second = &mut fleet.clusters[1].1;
+    let added: Vec<_> = (0..4).map(|_| second.add_pod_on(0).address()).collect();
+    second.write_export(&folder.path().join("data/b.jsonl")).unwrap();
+    (folder, fleet, added[3].to_string())
+}
+
+fn of_fleet(folder: &TempDir, arguments: &[&str]) -> Run {
+    calipam(&[arguments, &["--fleet", &at(folder, "fleet.yaml")]].concat())
+}
+
+fn items<'v>(value: &'v Value, name: &str) -> &'v Vec<Value> {
+    value[name].as_array().unwrap_or_else(|| panic!("no {name}: {value}"))
+}
+
+fn named<'v>(document: &'v Value, name: &str) -> &'v Value {
+    items(document, "clusters").iter().find(|cluster| cluster["name"] == name).unwrap()
+}
+
+#[test]
+fn each_cluster_is_compared_with_its_earlier_state() {
+    let (folder, _, address) = before_and_after();
+    let earlier = at(&folder, "earlier");
+    let run = of_fleet(&folder, &["diff", &earlier, "-o", "json"]);
+    assert_eq!((run.code, run.stderr.as_str()), (1, ""));
+    let found = run.json();
+    assert_eq!((found["same"].as_bool(), items(&found, "clusters").len()), (Some(false), 4));
+    let second = named(&found, "b");
+    let assigned: Vec<&str> =
+        items(second, "addresses").iter().map(|change| change["address"].as_str().unwrap()).collect();
+    assert!(assigned.contains(&address.as_str()), "{assigned:?}");
+    assert_eq!(second["sums"]["total"]["assigned"], assigned.len());
+    for name in ["a", "c", "d"] {
+        assert_eq!(named(&found, name)["same"], true, "{found}");
+    }
+
+    let table = of_fleet(&folder, &["diff", &earlier]);
+    assert_eq!(table.code, 1);
+    let rows: Vec<&str> = table.stdout.lines().filter(|line| line.starts_with("b  ")).collect();
+    assert!(rows.iter().any(|row| row.contains("assigned")), "{}", table.stdout);
+    assert!(!table.stdout.contains("\na  "), "those that are as they were are not listed: {}", table.stdout);
+    assert!(table.stdout.contains(" in 1 of 4 clusters"), "{}", table.stdout);
+    let wide = of_fleet(&folder, &["diff", &earlier, "-o", "wide"]);
+    assert!(wide.stdout.contains(&address) && wide.stdout.contains("\na  "), "{}", wide.stdout);
+
+    let same = calipam(&["diff", &earlier, "--fleet", &earlier]);
+    assert_eq!((same.code, same.stdout.as_str()), (0, "No difference in 4 clusters\n"));
+}
+
+#[test]
+fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
+    let (folder, fleet, _) = before_and_after();
+    summaries(&folder, &fleet);
+    fs::remove_file(folder.path().join("earlier/mesh/c.jsonl")).unwrap();
+    fs::rename(folder.path().join("sent/mesh/a.json"), folder.path().join("earlier/mesh/a.jsonl")).unwrap();
+    let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
+    fs::write(folder.path().join("fleet.yaml"), text.replace("name: d", "name: e")).unwrap();
+    let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
+    assert_eq!(run.code, 3);
+    let found = run.json();
+    assert_eq!(found["onlyOld"], serde_json::json!(["mesh/d"]));
+    assert_eq!(found["onlyNew"], serde_json::json!(["c", "e"]));
+    assert_eq!(found["unreadable"][0]["cluster"], "a");
+    assert!(run.stderr.contains("a is not compared: its earlier state is a summary"), "{}", run.stderr);
+    // A state of another cluster is none of this one.
+    fs::copy(folder.path().join("data/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
+    let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
+    assert!(run.stderr.contains("b is not compared: the two are of two clusters"), "{}", run.stderr);
+}
+
+#[test]
+fn archives_of_all_clusters_are_written_compared_and_searched() {
+    let (folder, _, address) = before_and_after();
+    let archives = at(&folder, "archives");
+    let first = calipam(&["export", "--fleet", &at(&folder, "earlier"), "--archive", &archives]);
+    assert_eq!(first.code, 0, "{first:?}");
+    let second = of_fleet(&folder, &["export", "--archive", &archives, "--keep", "30d:all"]);
+    assert_eq!(second.code, 0, "{second:?}");
+    let of_second = fs::read_dir(folder.path().join("archives/mesh/b")).unwrap();
+    let exports =
+        of_second.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().ends_with(".jsonl.zst"));
+    assert_eq!(exports.count(), 2);
+
+    let run = of_fleet(
+        &folder,
+        &["diff", "--archive", &archives, "--at", &format!("{EARLIER}23:59Z"), "-o", "json"],
+    );
+    assert_eq!(run.code, 1, "{run:?}");
+    let found = run.json();
+    let differ: Vec<&Value> = items(&found, "clusters").iter().filter(|of| of["same"] == false).collect();
+    assert_eq!((differ.len(), &differ[0]["name"]), (1, &"b".into()));
+    let before = of_fleet(&folder, &["diff", "--archive", &archives, "--at", "2020-01-01T00:00Z"]);
+    assert!(before.code == 3 && before.stderr.contains("has no export of 2020"), "{before:?}");
+
+    let run = of_fleet(&folder, &["history", "--archive", &archives, "--ip", &address, "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let found = run.json();
+    assert_eq!(items(named(&found, "a"), "exports").len(), 2);
+    let events = items(&found, "events");
+    assert!(events.iter().all(|event| event["cluster"] == "b"), "{found}");
+    assert!(events.iter().any(|event| event["what"] == "assigned"), "{found}");
+}
+
+#[test]
+fn every_cluster_that_knows_an_address_says_who_had_it() {
+    let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
+    summaries(&folder, &fleet);
+    let etcd = Etcd::start().unwrap();
+    fleet.clusters[1].1.write_to_etcd(&etcd.endpoint()).unwrap();
+    let text = format!(
+        "clusters:\n- {{name: a, datastore: data/a.jsonl}}\n- {{name: b, etcdEndpoints: \"{}\"}}\n\
+         - {{name: c, datastore: sent/mesh/c.json}}\n- {{name: sent-a, group: mesh, datastore: sent/mesh/a.json}}\n",
+        etcd.endpoint()
+    );
+    fs::write(folder.path().join("fleet.yaml"), &text).unwrap();
+    let shared = fleet.expected.iter().find(|[_, code, _]| code == "address-in-several-clusters").unwrap();
+    let address = shared[2].as_str();
+
+    let run = of_fleet(&folder, &["history", "--ip", address, "-o", "json"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let found = run.json();
+    let events = items(&found, "events");
+    let clusters: BTreeSet<&str> = events.iter().map(|event| event["cluster"].as_str().unwrap()).collect();
+    assert_eq!(clusters.into_iter().collect::<Vec<_>>(), ["a", "b", "sent-a"]);
+    let of = |name: &str| -> &Value {
+        let is_it = |event: &&Value| event["cluster"] == name && event["subject"]["kind"] == "address";
+        events.iter().find(is_it).unwrap()
+    };
+    assert_eq!((&of("a")["what"], &of("a")["after"]["type"]), (&"known".into(), &"tunnel".into()), "{found}");
+    assert!(of("b")["revision"].is_string() && of("b")["after"]["allocatedTo"].is_string(), "{found}");
+    assert_eq!(of("sent-a")["detail"], "used by a tunnel of node-1");
+    assert!(named(&found, "b")["oldestRevision"].is_string() && named(&found, "c")["readAt"].is_string());
+
+    let table = of_fleet(&folder, &["history", "--ip", address]);
+    assert!(
+        table.stdout.starts_with(&format!("ip {address} · 4 clusters · known in 3\n")),
+        "{}",
+        table.stdout
+    );
+    assert!(table.stdout.contains("\nCLUSTER  REVISION  TIME"), "{}", table.stdout);
+    assert!(table.stdout.contains("\nb: etcd keeps") && !table.stdout.contains("\nc: "), "{}", table.stdout);
+    assert!(of_fleet(&folder, &["history", "--ip", address, "-o", "wide"]).stdout.contains("\nc: read at"));
+
+    let nowhere = of_fleet(&folder, &["history", "--ip", "203.0.113.9"]);
+    assert_eq!(nowhere.code, 1);
+    assert!(nowhere.stdout.contains("Nothing is known about it"), "{}", nowhere.stdout);
+    fs::write(folder.path().join("fleet.yaml"), text + "- {name: f, datastore: none.jsonl}\n").unwrap();
+    let partly = of_fleet(&folder, &["history", "--ip", address, "-o", "yaml"]);
+    assert!(partly.code == 3 && partly.stdout.contains("cluster: b"), "{partly:?}");
+}
+
+#[test]
+fn pools_are_full_at_the_rate_since_an_earlier_state() {
+    let (folder, fleet, _) = before_and_after();
+    summaries(&folder, &fleet);
+    let earlier = at(&folder, "earlier");
+    let before = calipam(&["show", "--fleet", &earlier, "-o", "json"]).json();
+    // Exports and summaries say the same.
+    for name in ["fleet.yaml", "sent"] {
+        let run = calipam(&["show", "--fleet", &at(&folder, name), "--earlier", &earlier, "-o", "json"]);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        let list = run.json();
+        let mut grown = 0;
+        for (pool, before) in items(&list, "pools").iter().zip(items(&before, "pools")) {
+            let growth = &pool["growth"];
+            assert_eq!(growth.is_null(), pool["enabled"] == false, "{pool}");
+            if growth.is_null() {
+                continue;
+            }
+            let added = pool["inUse"].as_u64().unwrap() - before["inUse"].as_u64().unwrap();
+            assert_eq!(
+                (growth["over"].as_i64(), growth["perDay"].as_f64()),
+                (Some(864_000), Some(added as f64 / 10.0))
+            );
+            // IPv6 pools have more than a number of JSON holds.
+            let free = pool["free"].as_f64().or_else(|| pool["free"].as_str()?.parse().ok()).unwrap();
+            let left = (added > 0).then(|| free / (added as f64 / 10.0));
+            assert_eq!(growth["daysLeft"].as_f64(), left, "{pool}");
+            grown += added;
+        }
+        assert!(grown >= 4, "{list}");
+    }
+    let table = of_fleet(&folder, &["show", "--earlier", &earlier]);
+    assert!(table.stdout.lines().next().unwrap().ends_with("PER DAY  FULL IN  OVER"), "{}", table.stdout);
+    let of = |cluster: &str, pool: &str| -> String {
+        let is_row = |line: &&str| line.starts_with(&format!("{cluster}  ")) && line.contains(pool);
+        let row: Vec<&str> = table.stdout.lines().find(is_row).unwrap().split("  ").map(str::trim).collect();
+        row.into_iter().filter(|cell| !cell.is_empty()).skip(10).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        [of("a", "10.1."), of("b", "10.2."), of("b", "fd00")],
+        ["0 - 10 d", "+0.4 > 10 y 10 d", "+0.4 > 10 y 10 d"]
+    );
+    assert_eq!(of("a", "(disabled)"), "- - -");
+
+    // Of another cluster nothing can be said.
+    fs::copy(folder.path().join("earlier/mesh/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
+    let run = of_fleet(&folder, &["show", "--earlier", &earlier, "-o", "json"]);
+    assert!(run.stderr.contains("b: its earlier state is of another cluster"), "{}", run.stderr);
+    let of_second: Vec<Value> =
+        items(&run.json(), "pools").iter().filter(|pool| pool["cluster"] == "b").cloned().collect();
+    assert!(of_second.iter().all(|pool| pool["growth"].is_null()), "{of_second:?}");
+}
+
+#[test]
+fn what_is_about_one_cluster_is_refused() {
+    let (folder, _, _) = before_and_after();
+    let earlier = at(&folder, "earlier");
+    for (arguments, said) in [
+        (&["history", "--node", "node-1"][..], "--node is about one cluster"),
+        (&["history", "--handle", "x"], "--handle is about one cluster"),
+        (&["diff", &earlier, "--pool", "p"], "--pool is about one cluster"),
+        (&["diff", &earlier, &earlier], "NEW is about one cluster"),
+        (&["diff", "etcd@7"], "OLD is a file or folder"),
+    ] {
+        let run = of_fleet(&folder, arguments);
+        assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
+    }
+    let single = calipam(&["show", "--earlier", &earlier, "-d", &at(&folder, "data/a.jsonl")]);
+    assert!(single.code == 2 && single.stderr.contains("--earlier is about several clusters"), "{single:?}");
+}
