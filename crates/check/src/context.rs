@@ -49,9 +49,20 @@ pub struct Context<'s> {
 
 impl<'s> Context<'s> {
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
+        Self::with(Index::new(snapshot, snapshot.taken_at), options)
+    }
+
+    /// The same of a cluster in which nodes use Calico IPAM, whether the snapshot shows it or not.
+    pub(crate) fn of_nodes(snapshot: &'s Snapshot, options: &Options) -> Self {
+        let services_only = false;
+        Self::with(Index::with_services_only(snapshot, snapshot.taken_at, services_only), options)
+    }
+
+    fn with(index: Index<'s>, options: &Options) -> Self {
+        let snapshot = index.snapshot;
         Self {
             snapshot,
-            index: Index::new(snapshot, snapshot.taken_at),
+            index,
             now: snapshot.taken_at,
             grace: grace(snapshot, options),
             pool_threshold: options.pool_threshold,
@@ -76,11 +87,20 @@ impl<'s> Context<'s> {
     }
 
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
-        let Some(allocated) = record.allocated_at() else { return false };
-        let age = now.duration_since(allocated);
-        // What a clock that runs wrong wrote would stay young for as long as it is in the future.
-        age < self.grace && age >= -CLOCK_SKEW
+        record.allocated_at().is_some_and(|allocated| is_young(allocated, now, self.grace))
     }
+}
+
+pub(crate) fn is_young(allocated: Timestamp, now: Timestamp, grace: SignedDuration) -> bool {
+    let age = now.duration_since(allocated);
+    // What a clock that runs wrong wrote would stay young for as long as it is in the future.
+    age < grace && age >= -CLOCK_SKEW
+}
+
+/// When an allocation becomes young, or is not any more, for the first time after `now`.
+pub(crate) fn next_turn(allocated: Timestamp, now: Timestamp, grace: SignedDuration) -> Option<Timestamp> {
+    let turns = [allocated.checked_sub(CLOCK_SKEW), allocated.checked_add(grace)];
+    turns.into_iter().flatten().filter(|turn| *turn > now).min()
 }
 
 /// The grace period that counts for a cluster: what was asked for, else what it configures, else

@@ -11,6 +11,7 @@ mod earlier;
 mod finding;
 pub mod fleet;
 pub mod index;
+pub mod live;
 mod message;
 pub mod occupancy;
 pub mod owner;
@@ -30,6 +31,7 @@ use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use self::occupancy::Occupancy;
+use self::rules::Found;
 
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
@@ -49,30 +51,14 @@ pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::
 impl Context<'_> {
     /// Checks by all rules.
     pub fn check(&self) -> Report {
-        let snapshot = self.snapshot;
-        if !uses_ipam(snapshot) {
-            let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
-            let findings = match snapshot.defects.is_empty() {
-                true => rules::run_unused(self),
-                false => rules::run(self),
-            };
-            return Report::new(snapshot, vec![note.to_owned()], findings);
-        }
-        self.check_by_all_rules()
+        report(self.snapshot, self.index.services_only, self.find().findings)
     }
 
-    fn check_by_all_rules(&self) -> Report {
-        let snapshot = self.snapshot;
-        let services_only =
-            "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
-        let findings = rules::run(self);
-        let older_blocks = "Blocks were listed before pods: what a pod got in between is reported as unallocated, or as \
-                            recorded for another";
-        let notes = [
-            self.index.services_only.then(|| services_only.to_owned()),
-            rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
-        ];
-        Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
+    fn find(&self) -> Found {
+        match uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
+            true => rules::run_on(self, None),
+            false => Found { findings: rules::run_unused(self), unused: Vec::new() },
+        }
     }
 
     /// Nodes that cannot get one more address although their pools have free ones; the other rules do not run.
@@ -100,9 +86,28 @@ pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
 
 /// What a check finds once a node has its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
-    let services_only = false;
-    let index = index::Index::with_services_only(snapshot, snapshot.taken_at, services_only);
-    Context { index, ..Context::new(snapshot, options) }.check_by_all_rules()
+    report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
+}
+
+/// The report of what was found.
+fn report(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
+    if uses_ipam(snapshot) {
+        return report_of_use(snapshot, services_only, findings);
+    }
+    let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
+    Report::new(snapshot, vec![note.to_owned()], findings)
+}
+
+fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
+    let serves_services =
+        "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
+    let older_blocks = "Blocks were listed before pods: what a pod got in between is reported as unallocated, or as \
+                        recorded for another";
+    let notes = [
+        services_only.then(|| serves_services.to_owned()),
+        rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
+    ];
+    Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
 }
 
 /// True if something of IPAM is stored.

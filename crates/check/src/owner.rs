@@ -10,9 +10,8 @@ use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
-use calipam_model::text::{Text, TextRef};
 
-use self::identity::{NO_NAMESPACE, claimed_identities, identity};
+pub(crate) use self::identity::{claimed_identities, each_identity, identity, texts_of_pod};
 use self::undecodable::{has_broken_tunnel, may_be_any_container, protects};
 use crate::claim::{Claim, machines_of, names_service};
 use crate::context::Context;
@@ -128,28 +127,16 @@ impl<'c, 's> Owners<'c, 's> {
     }
 
     fn find_workloads(&mut self) {
-        let index = &self.context.index;
         let mut key = Vec::new();
-        let mut add = |owner, namespace: TextRef<'_>, name: TextRef<'_>| {
-            identity(&mut key, namespace, name);
-            if let Some(found) = self.workloads.get_mut(&key) {
-                found.push(owner);
-            }
-        };
-
-        let endpoints = (0..self.context.snapshot.endpoints.len() as u32).map(Owner::Endpoint);
-        let pods = (0..self.context.snapshot.pods.len() as u32).map(Owner::Pod);
-        for owner in endpoints.chain(pods) {
-            let Some(workload) = index.workload(owner) else { continue };
-            add(owner, workload.namespace, workload.pod);
-            add(owner, NO_NAMESPACE, workload.container_id);
-
-            // Orchestrators other than Kubernetes name their handles after the workload.
-            if !workload.workload.is_empty()
-                && let Some((namespace, name)) = workload.workload.to_string().split_once('.')
-            {
-                add(owner, Text::new(namespace).as_ref(), Text::new(name).as_ref());
-            }
+        let snapshot = self.context.snapshot;
+        let endpoints = (0..).map(Owner::Endpoint).zip(snapshot.endpoints.iter().map(|e| e.value.texts()));
+        let pods = (0..).map(Owner::Pod).zip(snapshot.pods.iter().map(|pod| texts_of_pod(&pod.value)));
+        for (owner, texts) in endpoints.chain(pods) {
+            each_identity(&mut key, &texts, |identity| {
+                if let Some(found) = self.workloads.get_mut(identity) {
+                    found.push(owner);
+                }
+            });
         }
     }
 

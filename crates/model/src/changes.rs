@@ -1,37 +1,41 @@
 //! What a snapshot of etcd becomes when keys change.
 
 use std::collections::HashSet;
+use std::mem::replace;
 use std::ops::Range;
 
 use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
-use crate::snapshot::{Snapshot, Versioned};
+use crate::snapshot::{Defect, Snapshot, Versioned};
 
 /// The name of the one object that Calico uses of kinds with only one.
 const DEFAULT: &str = "default";
 
 impl Snapshot {
     /// Makes a snapshot that was read whole what a whole read finds after these keys have changed, where `fresh` is what is
-    /// stored under them now. The keys are ascending; the objects of each kind are in the order of their keys in both, and stay
-    /// so.
-    pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) {
+    /// stored under them now, and gives what was stored under them before. The keys are ascending; the objects of each kind are
+    /// in the order of their keys in both, and stay so.
+    pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) -> Self {
         let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key.as_ref()).ok()).collect();
+        let mut gone = Self::default();
         // Of these kinds there are many objects.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let paths = below(&paths, HANDLE_PREFIX);
-                merge(&mut self.handles, fresh.handles, &paths, |handle, path| {
+                gone.handles = merge(&mut self.handles, fresh.handles, &paths, |handle, path| {
                     path.push_str(HANDLE_PREFIX);
                     handle.id().push_to(path);
                 });
             });
             let paths_of_endpoints = below(&paths, ENDPOINT_PREFIX);
-            merge(&mut self.endpoints, fresh.endpoints, &paths_of_endpoints, |endpoint, path| {
-                path.push_str(ENDPOINT_PREFIX);
-                endpoint.namespace().push_to(path);
-                path.push('/');
-                endpoint.push_name(path);
-            });
-            merge_keys(&mut self.blocks, fresh.blocks, &below(&paths, BLOCK_PREFIX), |b| Key::Block(b.key));
+            gone.endpoints =
+                merge(&mut self.endpoints, fresh.endpoints, &paths_of_endpoints, |endpoint, path| {
+                    path.push_str(ENDPOINT_PREFIX);
+                    endpoint.namespace().push_to(path);
+                    path.push('/');
+                    endpoint.push_name(path);
+                });
+            let paths = below(&paths, BLOCK_PREFIX);
+            gone.blocks = merge_keys(&mut self.blocks, fresh.blocks, &paths, |b| Key::Block(b.key));
         });
 
         let is_other = |path: &&str| {
@@ -39,26 +43,30 @@ impl Snapshot {
         };
         let others: Vec<&str> = paths.iter().copied().filter(is_other).collect();
         let resource = |plural: &str| below(&paths, &format!("{RESOURCE_PREFIX}{plural}/"));
-        merge_keys(&mut self.affinities, fresh.affinities, &others, |a| Key::Affinity(a.key.clone()));
-        merge_keys(&mut self.nodes, fresh.nodes, &resource("nodes"), |node| Key::Node(node.name.clone()));
-        merge_keys(&mut self.pools, fresh.pools, &resource("ippools"), |pool| Key::Pool(pool.name.clone()));
-        merge_keys(&mut self.reservations, fresh.reservations, &resource("ipreservations"), |reservation| {
-            Key::Reservation(reservation.name.clone())
-        });
+        gone.affinities =
+            merge_keys(&mut self.affinities, fresh.affinities, &others, |a| Key::Affinity(a.key.clone()));
+        let (nodes, pools, reservations) =
+            (resource("nodes"), resource("ippools"), resource("ipreservations"));
+        gone.nodes = merge_keys(&mut self.nodes, fresh.nodes, &nodes, |node| Key::Node(node.name.clone()));
+        gone.pools = merge_keys(&mut self.pools, fresh.pools, &pools, |pool| Key::Pool(pool.name.clone()));
+        gone.reservations =
+            merge_keys(&mut self.reservations, fresh.reservations, &reservations, |reservation| {
+                Key::Reservation(reservation.name.clone())
+            });
 
         let has = |key: Key| paths.binary_search(&key.to_string().as_str()).is_ok();
         if has(Key::IpamConfig) {
-            self.ipam_config = fresh.ipam_config;
+            gone.ipam_config = replace(&mut self.ipam_config, fresh.ipam_config);
         }
         if has(Key::IpamConfiguration(DEFAULT.to_owned())) {
-            self.ipam_configuration = fresh.ipam_configuration;
+            gone.ipam_configuration = replace(&mut self.ipam_configuration, fresh.ipam_configuration);
         }
         if has(Key::ClusterInformation(DEFAULT.to_owned())) {
-            self.cluster = fresh.cluster;
-            self.cluster_revision = fresh.cluster_revision;
+            gone.cluster = replace(&mut self.cluster, fresh.cluster);
+            gone.cluster_revision = replace(&mut self.cluster_revision, fresh.cluster_revision);
         }
         if has(Key::KubeControllersConfiguration(DEFAULT.to_owned())) {
-            self.kube_controllers = fresh.kube_controllers;
+            gone.kube_controllers = replace(&mut self.kube_controllers, fresh.kube_controllers);
         }
 
         // A defect says its key as text, whatever its bytes are.
@@ -66,10 +74,12 @@ impl Snapshot {
             true => HashSet::new(),
             false => keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect(),
         };
-        self.defects.retain(|defect| !read_again.contains(defect.path.as_str()));
+        let is_read_again = |defect: &mut Defect| read_again.contains(defect.path.as_str());
+        gone.defects = self.defects.extract_if(.., is_read_again).collect();
         self.defects.append(&mut fresh.defects);
         self.defects.sort_by(|a, b| a.path.cmp(&b.path));
         self.newest_creation = self.newest_creation.max(fresh.newest_creation);
+        gone
     }
 }
 
@@ -84,18 +94,18 @@ fn merge_keys<T>(
     fresh: Vec<Versioned<T>>,
     paths: &[&str],
     key: impl Fn(&T) -> Key,
-) {
-    merge(list, fresh, paths, |object, path| path.push_str(&key(object).to_string()));
+) -> Vec<Versioned<T>> {
+    merge(list, fresh, paths, |object, path| path.push_str(&key(object).to_string()))
 }
 
-/// Takes the objects with these paths out of a list, and puts `fresh` in their places. Both lists are in the order of their
-/// paths.
+/// Takes the objects with these paths out of a list, puts `fresh` in their places, and gives what it took. Both lists are in the
+/// order of their paths.
 fn merge<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,
     paths: &[&str],
     push_path: impl Fn(&T, &mut String),
-) {
+) -> Vec<Versioned<T>> {
     let mut space = String::new();
     let mut compare = |object: &Versioned<T>, path: &str| {
         space.clear();
@@ -121,11 +131,12 @@ fn merge<T>(
     }
 
     // As a rule objects have changed that were there, and are there still.
+    let mut gone = Vec::new();
     let is_in_place = |(span, new): (&Range<usize>, &Option<_>)| span.len() == usize::from(new.is_some());
     if spans.iter().zip(&renewed).all(is_in_place) {
         for (span, new) in spans.into_iter().zip(renewed) {
             if let Some(new) = new {
-                list[span.start] = new;
+                gone.push(replace(&mut list[span.start], new));
             }
         }
     } else {
@@ -134,7 +145,7 @@ fn merge<T>(
         for (span, new) in spans.into_iter().zip(renewed) {
             merged.extend(old.by_ref().take(span.start - done));
             merged.extend(new);
-            old.by_ref().take(span.len()).for_each(drop);
+            gone.extend(old.by_ref().take(span.len()));
             done = span.end;
         }
         merged.extend(old);
@@ -146,6 +157,7 @@ fn merge<T>(
         push_path(&object.value, &mut path);
         list.insert(list.partition_point(|other| compare(other, &path).is_lt()), object);
     }
+    gone
 }
 
 /// The first place from `from` on of which `is_before` is false, in a list that has all others before it. Quick where it is
@@ -247,7 +259,14 @@ mod tests {
             }
             let keys: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
             let stored = |(key, value): (&Vec<u8>, &NewValue)| Some((key.clone(), value.clone()?));
-            snapshot.change_entries(&keys, whole(&changes.iter().filter_map(stored).collect()));
+            let before = snapshot.clone();
+            let gone = snapshot.change_entries(&keys, whole(&changes.iter().filter_map(stored).collect()));
+            let again = before.clone().change_entries(&keys, gone.clone());
+            assert_eq!(again, gone, "what was there takes its own place");
+            let mut undone = snapshot.clone();
+            undone.change_entries(&keys, gone);
+            undone.newest_creation = before.newest_creation;
+            assert_eq!(undone, before, "revision {revision}");
             let mut expected = whole(&entries);
             // The newest that ever was; only files go by it.
             expected.newest_creation = snapshot.newest_creation;

@@ -1,22 +1,51 @@
 //! The names under which pods and containers are found, and those that a record claims.
 
+use calipam_model::endpoint::EndpointTexts;
+use calipam_model::pod::Pod;
 use calipam_model::text::{Text, TextRef};
 
 use crate::claim::{Claim, tails};
 
 /// Stands for the namespace of containers, which have none.
-pub(super) const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
+const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
 
 /// Writes the bytes that name a pod, or a container, into `key`.
-pub(super) fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
+pub(crate) fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.clear();
     key.extend_from_slice(&namespace.packed().len().to_be_bytes());
     key.extend_from_slice(namespace.packed());
     key.extend_from_slice(name.packed());
 }
 
+/// Visits the identities of an endpoint or pod, of which `key` has the bytes meanwhile.
+pub(crate) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
+    identity(key, workload.namespace, workload.pod);
+    visit(key);
+    identity(key, NO_NAMESPACE, workload.container_id);
+    visit(key);
+
+    // Orchestrators other than Kubernetes name their handles after the workload.
+    if !workload.workload.is_empty()
+        && let Some((namespace, name)) = workload.workload.to_string().split_once('.')
+    {
+        identity(key, Text::new(namespace).as_ref(), Text::new(name).as_ref());
+        visit(key);
+    }
+}
+
+/// What of a pod is as in the endpoint that it may have.
+pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
+    EndpointTexts {
+        namespace: pod.namespace(),
+        node: pod.node(),
+        pod: pod.name(),
+        container_id: pod.container_id(),
+        workload: TextRef::EMPTY,
+    }
+}
+
 /// The identities under which the workload of a claim may be known.
-pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
         let mut key = Vec::new();
         identity(&mut key, namespace, name);

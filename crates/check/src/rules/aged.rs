@@ -63,6 +63,6 @@ fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Find
         let is_wanted = |address: &addresses::Address<'_, '_, '_>| {
             address.records.iter().any(|record| has_aged(&record.allocation.attribute))
         };
-        addresses::check_some(context, is_wanted, out);
+        addresses::check_some(context, None, is_wanted, out);
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn versioned<T>(value: T) -> Versioned<T> {
 }
 
 /// A running pod of node-1 in the namespace default; the test changes what it is about.
-pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
+pub(crate) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
     PodParts {
         namespace: "default",
@@ -29,7 +29,7 @@ pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
 }
 
 /// A Kubernetes datastore whose block 10.244.1.0/30 holds the record at its first ordinal.
-pub(super) fn kubernetes(record: Value) -> Cluster {
+pub(crate) fn kubernetes(record: Value) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.coverage.remove(&Source::Endpoints);
@@ -40,7 +40,7 @@ pub(super) fn kubernetes(record: Value) -> Cluster {
     cluster
 }
 
-pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
+pub(crate) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
     cluster.0.pods.extend(pods.iter().map(|parts| versioned(Pod::new(parts).0)));
     cluster
 }

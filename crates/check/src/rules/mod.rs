@@ -22,16 +22,16 @@ mod in_use;
 #[cfg(test)]
 mod in_use_tests;
 #[cfg(test)]
-mod kubernetes_tests;
+pub(crate) mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
 mod owners;
 #[cfg(test)]
-mod pool_tests;
+pub(crate) mod pool_tests;
 mod pools;
 #[cfg(test)]
-mod random_tests;
+pub(crate) mod random_tests;
 #[cfg(test)]
 mod service_tests;
 #[cfg(test)]
@@ -41,24 +41,53 @@ pub(crate) mod stranded;
 mod structure_tests;
 mod workloads;
 
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+pub(crate) use self::handles::hash_of_handle;
 use crate::Context;
+use crate::cidr_set::CidrSet;
 use crate::finding::Finding;
 use crate::occupancy::Occupancy;
 
-/// Runs all rules. The walk over addresses takes as long as all others together, so that it runs at the same time.
+/// Which addresses and handles are checked where not all are.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    pub addresses: CidrSet,
+    /// [Hashes](hash_of_handle) of their IDs.
+    pub handles: HashSet<u64>,
+}
+
+/// What the rules have found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub findings: Vec<Finding>,
+    /// Of the addresses that were checked, those that blocks record and nothing uses.
+    pub unused: Vec<IpAddr>,
+}
+
+/// Runs all rules.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
+    run_on(context, None).findings
+}
+
+/// Runs all rules, those about addresses and handles on a part of these where one is given. The walk over addresses takes as long
+/// as all others together, so that it runs at the same time.
+pub(crate) fn run_on(context: &Context<'_>, part: Option<&Part>) -> Found {
     std::thread::scope(|scope| {
         let walk = scope.spawn(|| {
             let mut findings = Vec::new();
-            addresses::check(context, &mut findings);
-            findings
+            let unused = addresses::check(context, part.map(|part| &part.addresses), &mut findings);
+            Found { findings, unused }
         });
-        let mut findings = run_others(context);
+        let mut findings = run_others(context, part.map(|part| &part.handles));
         match walk.join() {
-            Ok(walked) => findings.extend(walked),
+            Ok(walked) => {
+                findings.extend(walked.findings);
+                Found { findings, unused: walked.unused }
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
-        findings
     })
 }
 
@@ -69,13 +98,13 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-fn run_others(context: &Context<'_>) -> Vec<Finding> {
+fn run_others(context: &Context<'_>, handles: Option<&HashSet<u64>>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let occupancy = Occupancy::new(context);
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
     block_limit::check(context, &mut findings);
-    handles::check(context, &mut findings);
+    handles::check(context, handles, &mut findings);
     pools::check(context, &occupancy, &mut findings);
     stranded::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);

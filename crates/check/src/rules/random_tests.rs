@@ -1,6 +1,6 @@
 //! What holds for the findings about any cluster, however broken.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Snapshot, Source};
@@ -10,19 +10,19 @@ use super::aged_tests::assert_aged;
 use crate::{Options, check, drop_changed};
 
 /// Numbers that are the same in every run.
-struct Dice(u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, sides: usize) -> usize {
+    pub(crate) fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 
-    fn one_in(&mut self, sides: usize) -> bool {
+    pub(crate) fn one_in(&mut self, sides: usize) -> bool {
         self.below(sides) == 0
     }
 }
@@ -78,11 +78,23 @@ fn block(dice: &mut Dice, cidr: &str) -> Value {
         "attributes": attributes, "deleted": dice.one_in(10)})
 }
 
-fn put(snapshot: &mut Snapshot, path: &str, value: &Value) {
-    snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 3);
+/// What is stored, by key.
+pub(crate) type Entries = BTreeMap<String, Vec<u8>>;
+
+fn put(entries: &mut Entries, path: &str, value: &Value) {
+    entries.insert(path.to_owned(), value.to_string().into_bytes());
 }
 
 fn cluster(dice: &mut Dice) -> Snapshot {
+    let mut snapshot = unread(dice);
+    for (path, value) in entries(dice) {
+        snapshot.add_entry(path.as_bytes(), &value, 3);
+    }
+    snapshot
+}
+
+/// A snapshot of which nothing was read yet.
+pub(crate) fn unread(dice: &mut Dice) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
         if !dice.one_in(10) {
@@ -90,13 +102,19 @@ fn cluster(dice: &mut Dice) -> Snapshot {
         }
     }
     snapshot.mark_read([Source::Nodes, Source::Endpoints, Source::IpamConfig]);
+    snapshot
+}
+
+/// What a cluster stores that may be broken in any way.
+pub(crate) fn entries(dice: &mut Dice) -> Entries {
+    let mut entries = Entries::new();
     for cidr in CIDRS {
         let family = if cidr.contains(':') { "ipv6" } else { "ipv4" };
         let dashed = cidr.replace('/', "-");
         if !dice.one_in(3) {
             let value = block(dice, cidr);
             let path = format!("/calico/ipam/v2/assignment/{family}/block/{dashed}");
-            put(&mut snapshot, &path, &perhaps_broken(dice, value));
+            put(&mut entries, &path, &perhaps_broken(dice, value));
         }
         for kind in ["host", "virtual", "@"] {
             for node in NODES.into_iter().filter(|_| dice.one_in(3)).collect::<Vec<_>>() {
@@ -104,21 +122,21 @@ fn cluster(dice: &mut Dice) -> Snapshot {
                 // On Kubernetes, where objects are marked, the type is not part of the name.
                 let value = json!({"state": state, "deleted": kind == "host" && dice.one_in(9)});
                 let path = format!("/calico/ipam/v2/{kind}/{node}/{family}/block/{dashed}");
-                put(&mut snapshot, &path, &perhaps_broken(dice, value));
+                put(&mut entries, &path, &perhaps_broken(dice, value));
             }
         }
     }
     for id in IDS {
         let value = json!({"block": {dice.pick(&CIDRS): dice.below(3), dice.pick(&CIDRS): 1}, "deleted": dice.one_in(9)});
         if !dice.one_in(3) {
-            put(&mut snapshot, &format!("/calico/ipam/v2/handle/{id}"), &perhaps_broken(dice, value));
+            put(&mut entries, &format!("/calico/ipam/v2/handle/{id}"), &perhaps_broken(dice, value));
         }
     }
-    resources(dice, &mut snapshot);
-    snapshot
+    resources(dice, &mut entries);
+    entries
 }
 
-fn resources(dice: &mut Dice, snapshot: &mut Snapshot) {
+fn resources(dice: &mut Dice, entries: &mut Entries) {
     for (name, cidr) in
         [("a", "10.0.0.0/28"), ("b", "10.0.0.0/28"), ("c", "fd00::/124"), ("d", "10.0.0.0/31")]
     {
@@ -127,24 +145,24 @@ fn resources(dice: &mut Dice, snapshot: &mut Snapshot) {
             "namespaceSelector": dice.pick(&["", "", "has(y)"])});
         if dice.one_in(2) {
             let value = perhaps_broken(dice, json!({"spec": spec}));
-            put(snapshot, &format!("{RESOURCE_PREFIX}ippools/{name}"), &value);
+            put(entries, &format!("{RESOURCE_PREFIX}ippools/{name}"), &value);
         }
     }
     let value = json!({"spec": {"reservedCIDRs": [dice.pick(&CIDRS), dice.pick(&CIDRS), "10.0.0.3"]}});
-    put(snapshot, &format!("{RESOURCE_PREFIX}ipreservations/r"), &perhaps_broken(dice, value));
+    put(entries, &format!("{RESOURCE_PREFIX}ipreservations/r"), &perhaps_broken(dice, value));
     for node in ["node-1", "node-2"] {
         let value = json!({"spec": {"bgp": {"ipv4IPIPTunnelAddr": dice.pick(&["10.0.0.0", "10.0.0.300"])}}});
-        put(snapshot, &format!("{RESOURCE_PREFIX}nodes/{node}"), &perhaps_broken(dice, value));
+        put(entries, &format!("{RESOURCE_PREFIX}nodes/{node}"), &perhaps_broken(dice, value));
     }
     for pod in ["a", "b"] {
         let spec = json!({"node": dice.pick(&NODES), "pod": pod, "orchestrator": "k8s", "endpoint": "eth0",
             "ipNetworks": [dice.pick(&["10.0.0.1/32", "fd00::1/128", "?"])]});
         let value = perhaps_broken(dice, json!({"spec": spec}));
-        put(snapshot, &format!("{ENDPOINT_PREFIX}default/node--1-k8s-{pod}-eth0"), &value);
+        put(entries, &format!("{ENDPOINT_PREFIX}default/node--1-k8s-{pod}-eth0"), &value);
     }
     let config = json!({"strict_affinity": dice.one_in(2), "auto_allocate_blocks": !dice.one_in(3),
         "maxBlocksPerHost": dice.below(3)});
-    put(snapshot, "/calico/ipam/v2/config", &perhaps_broken(dice, config));
+    put(entries, "/calico/ipam/v2/config", &perhaps_broken(dice, config));
 }
 
 #[test]

@@ -78,9 +78,9 @@ struct Object {
 
 /// Every ID under which something is stored or recorded, but for the typical ones that are in
 /// order: a handle that claims one address of one block, or one of either family, and blocks that
-/// record just that.
-pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
-    let (objects, references) = (objects(context), references(context));
+/// record just that. With `only`, of IDs with these hashes alone.
+pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, only: Option<&HashSet<u64>>) -> Vec<Group<'c, 's>> {
+    let (objects, references) = (objects(context), references(context, only));
     let groups = in_parts_of_few(SHARDS, |shards| {
         let mut groups = Vec::new();
         for shard in shards {
@@ -190,7 +190,11 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
             let clean = id.cut_at_carriage_return();
             let is_clean = clean.packed().len() == id.packed().len();
             let blocks = if is_clean { typical_blocks(&handle.value, place) } else { None };
-            objects.push(Object { hash: hash(clean), position, blocks: blocks.unwrap_or([NO_BLOCK; 2]) });
+            objects.push(Object {
+                hash: hash_of_handle(clean),
+                position,
+                blocks: blocks.unwrap_or([NO_BLOCK; 2]),
+            });
         }
         objects
     })
@@ -217,11 +221,11 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
 
 /// Allocations of sound blocks that name a handle. For what Windows reserves there is no
 /// handle (facts 3.1).
-fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
+fn references(context: &Context<'_>, only: Option<&HashSet<u64>>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];
-        let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
-        let mut references = Shards::with_capacity(number);
+        let number = || blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
+        let mut references = Shards::with_capacity(only.map_or_else(number, HashSet::len));
         let sound = (range.start as u32..).zip(blocks);
         for (block, sound) in sound.filter_map(|(position, b)| Some((position, b.sound?))) {
             for (ordinal, handle) in sound.handles() {
@@ -230,7 +234,10 @@ fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
                     continue;
                 }
                 let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
-                references.push(Reference { hash: hash(clean), block: block | dirty, ordinal });
+                let hash = hash_of_handle(clean);
+                if only.is_none_or(|only| only.contains(&hash)) {
+                    references.push(Reference { hash, block: block | dirty, ordinal });
+                }
             }
         }
         references
@@ -238,7 +245,8 @@ fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     in_parts_of_few(context.index.blocks.len(), of_blocks)
 }
 
-fn hash(id: TextRef<'_>) -> u64 {
+/// The hash of a handle's ID that is cut at the carriage return.
+pub(crate) fn hash_of_handle(id: TextRef<'_>) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     hasher.write(id.packed());
     hasher.finish()

@@ -12,6 +12,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
+pub(crate) use self::groups::hash_of_handle;
 use self::groups::{Group, StoredHandle, groups, named_by_unchecked, undecodable};
 use crate::Context;
 use crate::claim::Claim;
@@ -19,8 +20,9 @@ use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
 use crate::record::Record;
 
-/// Checks every handle, stored or recorded.
-pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+/// Checks every handle, stored or recorded; or, where `only` is given, those with these [hashes](hash_of_handle), of which all
+/// that are stored are in the snapshot.
+pub(crate) fn check(context: &Context<'_>, only: Option<&HashSet<u64>>, out: &mut Vec<Finding>) {
     let unchecked = context.index.unchecked();
     let scope = Scope {
         context,
@@ -30,7 +32,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         unchecked_blocks: unchecked,
         undecodable: undecodable(context.snapshot),
     };
-    groups(context).iter().for_each(|group| scope.check(group, out));
+    groups(context, only).iter().for_each(|group| scope.check(group, out));
 }
 
 /// What decides whether a handle can be checked.

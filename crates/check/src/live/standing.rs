@@ -1,0 +1,62 @@
+//! Findings that a half-done operation of Calico could explain: they count once they have stood for a while.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, Subject};
+use crate::report::Report;
+
+/// Since when findings stand that depend on objects which Calico changes one after the other.
+#[derive(Debug)]
+pub struct Standing {
+    settle: SignedDuration,
+    seen: HashMap<(Code, Subject), Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    since: Timestamp,
+    /// What was found; `None` once it has stood long enough. From then on it stands for as long as it is found at all: what is
+    /// wrong with a block is not right again because something else of it has changed.
+    evidence: Option<Evidence>,
+}
+
+impl Standing {
+    /// For how long a finding has to stand unchanged.
+    pub fn new(settle: SignedDuration) -> Self {
+        Self { settle, seen: HashMap::new() }
+    }
+
+    /// Takes out of a report, the next of the same cluster, what has not stood for long enough, and gives it.
+    pub fn hold_back(&mut self, report: &mut Report, now: Timestamp) -> Vec<Finding> {
+        if !self.settle.is_positive() {
+            return Vec::new();
+        }
+        let mut before = std::mem::take(&mut self.seen);
+        let held_back = report.take_unless(|finding| {
+            if finding.depends_on.is_empty() {
+                return true;
+            }
+            let key = (finding.code, finding.subject.clone());
+            let same = before
+                .remove(&key)
+                .filter(|seen| seen.evidence.as_ref().is_none_or(|evidence| *evidence == finding.evidence));
+            let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
+            let was_standing = same.is_some_and(|seen| seen.evidence.is_none());
+            let stands = was_standing || now.duration_since(since) >= self.settle;
+            let evidence = (!stands).then(|| finding.evidence.clone());
+            self.seen.insert(key, Seen { since, evidence });
+            stands
+        });
+        report.rechecked = true;
+        held_back
+    }
+
+    /// When the first of those that were held back will have stood for long enough.
+    pub fn next(&self) -> Option<Timestamp> {
+        let waiting = self.seen.values().filter(|seen| seen.evidence.is_some());
+        waiting.filter_map(|seen| seen.since.checked_add(self.settle).ok()).min()
+    }
+}
