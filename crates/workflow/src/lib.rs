@@ -9,6 +9,7 @@ mod diff;
 mod error;
 mod export;
 mod history;
+mod live;
 mod operator;
 mod planning;
 mod preflight;
@@ -31,6 +32,7 @@ pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::error::{Error, NotFound, nearest};
 pub use self::export::export;
 pub use self::history::{History, history, last_events};
+pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;
 pub use self::read::{

@@ -233,7 +233,7 @@ pub fn read_around_handle<'a>(
 }
 
 /// Names the sources that could have been read, so that a report says that they were not.
-fn name_unread(snapshot: &mut Snapshot) {
+pub(crate) fn name_unread(snapshot: &mut Snapshot) {
     for source in [Source::Pods, Source::Services, Source::Machines] {
         let unread = || Coverage::Skipped(WhySkipped::NoKubeconfig);
         snapshot.coverage.entry(source).or_insert_with(unread);

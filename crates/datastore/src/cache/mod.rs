@@ -17,6 +17,7 @@ use std::fmt;
 
 use calipam_model::snapshot::Snapshot;
 
+pub use self::etcd::follow::{Changed, Followed, News};
 pub use self::kubernetes::Worth;
 
 /// What a read with a cache came to.

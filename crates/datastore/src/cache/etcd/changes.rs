@@ -53,8 +53,8 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, Option<Stored>)>> {
     Some(changes)
 }
 
-/// Makes a snapshot of what it is with changes.
-pub(super) fn apply(changes: Changes, snapshot: &mut Snapshot) {
+/// The keys of changes, and what is stored under them since.
+pub(super) fn split(changes: Changes) -> (Vec<Vec<u8>>, Snapshot) {
     let (mut keys, mut fresh) = (Vec::with_capacity(changes.len()), Snapshot::default());
     for (key, stored) in changes {
         if let Some(stored) = stored {
@@ -62,6 +62,12 @@ pub(super) fn apply(changes: Changes, snapshot: &mut Snapshot) {
         }
         keys.push(key);
     }
+    (keys, fresh)
+}
+
+/// Makes a snapshot of what it is with changes.
+pub(super) fn apply(changes: Changes, snapshot: &mut Snapshot) {
+    let (keys, fresh) = split(changes);
     snapshot.change_entries(&keys, fresh);
 }
 

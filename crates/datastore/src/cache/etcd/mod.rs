@@ -6,6 +6,7 @@
 mod changes;
 mod collect;
 mod entries;
+pub(crate) mod follow;
 mod load;
 mod stale;
 
@@ -24,7 +25,7 @@ use self::changes::{Decoding, New};
 use self::collect::CachingCollector;
 use super::file::{self, Identity};
 use super::newest::Newest;
-use super::{CacheUse, CachedRead, WhyWhole, part_of_name};
+use super::{CacheUse, CachedRead, WhyWhole, has_much_changed, part_of_name};
 use crate::client::etcd::{Answers, Due, EtcdClient, Range};
 use crate::error::Result;
 use crate::read::whole;
@@ -109,6 +110,20 @@ fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: 
     snapshot.mark_read(ETCD_SOURCES);
 }
 
+/// Reads what has changed since a state.
+async fn watched(
+    client: &Arc<EtcdClient>,
+    state: &State,
+    begun: &Begun,
+) -> std::result::Result<New, WhyWhole> {
+    let span = (state.newest.last, begun.revision);
+    let (ranges, due) = (ranges(), Due::new());
+    let decoding = || Decoding::begin(state);
+    let watched = client.watch_changes(&ranges, span, &due, "what has changed", decoding);
+    let reported = tokio::time::timeout(PATIENCE, watched).await;
+    stale::require_all(reported)?.finish().await
+}
+
 /// Reads what has changed since the last check.
 async fn changed(
     client: &Arc<EtcdClient>,
@@ -120,15 +135,8 @@ async fn changed(
     let kept: Kept = opened.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
     let state = kept.state.clone();
     stale::check(client, &state, begun).await?;
-
-    let span = (state.newest.last, begun.revision);
-    let watched = async {
-        let (ranges, due) = (ranges(), Due::new());
-        let decoding = || Decoding::begin(&state);
-        let watched = client.watch_changes(&ranges, span, &due, "what has changed", decoding);
-        let reported = tokio::time::timeout(PATIENCE, watched).await;
-        stale::require_all(reported)?.finish().await
-    };
+    require_few_changes(&state)?;
+    let watched = watched(client, &state, begun);
     // Unpacking takes as long as etcd needs to report the changes.
     let (reported, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));
     let New { changes: new, appended, state: later } = reported?;
@@ -152,6 +160,13 @@ async fn changed(
     let (mut snapshot, unsaved, changes) = read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?;
     describe(&mut snapshot, redact_url(client.endpoint()), begun.revision, begun.taken_at);
     Ok(CachedRead { snapshot, used: CacheUse::Changes { since: state.revision, changes }, unsaved })
+}
+
+fn require_few_changes(state: &State) -> std::result::Result<(), WhyWhole> {
+    match has_much_changed(state.changes, state.objects) {
+        true => Err(WhyWhole::ManyChanges),
+        false => Ok(()),
+    }
 }
 
 /// What a whole read reads lies in this range. One watch of it always has something to report: the last write that the cache

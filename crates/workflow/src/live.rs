@@ -1,0 +1,207 @@
+//! A cluster that is read once and followed from then on: what it changes is read and judged, and nothing else. Each hour it is read
+//! and checked as a whole; where that finds something else, it counts.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use calipam_check::live::{Judged, LiveCheck, Standing, Touched};
+use calipam_check::{Finding, Report};
+use calipam_datastore::Datastore;
+use calipam_datastore::cache::{Changed, Followed, WhyWhole};
+use calipam_model::snapshot::Snapshot;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::operator::{Activity, Operator, Pending};
+use crate::read::{Criteria, name_unread, wait, watched};
+
+/// After how long everything is read and checked again.
+const WHOLE: Duration = Duration::from_hours(1);
+
+/// A snapshot that changes, and that others ask.
+pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
+
+/// A cluster that is followed, and what was found in it.
+pub struct Live {
+    followed: Followed,
+    snapshot: SharedSnapshot,
+    check: LiveCheck,
+    standing: Standing,
+    criteria: Criteria,
+    /// When everything was read last.
+    whole: Instant,
+    pub counts: LiveCounts,
+}
+
+/// What has been done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveCounts {
+    /// Keys that have changed.
+    pub changes: u64,
+    /// How often what has changed was judged, and how often everything.
+    pub parts: u64,
+    pub whole: u64,
+    /// Findings in which a full check has differed from what was judged by changes.
+    pub differences: u64,
+}
+
+/// What was done in a step.
+#[derive(Debug)]
+pub enum Step {
+    /// So many changes were read and judged.
+    Changes(usize),
+    /// Everything was read, since the changes are not known.
+    Whole(WhyWhole),
+    /// An hour has passed: everything was read and checked. These findings were lost, and these should not have been there.
+    Compared { lost: Vec<Finding>, wrong: Vec<Finding> },
+}
+
+impl Live {
+    /// Reads everything, judges it, and lets it stand for as long as a half-done operation of Calico may take. `None` where the
+    /// datastore cannot be followed.
+    pub fn begin<'a>(
+        datastore: &'a Datastore,
+        criteria: &'a Criteria,
+        operator: &'a dyn Operator,
+    ) -> Pending<'a, Result<Option<Self>, Error>> {
+        Box::pin(async move {
+            let Some((snapshot, followed)) = follow(datastore, operator).await? else { return Ok(None) };
+            let check = LiveCheck::new(&snapshot, &criteria.options);
+            let mut live = Self {
+                followed,
+                snapshot: Arc::new(RwLock::new(snapshot)),
+                check,
+                standing: Standing::new(criteria.recheck_after),
+                criteria: criteria.clone(),
+                whole: Instant::now(),
+                counts: LiveCounts { whole: 1, ..LiveCounts::default() },
+            };
+            live.report();
+            if live.standing.next().is_some() {
+                wait(criteria.recheck_after, Activity::Rechecking, operator).await;
+                live.step(datastore, operator).await?;
+            }
+            Ok(Some(live))
+        })
+    }
+
+    pub fn snapshot(&self) -> SharedSnapshot {
+        Arc::clone(&self.snapshot)
+    }
+
+    /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true where something has.
+    pub async fn wait(&self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
+        let until_due =
+            self.standing.next().map_or(SignedDuration::MAX, |at| at.duration_since(Timestamp::now()));
+        let most = most.min(until_due.try_into().unwrap_or_default());
+        match tokio::time::timeout(most, datastore.next_change(self.followed.revision())).await {
+            Ok(changed) => Ok(changed.map(|()| true)?),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Reads what has changed, and judges it.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read. What is known stays as it is.
+    pub fn step<'a>(
+        &'a mut self,
+        datastore: &'a Datastore,
+        operator: &'a dyn Operator,
+    ) -> Pending<'a, Result<Step, Error>> {
+        Box::pin(async move {
+            if self.whole.elapsed() >= WHOLE {
+                return self.compare(datastore, operator).await;
+            }
+            match datastore.news(&self.followed, None).await? {
+                Ok(news) => {
+                    let changes = news.len();
+                    self.take(news, None);
+                    Ok(Step::Changes(changes))
+                }
+                Err(why) => {
+                    self.read(datastore, operator).await?;
+                    Ok(Step::Whole(why))
+                }
+            }
+        })
+    }
+
+    /// What stands of what was found.
+    pub fn report(&mut self) -> Report {
+        let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.check.report(&snapshot);
+        self.standing.hold_back(&mut report, snapshot.taken_at);
+        report
+    }
+
+    /// Judges changes; with `at` as of another time than that of their read.
+    fn take(&mut self, news: calipam_datastore::cache::News, at: Option<Timestamp>) {
+        let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        self.counts.changes += news.len() as u64;
+        let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
+        snapshot.taken_at = at.unwrap_or(snapshot.taken_at);
+        match self.check.update(&mut snapshot, Touched::between(&before, &now)) {
+            Judged::Part => self.counts.parts += 1,
+            Judged::Everything => self.counts.whole += 1,
+        }
+    }
+
+    /// Reads everything, and judges it.
+    async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<(), Error> {
+        let Some((snapshot, followed)) = follow(datastore, operator).await? else { return Ok(()) };
+        self.replace(LiveCheck::new(&snapshot, &self.criteria.options), snapshot, followed);
+        Ok(())
+    }
+
+    fn replace(&mut self, check: LiveCheck, snapshot: Snapshot, followed: Followed) {
+        (self.check, self.followed, self.whole) = (check, followed, Instant::now());
+        self.counts.whole += 1;
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+
+    /// Reads everything, and compares what is found in it with what was found by following.
+    async fn compare(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
+        let Some((snapshot, followed)) = follow(datastore, operator).await? else {
+            return Ok(Step::Changes(0));
+        };
+        let whole = LiveCheck::new(&snapshot, &self.criteria.options);
+        let mut step = Step::Compared { lost: Vec::new(), wrong: Vec::new() };
+        match datastore.news(&self.followed, Some(followed.revision())).await? {
+            Ok(news) => {
+                self.take(news, Some(snapshot.taken_at));
+                if self.followed.revision() == followed.revision() {
+                    let [found, expected] =
+                        [&self.check, &whole].map(|check| check.report(&snapshot).findings);
+                    let (lost, wrong) = (missing(&expected, &found), missing(&found, &expected));
+                    self.counts.differences += (lost.len() + wrong.len()) as u64;
+                    step = Step::Compared { lost, wrong };
+                }
+            }
+            Err(why) => step = Step::Whole(why),
+        }
+        self.replace(whole, snapshot, followed);
+        Ok(step)
+    }
+}
+
+/// The findings of one report that another does not have.
+fn missing(all: &[Finding], others: &[Finding]) -> Vec<Finding> {
+    let key = |finding: &Finding| (finding.code, finding.subject.clone());
+    let known: std::collections::HashMap<_, _> = others.iter().map(|other| (key(other), other)).collect();
+    let is_missing = |finding: &&Finding| known.get(&key(finding)).is_none_or(|other| *other != *finding);
+    all.iter().filter(is_missing).cloned().collect()
+}
+
+async fn follow(
+    datastore: &Datastore,
+    operator: &dyn Operator,
+) -> Result<Option<(Snapshot, Followed)>, Error> {
+    let read =
+        watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
+    Ok(read.map(|(mut snapshot, followed)| {
+        name_unread(&mut snapshot);
+        (snapshot, followed)
+    }))
+}
