@@ -7,6 +7,7 @@ mod etcd;
 mod fleet;
 mod history;
 mod kubernetes;
+mod live;
 mod release;
 mod reports;
 mod simulate;
@@ -27,6 +28,7 @@ pub(crate) fn named(name: &str) -> Option<Measure> {
         "cache-kubernetes" => cache::run_on_kubernetes,
         "reports" => reports::run,
         "fleet" => fleet::run,
+        "live" => live::run,
         "history" => history::run,
         "completion" => completion::run,
         "cni" => |program, calls| cni::run(program, "etcd", calls),

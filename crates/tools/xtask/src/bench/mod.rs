@@ -20,7 +20,7 @@ struct Part {
     of_plugin: bool,
 }
 
-const PARTS: [Part; 16] = [
+const PARTS: [Part; 17] = [
     Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
@@ -30,6 +30,7 @@ const PARTS: [Part; 16] = [
     Part { name: "reports", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "history", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "fleet", sizes: &["200", "1000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "live", sizes: &["100000", "1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "completion", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "cni", sizes: &["200"], needs_kubernetes: false, of_plugin: true },
     Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
@@ -82,6 +83,10 @@ comparison of two states of that size with the reading of both.
 The part fleet measures one check of 200 exports of 5,000 pods each against
 checks of each alone, of 1,000 clusters the joining of their summaries, and how
 long a browser takes to open the page of all. Ten minutes and 1 GB of disk.
+
+The part live measures `calipam serve` of an etcd with 100,000 and 1,000,000
+allocations, unless sizes are named: how long after a change its finding
+appears, and what it takes at rest and with 50 changes a second. Three minutes.
 
 The part completion measures how long a completed value takes among 1,000,000
 allocations, unless sizes are named.
