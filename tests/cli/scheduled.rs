@@ -60,6 +60,8 @@ fn collection(object: &Value) -> String {
         "DaemonSet" => format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
         "Deployment" => "/apis/apps/v1/namespaces/calipam/deployments".into(),
         "NetworkPolicy" => "/apis/networking.k8s.io/v1/namespaces/calipam/networkpolicies".into(),
+        "Role" => "/apis/rbac.authorization.k8s.io/v1/namespaces/calipam/roles".into(),
+        "RoleBinding" => "/apis/rbac.authorization.k8s.io/v1/namespaces/calipam/rolebindings".into(),
         "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".into(),
         "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".into(),
         kind => panic!("{kind} is not in this list"),
@@ -82,7 +84,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
     assert_eq!(others.len(), 11);
     let serve = documents(SERVE);
-    assert_eq!(serve.len(), 4);
+    assert_eq!(serve.len(), 6);
     for object in others.iter().chain(&serve).chain(&documents(POLICY)) {
         let (status, body) = dry_run(&server, object);
         assert_eq!(status, 201, "{object}: {body}");
@@ -92,7 +94,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     let pods = [
         &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
         &of_kind("Deployment")["spec"]["template"],
-        &serve[2]["spec"]["template"],
+        &serve.iter().find(|object| object["kind"] == "Deployment").unwrap()["spec"]["template"],
     ]
     .map(|template| {
         let mut pod = template.clone();
@@ -174,7 +176,9 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     // Both are reached by the port that the policy names, and by no other.
     let policy = &documents(POLICY)[0]["spec"];
     assert_eq!((&policy["podSelector"], &policy["policyTypes"]), (&json!({}), &json!(["Ingress"])));
-    let [account, accepted, deployment, service] = &documents(SERVE)[..] else { panic!("{SERVE}") };
+    let [account, accepted, role, binding, deployment, service] = &documents(SERVE)[..] else {
+        panic!("{SERVE}")
+    };
     assert_eq!((account, &accepted["data"]), (&of_kind("ServiceAccount"), &of_kind("ConfigMap")["data"]));
     let pod = &deployment["spec"]["template"];
     assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
@@ -189,6 +193,12 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     }
     let port = container["ports"][0]["containerPort"].to_string();
     assert!(args.iter().any(|arg| *arg == format!("--listen=[::]:{port}")), "{args:?}");
+    let lease = role["rules"][0]["resourceNames"][0].as_str().unwrap();
+    assert!(args.iter().any(|arg| *arg == format!("--lease=calipam/{lease}")), "{args:?}");
+    assert_eq!(
+        (&binding["roleRef"]["name"], &binding["subjects"][0]["name"]),
+        (&role["metadata"]["name"], &account["metadata"]["name"])
+    );
     let help = calipam(&["serve", "--help"]).stdout;
     for probe in ["readinessProbe", "livenessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();

@@ -84,9 +84,13 @@ impl Server {
         }
     }
 
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Ends it by SIGTERM; gives the exit code and what it said.
     pub(super) fn terminate(mut self) -> (Option<i32>, String) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         let begin = Instant::now();
         let code = self.child.wait().unwrap().code();
         assert!(begin.elapsed() < Duration::from_secs(20), "SIGTERM does not end it");
@@ -237,14 +241,14 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     }
 }
 
-/// More clients that say nothing than are served at a time: each loses its place, and the next one gets an answer.
+/// More clients that say nothing than are served at a time: each loses its place, and probes are answered before a kubelet gives up.
 #[test]
-fn many_silent_clients_shut_no_one_out() {
+fn a_thousand_silent_clients_shut_no_one_out() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
-    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let silent: Vec<TcpStream> = (0..1_000).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     let begin = Instant::now();
     assert_eq!(server.get("/livez").status, 200);
-    assert!(begin.elapsed() < PATIENCE);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     drop(silent);
     assert_eq!(server.terminate().0, Some(0));
 }

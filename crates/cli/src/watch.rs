@@ -14,7 +14,7 @@ use crate::format::Format;
 use crate::render::document::{self, Document};
 
 /// What comes within this time after a change is read with it.
-const TOGETHER: Duration = Duration::from_secs(1);
+pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
 
 /// What was printed last.
 #[derive(Debug, Default)]

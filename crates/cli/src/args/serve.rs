@@ -38,6 +38,13 @@ pub(crate) struct ServeArgs {
     /// Cache what is read in this folder, and read only what has changed since the last check
     #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
     pub cache: Option<PathBuf>,
+    /// Tell this URL of findings that come and go, in the format of Alertmanager (`/api/v2/alerts`); `@FILE` reads it from a
+    /// file, which keeps what is secret in it off the command line
+    #[arg(long, value_name = "URL", help_heading = SERVING)]
+    pub webhook: Option<String>,
+    /// Check only while this replica holds the lease in Kubernetes; of several, the others stand by
+    #[arg(long, value_name = "NAMESPACE/NAME", help_heading = SERVING)]
+    pub lease: Option<String>,
     #[command(flatten)]
     pub options: CheckOptions,
 }

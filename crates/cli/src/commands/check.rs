@@ -93,7 +93,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let calicoctl = args.report.is_some().then(|| views::calicoctl(&checked.snapshot, &checked.report));
         let mut changes =
             earlier.map(|earlier| since(earlier, &checked, args.compare_with.as_deref())).transpose()?;
-        let filter = checker.keep(&mut checked, console)?;
+        let filter = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         changes.iter_mut().for_each(|changes| changes.narrow(&filter));
         if let Some(folder) = &args.archive {
             note_last_use(folder, &mut checked.report, &Person::watching(console))?;
@@ -135,23 +135,31 @@ impl<'a> Checker<'a> {
         cache: Option<&Path>,
         console: &Console,
     ) -> Result<CheckResult, Failure> {
-        let Self { options, .. } = self;
-        let criteria = Criteria {
-            options: Options { grace: options.grace, pool_threshold: options.pool_threshold },
-            recheck_after: options.recheck.settle,
-        };
-        Ok(check_and_confirm(datastore, &criteria, options.confirm, cache, &Person::watching(console))
-            .await?)
+        let (criteria, person) = (self.criteria(), Person::watching(console));
+        Ok(check_and_confirm(datastore, &criteria, self.options.confirm, cache, &person).await?)
     }
 
     /// Leaves out of the report what was not asked for.
-    pub(super) fn keep(&self, checked: &mut CheckResult, console: &Console) -> Result<Filter, Failure> {
-        let filter = filter(self.options, &checked.snapshot)?;
-        for said in self.ignored.apply(&mut checked.report) {
+    pub(super) fn keep(
+        &self,
+        report: &mut Report,
+        snapshot: &Snapshot,
+        console: &Console,
+    ) -> Result<Filter, Failure> {
+        let filter = filter(self.options, snapshot)?;
+        for said in self.ignored.apply(report) {
             console.note(&said);
         }
-        checked.report.filter(&filter);
+        report.filter(&filter);
         Ok(filter)
+    }
+
+    /// What counts as a finding.
+    pub(super) fn criteria(&self) -> Criteria {
+        Criteria {
+            options: Options { grace: self.options.grace, pool_threshold: self.options.pool_threshold },
+            recheck_after: self.options.recheck.settle,
+        }
     }
 }
 
@@ -219,7 +227,7 @@ fn write_failure_metrics(
     args: &CheckArgs,
     console: &Console,
 ) -> Result<(), Failure> {
-    let run = RunMetrics { up: false, took, exit_code };
+    let run = RunMetrics { up: false, took, exit_code, live: None };
     let metrics = |out: &mut dyn Write| run.write(None, out);
     let files = args.output_files.iter().filter(|file| file.format == Format::Prometheus);
     let files = files.map(|file| file.write(metrics)).fold(Ok(()), Result::and);

@@ -27,14 +27,15 @@ use tokio_stream::wrappers::WatchStream;
 use super::ask::{self, Question};
 use super::host::Hosts;
 use super::impatient::Impatient;
-use super::served::{Good, Served};
+use super::served::{Good, Served, Text};
 use crate::format::Format;
 
 /// Connections at a time that get every answer.
 const CONNECTIONS: usize = 64;
 /// Further ones, whose only answers are those of probes, so that a kubelet need not wait for slow readers. What comes after
-/// them waits to be accepted.
-const PROBES: usize = 16;
+/// them waits to be accepted: so many that with a thousand silent clients a probe waits for [`PROBE`] at most, and so few that the
+/// 1,024 files suffice that a process may often have.
+const PROBES: usize = 512;
 /// How long a client may take to send the head of a request, and how long a connection may be idle.
 const HEAD: Duration = Duration::from_secs(10);
 /// How long a connection may last. Clients that are slower lose it.
@@ -69,7 +70,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
     let (end, ending) = watch::channel(());
-    // An answer reads a large cluster for a moment: one at a time.
+    // An answer reads a large cluster for a moment, and is written once: one at a time.
     let asking = Arc::new(Semaphore::new(1));
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
@@ -181,7 +182,7 @@ async fn respond<B>(
         },
         path => match Question::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
-            None => text_of(path, &served, shown.current),
+            None => answer_path(path, &served, shown.current, asking).await,
         },
     }
 }
@@ -203,8 +204,8 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
         return with(not_ready(served), RETRY_AFTER, "10");
     };
     let Ok(_place) = asking.acquire().await else { return not_ready(served) };
-    let snapshot = Arc::clone(&good.snapshot);
-    let answered = tokio::task::spawn_blocking(move || question.answer(&snapshot, format)).await;
+    let asked = Arc::clone(good);
+    let answered = tokio::task::spawn_blocking(move || question.answer(&asked.snapshot(), format)).await;
     match answered {
         Ok(Ok(Some(text))) => {
             let kind = if format == Format::Json { JSON } else { TEXT };
@@ -217,14 +218,21 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
     }
 }
 
-/// The text of a path.
-fn text_of(path: &str, served: &Served, current: Duration) -> Answer {
+/// The answer of a path that is no question.
+async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking: &Semaphore) -> Answer {
     match path {
-        "/" => report(served, "text/html; charset=utf-8", |_| &served.page),
-        "/report.json" => report(served, JSON, |good| &good.json),
+        "/" => report(served, "text/html; charset=utf-8", Text::Page, asking).await,
+        "/report.json" => report(served, JSON, Text::Json, asking).await,
         "/metrics" => {
-            let text = if served.is_empty() { NOT_YET.into() } else { served.metrics.clone() };
-            response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            match text_of(served, Text::Metrics, asking).await {
+                Ok(Some(text)) => response(StatusCode::OK, kind, text),
+                Ok(None) => {
+                    let text = if served.stands_by { STANDS_BY } else { NOT_YET };
+                    response(StatusCode::OK, kind, text.into())
+                }
+                Err(failure) => failure,
+            }
         }
         "/healthz" => health(served, current),
         "/livez" => plain(StatusCode::OK, "ok"),
@@ -239,12 +247,29 @@ fn text_of(path: &str, served: &Served, current: Duration) -> Answer {
 const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
+/// What a replica says that does not check.
+const STANDS_BY: &str = "# HELP calipam_standby 1 while another replica of `calipam serve` checks.\n\
+                         # TYPE calipam_standby gauge\ncalipam_standby 1\n";
+
 /// A text of the last good check, with its age.
-fn report<'s>(served: &'s Served, kind: &'static str, text: impl FnOnce(&'s Good) -> &'s Bytes) -> Answer {
+async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");
     };
-    dated(response(StatusCode::OK, kind, text(good).clone()), good)
+    match text_of(served, text, asking).await {
+        Ok(text) => dated(response(StatusCode::OK, kind, text.unwrap_or_default()), good),
+        Err(failure) => failure,
+    }
+}
+
+/// A text, which is written when it is asked for first.
+async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
+    let Ok(_place) = asking.acquire().await else { return Err(not_ready(served)) };
+    let asked = Arc::clone(served);
+    match tokio::task::spawn_blocking(move || asked.text(text)).await {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(_)) | Err(_) => Err(plain(StatusCode::INTERNAL_SERVER_ERROR, "the report cannot be written")),
+    }
 }
 
 /// Says when the check ended that an answer is from.
@@ -267,8 +292,9 @@ fn health(served: &Served, current: Duration) -> Answer {
 
 /// What is said before the first check has succeeded.
 fn not_ready(served: &Served) -> Answer {
-    let text = match &served.failure {
+    let text = match served.failure() {
         Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),
+        None if served.stands_by => "another replica checks the cluster: this one stands by".to_owned(),
         None => "no check has succeeded yet".to_owned(),
     };
     plain(StatusCode::SERVICE_UNAVAILABLE, &text)

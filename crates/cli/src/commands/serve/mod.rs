@@ -1,36 +1,42 @@
 //! `serve`: repeats the check, and serves what the last one found.
 //!
 //! Checks run one after the other on a thread and a runtime of their own, so that checking a large cluster delays no
-//! answer. Each leaves finished texts, of which an answer is a copy, and its snapshot for questions: no answer reads the datastore.
+//! answer. Each leaves its report, of which the texts are written when they are asked for first, and its snapshot for questions:
+//! no answer reads the datastore.
 
+mod alerts;
 mod ask;
+mod checks;
 mod host;
 mod http;
 mod impatient;
+mod replica;
 mod served;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use calipam_datastore::Webhook;
+use calipam_files::regular;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch as state;
 
+use self::alerts::Alerts;
+use self::checks::Checks;
 use self::host::Hosts;
 use self::http::Shown;
-use self::served::{Good, Served};
+use self::replica::{Holding, Turn};
+use self::served::Served;
 use super::check::Checker;
 use crate::args::{Global, ServeArgs};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
-use crate::render::report::Checked;
 use crate::render::text::count;
-use crate::watch;
 
-/// After a check it rests for so many times as long, so that changes that never end take a tenth of the time.
-const REST: u32 = 9;
 /// A report counts as current for so many intervals.
 const CURRENT: u32 = 3;
 
@@ -67,9 +73,15 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         ));
     }
 
+    let webhook = args.webhook.as_deref().map(webhook).transpose()?;
     let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
-    let checks = start_checks(args, global, console.clone(), interval, sender)?;
+    if let Some(webhook) = webhook {
+        tokio::spawn(Alerts::new(webhook).run(served.clone(), console.clone()));
+    }
+    let holding = args.lease.as_deref().map(|lease| Holding::begin(lease, &global, console)).transpose()?;
+    let (holding, turn) = holding.unzip();
+    let checks = start_checks(args, global, console.clone(), interval, sender, turn)?;
     let mut news = served.clone();
     let stop = async move {
         let ended = async { while news.changed().await.is_ok() {} };
@@ -80,11 +92,25 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     };
     let shown = Shown { served, current: interval.saturating_mul(CURRENT), hosts };
     let by_signal = http::serve(listener, shown, stop).await;
+    if let Some(holding) = holding {
+        holding.end().await;
+    }
     if by_signal {
         // A check that is running only reads: it ends with the process.
         return Ok(Outcome::Clean);
     }
     Err(checks.join().unwrap_or(Failure::Panic))
+}
+
+/// The server of a URL, or of the one that the first line of `@FILE` is.
+fn webhook(text: &str) -> Result<Webhook, Failure> {
+    let read = text.strip_prefix('@').map(|path| {
+        regular::read_to_string(Path::new(path))
+            .map_err(|error| Failure::Io { doing: format!("read the URL in {path}"), error })
+    });
+    let read = read.transpose()?;
+    let url = read.as_deref().map_or(text, |read| read.lines().next().unwrap_or_default().trim());
+    Webhook::new(url).map_err(|reason| Failure::usage(format!("--webhook: {reason}")))
 }
 
 /// Ends with SIGTERM or ctrl-c, which end the process no more.
@@ -114,10 +140,12 @@ fn start_checks(
     console: Console,
     interval: Duration,
     sender: state::Sender<Arc<Served>>,
+    turn: Option<Turn>,
 ) -> Result<JoinHandle<Failure>, Failure> {
     let failed = |error| Failure::Io { doing: "start threads".into(), error };
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-    let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender));
+    let checks =
+        move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender, turn));
     thread::Builder::new().name("checks".into()).spawn(checks).map_err(failed)
 }
 
@@ -127,19 +155,27 @@ async fn check_again_and_again(
     console: &Console,
     interval: Duration,
     sender: &state::Sender<Arc<Served>>,
+    mut turn: Option<Turn>,
 ) -> Failure {
-    let settle = Duration::try_from(args.options.recheck.settle).unwrap_or_default();
-    // Entries of a file with accepted findings that match nothing are told once.
-    let mut inner = Console { progress: false, ..console.clone() };
+    let mut checks = Checks::new(args, global, console);
+    let mut said = String::new();
     loop {
+        if let Some(turn) = turn.as_mut().filter(|turn| !turn.is_held()) {
+            checks = Checks::new(args, global, console);
+            sender.send_replace(Arc::new(Served::standby()));
+            console.info("standing by until this replica holds the lease");
+            turn.wait().await;
+            console.info("this replica holds the lease");
+        }
         let begin = Instant::now();
-        let mut revision: Option<i64> = None;
-        match check(args, global, &inner, begin).await {
+        match checks.check(begin).await {
             Ok(good) => {
-                // Of a file or an old datastore there is none.
-                revision = good.snapshot.revision.parse().ok();
-                let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
-                console.info(&format!("{at}: {}, in {:.1} s", good.summary, good.took.as_secs_f64()));
+                let found = count(good.report.findings.len(), "finding", "findings");
+                if said != found {
+                    let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+                    console.info(&format!("{at}: {found}, in {:.1} s", good.took.as_secs_f64()));
+                    said = found;
+                }
                 sender.send_replace(Arc::new(Served::good(good)));
             }
             Err(failure) => {
@@ -150,41 +186,18 @@ async fn check_again_and_again(
                     return failure;
                 }
                 console.failure(&failure);
+                said.clear();
                 let served = sender.borrow().failed(&failure.message(), exit_code, begin.elapsed());
                 sender.send_replace(Arc::new(served));
             }
         }
-        inner.quiet = true;
-
-        // Between its two reads a check waits for `settle`, which costs nothing.
-        let took = begin.elapsed();
-        let rest = (took.saturating_sub(settle) * REST).min(interval.saturating_sub(took));
-        tokio::time::sleep(rest).await;
-        watch::wait(interval.saturating_sub(took + rest), revision, global, &inner).await;
+        let rest = checks.rest(begin.elapsed(), interval);
+        match &mut turn {
+            Some(turn) => tokio::select! {
+                () = rest => {}
+                () = turn.lost() => {}
+            },
+            None => rest.await,
+        }
     }
-}
-
-/// One check, and all that is served of it.
-async fn check(
-    args: &ServeArgs,
-    global: &Global,
-    console: &Console,
-    begin: Instant,
-) -> Result<Good, Failure> {
-    let checker = Checker::new(&args.options)?;
-    let mut checked = checker.check(args.cache.as_deref(), global, console).await?;
-    checker.keep(&mut checked, console)?;
-    let outcome =
-        if args.options.fail_on.fails(checked.report.worst()) { Outcome::Findings } else { Outcome::Clean };
-    let snapshot = Arc::new(checked.snapshot);
-    let checked = Checked {
-        report: &checked.report,
-        snapshot: &snapshot,
-        changes: None,
-        took: begin.elapsed(),
-        exit_code: exit::code(&Ok(outcome)),
-    };
-    let summary = count(checked.report.findings.len(), "finding", "findings");
-    Good::new(&checked, summary, Arc::clone(&snapshot))
-        .map_err(|error| Failure::Io { doing: "write the report".into(), error })
 }

@@ -1,11 +1,13 @@
 //! What the checks have left to be served.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use calipam_check::Report;
 use calipam_model::snapshot::Snapshot;
+use calipam_workflow::{LiveCounts, SharedSnapshot};
 use jiff::Timestamp;
 
 use crate::format::Format;
@@ -16,100 +18,149 @@ use crate::render::table::Page;
 /// What the last check left, and the last good one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served {
-    /// Of the last check: that it succeeded or not, and with it all metrics of the last good one.
-    pub metrics: Bytes,
-    /// The page of the last good check; where a later one failed, it says so.
-    pub page: Bytes,
-    pub good: Option<Good>,
+    /// How the last check ended; `None` before the first one has.
+    run: Option<RunMetrics>,
+    pub good: Option<Arc<Good>>,
     /// Another text for each page: when its cluster was read, and whether a later check has failed. The page's script knows its own.
     pub version: String,
-    /// Why no check has succeeded so far; `None` where the first one is under way.
-    pub failure: Option<String>,
+    /// Why the last check failed, and when it ended.
+    failure: Option<(String, Timestamp)>,
+    /// Another replica checks.
+    pub stands_by: bool,
 }
 
-/// What a check that succeeded left.
-#[derive(Clone, Debug)]
+/// What a check that succeeded left. Its texts are written when they are asked for first.
+#[derive(Debug)]
 pub(super) struct Good {
     /// When the check ended.
     pub at: Timestamp,
     ended: Instant,
     pub took: Duration,
-    /// How much was found, in words.
-    pub summary: String,
-    pub json: Bytes,
-    /// What was checked, for questions.
-    pub snapshot: Arc<Snapshot>,
-    exit_code: u8,
-    metrics: Bytes,
-    page: Bytes,
+    pub report: Report,
+    /// What was checked. Where the cluster is followed, it may be later.
+    pub snapshot: SharedSnapshot,
+    pub exit_code: u8,
+    /// What was done to follow the cluster, where it is.
+    pub counts: Option<LiveCounts>,
+    json: OnceLock<Bytes>,
+    page: OnceLock<Bytes>,
+    metrics: OnceLock<Bytes>,
+}
+
+/// A text of the last good check, or of the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    Json,
+    /// Where a later check has failed, it says so.
+    Page,
+    /// That the last check succeeded or not, and with it all metrics of the last good one.
+    Metrics,
 }
 
 impl Good {
-    pub(super) fn new(checked: &Checked<'_>, summary: String, snapshot: Arc<Snapshot>) -> io::Result<Self> {
-        let (mut json, mut page, mut metrics) = (Vec::new(), Vec::new(), Vec::new());
-        document::write(checked, Format::Json, Page::default(), &mut json)?;
-        write_live_page(checked, &mut page)?;
-        write_report_metrics(checked, &mut metrics)?;
-        Ok(Self {
-            json: json.into(),
-            page: page.into(),
-            metrics: metrics.into(),
-            snapshot,
-            at: Timestamp::now(),
-            ended: Instant::now(),
-            took: checked.took,
-            exit_code: checked.exit_code,
-            summary,
-        })
+    pub(super) fn new(
+        report: Report,
+        snapshot: SharedSnapshot,
+        took: Duration,
+        exit_code: u8,
+        counts: Option<LiveCounts>,
+    ) -> Self {
+        let (at, ended) = (Timestamp::now(), Instant::now());
+        let (json, page, metrics) = Default::default();
+        Self { at, ended, took, report, snapshot, exit_code, counts, json, page, metrics }
     }
 
     /// How long ago the check ended.
     pub(super) fn age(&self) -> Duration {
         self.ended.elapsed()
     }
+
+    pub(super) fn snapshot(&self) -> RwLockReadGuard<'_, Snapshot> {
+        self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A text, written now where it has not been yet.
+    fn text(&self, text: Text) -> io::Result<&Bytes> {
+        let place = match text {
+            Text::Json => &self.json,
+            Text::Page => &self.page,
+            Text::Metrics => &self.metrics,
+        };
+        if let Some(written) = place.get() {
+            return Ok(written);
+        }
+        let snapshot = self.snapshot();
+        let checked = Checked {
+            report: &self.report,
+            snapshot: &snapshot,
+            changes: None,
+            took: self.took,
+            exit_code: self.exit_code,
+        };
+        let mut out = Vec::new();
+        match text {
+            Text::Json => document::write(&checked, Format::Json, Page::default(), &mut out)?,
+            Text::Page => write_live_page(&checked, &mut out)?,
+            Text::Metrics => write_report_metrics(&checked, &mut out)?,
+        }
+        Ok(place.get_or_init(|| out.into()))
+    }
 }
 
 impl Served {
     /// True before the first check has ended.
     pub(super) fn is_empty(&self) -> bool {
-        self.metrics.is_empty()
+        self.run.is_none()
+    }
+
+    /// What is served while another replica checks.
+    pub(super) fn standby() -> Self {
+        Self { stands_by: true, version: "stands by".to_owned(), ..Self::default() }
     }
 
     /// What is served after a check that succeeded.
     pub(super) fn good(good: Good) -> Self {
-        let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code };
-        Self {
-            metrics: metrics(&run, Some(&good)),
-            page: good.page.clone(),
-            version: good.snapshot.taken_at.to_string(),
-            good: Some(good),
-            failure: None,
-        }
+        let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code, live: good.counts };
+        let version = good.report.cluster.taken_at.to_string();
+        Self { run: Some(run), version, good: Some(Arc::new(good)), ..Self::default() }
     }
 
     /// What is served after a check that failed: the report of the last good one, and that it is old.
     pub(super) fn failed(&self, message: &str, exit_code: u8, took: Duration) -> Self {
-        let run = RunMetrics { up: false, took, exit_code };
-        let page = self.good.as_ref().map_or_else(Bytes::new, |good| {
-            let notice = format!(
-                "The last check, which ended at {}, failed: {message}. This is the report of {}.",
-                Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC"),
-                good.at.strftime("%Y-%m-%d %H:%M:%S UTC")
-            );
-            page_with_notice(&good.page, &notice).into()
-        });
-        let failure = self.good.is_none().then(|| message.to_owned());
-        let read = self.good.as_ref().map(|good| good.snapshot.taken_at.to_string());
+        let live = self.good.as_ref().and_then(|good| good.counts);
+        let run = RunMetrics { up: false, took, exit_code, live };
+        let read = self.good.as_ref().map(|good| good.report.cluster.taken_at.to_string());
         let version = format!("{} failed", read.unwrap_or_default());
-        Self { metrics: metrics(&run, self.good.as_ref()), page, good: self.good.clone(), version, failure }
+        let failure = Some((message.to_owned(), Timestamp::now()));
+        Self { run: Some(run), good: self.good.clone(), version, failure, stands_by: false }
     }
-}
 
-/// The metrics of a run, and those of the last good report.
-fn metrics(run: &RunMetrics, good: Option<&Good>) -> Bytes {
-    let mut text = Vec::new();
-    // Writing into memory does not fail, and the names of the metrics are constants.
-    let _ = run.write(good.map(|good| good.at), &mut text);
-    text.extend_from_slice(good.map_or(b"", |good| &good.metrics));
-    text.into()
+    /// Why no check has succeeded so far; `None` where one has, and where the first one is under way.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
+    }
+
+    /// A text, which may take its time; `None` where there is nothing to write it of yet.
+    pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
+        let of_good = self.good.as_ref().map(|good| good.text(text)).transpose()?;
+        match (text, &self.run, of_good) {
+            (Text::Metrics, Some(run), of_good) => {
+                let mut metrics = Vec::new();
+                run.write(self.good.as_ref().map(|good| good.at), &mut metrics)?;
+                metrics.extend_from_slice(of_good.map_or(b"", |text| text));
+                Ok(Some(metrics.into()))
+            }
+            (Text::Page, _, Some(page)) => Ok(Some(match (&self.failure, &self.good) {
+                (Some((message, ended)), Some(good)) => {
+                    let [ended, read] = [*ended, good.at].map(|at| at.strftime("%Y-%m-%d %H:%M:%S UTC"));
+                    let notice = format!(
+                        "The last check, which ended at {ended}, failed: {message}. This is the report of {read}."
+                    );
+                    page_with_notice(page, &notice).into()
+                }
+                _ => page.clone(),
+            })),
+            (_, _, of_good) => Ok(of_good.cloned()),
+        }
+    }
 }

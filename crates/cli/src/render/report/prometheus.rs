@@ -7,6 +7,7 @@ use std::time::Duration;
 use calipam_check::views::{self, Count, PoolList};
 use calipam_check::{Changes, Code, Report};
 use calipam_model::snapshot::{Coverage, Snapshot};
+use calipam_workflow::LiveCounts;
 use jiff::Timestamp;
 
 use super::Checked;
@@ -23,7 +24,7 @@ struct Metrics<'a> {
 /// Writes what a check found, and how full pools and nodes are.
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.run(&RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code });
+    metrics.run(&RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code, live: None });
     metrics.report(checked);
     metrics.write(out)
 }
@@ -38,7 +39,7 @@ pub(crate) fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Re
 /// Writes what a check of many clusters found, with the label `cluster`.
 pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code });
+    metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code, live: None });
     for (cluster, changes) in report.each() {
         metrics.cluster = Some(&cluster.name);
         let help = "1 if the cluster of the fleet could be read and checked, otherwise 0.";
@@ -70,6 +71,8 @@ pub(crate) struct RunMetrics {
     pub up: bool,
     pub took: Duration,
     pub exit_code: u8,
+    /// What was done to follow the cluster; `None` where it is read anew for each check.
+    pub live: Option<LiveCounts>,
 }
 
 impl RunMetrics {
@@ -121,8 +124,22 @@ impl Metrics<'_> {
         let help = "How long the last check took.";
         self.set("last_run_duration_seconds", help, &[], run.took.as_secs_f64());
         self.set("last_run_exit_code", "The exit code of the last check.", &[], f64::from(run.exit_code));
+        if let Some(live) = run.live {
+            self.live(&live);
+        }
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         self.set("build_info", "The version of calipam; always 1.", &version, 1.0);
+    }
+
+    /// What was done to follow the cluster.
+    fn live(&mut self, live: &LiveCounts) {
+        let help = "Keys of the datastore that have changed since the start.";
+        self.set("live_changes", help, &[], live.changes as f64);
+        let help = "How often changes alone were judged, and how often everything.";
+        self.set("live_checks", help, &[("scope", "changes")], live.parts as f64);
+        self.set("live_checks", help, &[("scope", "everything")], live.whole as f64);
+        let help = "Findings in which hourly full checks have differed from what was judged by changes.";
+        self.set("live_differences", help, &[], live.differences as f64);
     }
 
     /// Everything about the cluster.

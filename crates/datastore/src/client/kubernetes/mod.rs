@@ -10,6 +10,7 @@ mod credentials;
 pub(crate) mod discovery;
 mod flags;
 pub(crate) mod kinds;
+pub(crate) mod lease;
 pub(crate) mod permission;
 mod proxy;
 pub(crate) mod schema;

@@ -1,0 +1,129 @@
+//! The checks of `serve`, one after the other. An etcd is read once and followed; of any other datastore each check reads what it
+//! needs.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use calipam_check::Finding;
+use calipam_datastore::Datastore;
+use calipam_workflow::{Live, Step};
+
+use super::super::check::Checker;
+use super::served::Good;
+use crate::args::{Global, ServeArgs};
+use crate::connect;
+use crate::console::Console;
+use crate::exit::{self, Failure, Outcome};
+use crate::operator::Person;
+use crate::watch::{self, TOGETHER};
+
+/// After a check it rests for so many times as long, so that changes that never end take a tenth of the time.
+const REST: u32 = 9;
+/// After how long a datastore that is followed is asked again where it does not answer.
+const RETRY: Duration = Duration::from_secs(10);
+/// So many of the findings in which a full check differs are named.
+const NAMED: usize = 10;
+
+/// Checks, and what is kept from one to the next.
+pub(super) struct Checks<'a> {
+    args: &'a ServeArgs,
+    global: &'a Global,
+    console: Console,
+    /// The cluster that is followed.
+    live: Option<Live>,
+    /// Open for as long as it answers, where it is followed.
+    datastore: Option<Datastore>,
+    /// The revision that was read last; of a file or an old datastore there is none.
+    revision: Option<i64>,
+}
+
+impl<'a> Checks<'a> {
+    pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
+        let console = Console { progress: false, ..console.clone() };
+        Self { args, global, console, live: None, datastore: None, revision: None }
+    }
+
+    /// One check, and all that is served of it.
+    pub(super) async fn check(&mut self, begin: Instant) -> Result<Good, Failure> {
+        let options = &self.args.options;
+        let checker = Checker::new(options)?;
+        self.revision = None;
+        let datastore = match self.datastore.take() {
+            Some(datastore) => datastore,
+            None => connect::open(self.global, &self.console).await?,
+        };
+        self.follow(&checker, &datastore).await?;
+
+        let (mut report, snapshot, counts) = match &mut self.live {
+            Some(live) => (live.report(), live.snapshot(), Some(live.counts)),
+            None => {
+                let cache = self.args.cache.as_deref();
+                let checked = checker.check_datastore(&datastore, cache, &self.console).await?;
+                (checked.report, Arc::new(RwLock::new(checked.snapshot)), None)
+            }
+        };
+        self.revision = report.cluster.revision.parse().ok();
+        self.datastore = self.live.is_some().then_some(datastore);
+        let asked = snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        checker.keep(&mut report, &asked, &self.console)?;
+        drop(asked);
+        // Entries of a file with accepted findings that match nothing are told once.
+        self.console.quiet = true;
+
+        let outcome = if options.fail_on.fails(report.worst()) { Outcome::Findings } else { Outcome::Clean };
+        Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts))
+    }
+
+    /// Reads and judges what has changed, where the datastore can be followed. Two reads that confirm each other are whole ones.
+    async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
+        if self.args.options.confirm.is_some() {
+            return Ok(());
+        }
+        let person = Person::watching(&self.console);
+        let Some(live) = &mut self.live else {
+            self.live = Live::begin(datastore, &checker.criteria(), &person).await?;
+            return Ok(());
+        };
+        match live.step(datastore, &person).await? {
+            Step::Changes(_) => {}
+            Step::Whole(why) if why.is_usual() => self.console.verbose(&format!("reading everything: {why}")),
+            Step::Whole(why) => self.console.warn(&format!("everything was read again: {why}")),
+            Step::Compared { lost, wrong } => {
+                self.tell("was not seen when it came", &lost);
+                self.tell("was still there although it had gone", &wrong);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, what: &str, findings: &[Finding]) {
+        for finding in findings.iter().take(NAMED) {
+            self.console
+                .warn(&format!("the hourly check found that {} {} {what}", finding.code, finding.subject));
+        }
+        if let Some(others) = findings.len().checked_sub(NAMED).filter(|others| *others > 0) {
+            self.console.warn(&format!("and that {others} other findings {what}"));
+        }
+    }
+
+    /// Rests after a check that took so long, and waits for a change, or until the interval has passed.
+    pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
+        // Between its two reads a check waits for `settle`, which costs nothing.
+        let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
+        let rest = (took.saturating_sub(settle) * REST).min(interval.saturating_sub(took));
+        tokio::time::sleep(rest).await;
+        let most = interval.saturating_sub(took + rest);
+        let (Some(live), Some(datastore)) = (&self.live, &self.datastore) else {
+            let most = if self.live.is_some() { most.min(RETRY) } else { most };
+            return watch::wait(most, self.revision, self.global, &self.console).await;
+        };
+        match live.wait(datastore, most).await {
+            Ok(true) => tokio::time::sleep(TOGETHER).await,
+            Ok(false) => {}
+            Err(_) => {
+                self.datastore = None;
+                tokio::time::sleep(TOGETHER.min(most)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! `calipam serve` of an etcd that it follows: after any change its report is that of a check, whatever happens to the etcd.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::Etcd;
+use etcd_client::{CompactionOptions, Txn, TxnOp};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::program::calipam;
+use super::serve::Server;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is stored: keys with their values.
+type Entries = Vec<(String, Vec<u8>)>;
+
+fn faulty() -> (Etcd, Entries) {
+    let etcd = Etcd::start().unwrap();
+    let spec = ClusterSpec::new(32).at(jiff::Timestamp::now());
+    Cluster::all_faults(spec, 1).write_to_etcd(&etcd.endpoint()).unwrap();
+    let entries = etcd.entries().unwrap().into_iter().map(|(key, (value, _))| (key, value)).collect();
+    (etcd, entries)
+}
+
+/// A server that would look by itself after an hour.
+fn serve(etcd: &Etcd) -> Server {
+    let endpoint = etcd.endpoint();
+    let server = Server::start(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &endpoint]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    server
+}
+
+/// Writes and deletes keys in one transaction; gives its revision.
+fn write(etcd: &Etcd, writes: &[(&str, Option<&[u8]>)]) -> i64 {
+    let writes: Vec<TxnOp> = writes
+        .iter()
+        .map(|(key, value)| match value {
+            Some(value) => TxnOp::put(*key, *value, None),
+            None => TxnOp::delete(*key, None),
+        })
+        .collect();
+    let written = etcd.with_client(async |mut client| client.txn(Txn::new().and_then(writes.clone())).await);
+    written.unwrap().header().unwrap().revision()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn revision(report: &Value) -> i64 {
+    report["cluster"]["revision"].as_str().unwrap().parse().unwrap()
+}
+
+/// Waits for the report of a revision, and compares it with a check.
+fn assert_is_checked(server: &Server, etcd: &Etcd, written: i64, name: &str) {
+    let report = json(&server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written).body);
+    let check =
+        calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]).json();
+    for part in ["findings", "counts", "notes"] {
+        assert_eq!(report[part], check[part], "{name}: {part}");
+    }
+}
+
+fn metric(server: &Server, name: &str) -> f64 {
+    let metrics = server.get("/metrics").body;
+    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).expect(name);
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn after_each_change_the_report_is_that_of_a_check() {
+    let (etcd, entries) = faulty();
+    let server = serve(&etcd);
+    let mut random = 7_usize;
+    let mut below = |most: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % most
+    };
+    let is_common = |key: &str| key.contains("/ipam/") || key.contains("workloadendpoints");
+    let common: Vec<&(String, Vec<u8>)> = entries.iter().filter(|(key, _)| is_common(key)).collect();
+    for round in 0..12 {
+        let writes: Vec<(&str, Option<&[u8]>)> = (0..=below(4))
+            .map(|_| {
+                let (key, value) = common[below(common.len())];
+                (key.as_str(), (below(3) > 0).then_some(value.as_slice()))
+            })
+            .collect();
+        let writes: std::collections::BTreeMap<_, _> = writes.into_iter().collect();
+        let writes: Vec<_> = writes.into_iter().collect();
+        let written = write(&etcd, &writes);
+        assert_is_checked(
+            &server,
+            &etcd,
+            written,
+            &format!("round {round}: {:?}", writes.iter().map(|(key, _)| key).collect::<Vec<_>>()),
+        );
+    }
+    let metrics = server.get("/metrics").body;
+    let parts = "calipam_live_checks{scope=\"changes\"}";
+    assert!(metric(&server, parts) > 3.0, "{metrics}");
+    assert!(metric(&server, "calipam_live_changes") >= 12.0, "{metrics}");
+    assert_eq!(metric(&server, "calipam_live_differences"), 0.0, "{metrics}");
+}
+
+#[test]
+fn what_etcd_has_forgotten_is_read_anew() {
+    let (etcd, entries) = faulty();
+    let server = serve(&etcd);
+    server.signal(Signal::STOP);
+    let (key, value) = entries.iter().find(|(key, _)| key.contains("/handle/")).unwrap();
+    let mut written = 0;
+    for value in [None, Some(value.as_slice()), None] {
+        written = write(&etcd, &[(key, value)]);
+    }
+    let options = CompactionOptions::new().with_physical();
+    etcd.with_client(async |mut client| client.compact(written, Some(options.clone())).await).unwrap();
+    server.signal(Signal::CONT);
+    assert_is_checked(&server, &etcd, written, "after the compaction");
+    let (code, said) = server.terminate();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("error: "), "{said}");
+}
+
+/// Another cluster answers under the same address: nothing of what was known is mixed with it.
+#[test]
+fn another_cluster_in_the_place_of_the_first_is_read_anew() {
+    let (mut etcd, _) = faulty();
+    let endpoint = etcd.endpoint();
+    let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    etcd.kill();
+    std::fs::remove_dir_all(etcd.data_dir()).unwrap();
+    etcd.restart().unwrap();
+    let other = Cluster::plain(ClusterSpec::new(33).at(jiff::Timestamp::now()), 3, 2);
+    other.write_to_etcd(&endpoint).unwrap();
+    let written =
+        revision(&calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &endpoint]).json());
+    let guid = calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &endpoint]).json()["cluster"]["guid"].clone();
+    server.wait("/report.json", |answer| {
+        json(&answer.body)["cluster"]["guid"] == guid
+            && json(&answer.body)["findings"].as_array().unwrap().is_empty()
+    });
+    assert_is_checked(&server, &etcd, written, "the other cluster");
+}
+
+#[test]
+fn a_finding_waits_until_it_has_stood() {
+    let etcd = Etcd::start().unwrap();
+    let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
+    let handle = calipam_testkit::cluster::wire::key::handle(&cluster.add_pod_on(0).handle);
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let value = etcd.entries().unwrap()[&handle].0.clone();
+    let endpoint = etcd.endpoint();
+    let server = Server::start(&["--interval", "1h", "--settle", "4s", "--etcd-endpoints", &endpoint]);
+    server.wait("/healthz", |answer| answer.status == 200);
+    let found = |report: &str| json(report)["findings"].as_array().unwrap().len();
+
+    // Half done, and done before it counts.
+    write(&etcd, &[(&handle, None)]);
+    thread::sleep(Duration::from_millis(1500));
+    let written = write(&etcd, &[(&handle, Some(&value))]);
+    let report = server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written);
+    assert_eq!(found(&report.body), 0);
+    let begin = Instant::now();
+    let written = write(&etcd, &[(&handle, None)]);
+    let report = server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written);
+    assert_eq!((found(&report.body), &json(&report.body)["rechecked"]), (0, &Value::Bool(true)));
+    server.wait("/report.json", |answer| found(&answer.body) == 1);
+    assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+/// What a server of alerts was sent: the head of a request, and its JSON.
+fn receive(listener: &TcpListener, status: &str) -> (String, Value) {
+    listener.set_nonblocking(true).unwrap();
+    let begin = Instant::now();
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let text = read_request(&mut stream);
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), json(body))
+}
+
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let read = stream.read(&mut piece).unwrap();
+        text.extend_from_slice(&piece[..read]);
+        let said = String::from_utf8_lossy(&text);
+        let Some((head, body)) = said.split_once("\r\n\r\n") else { continue };
+        let length =
+            head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        if body.len() >= length.unwrap_or(0) {
+            return said.into_owned();
+        }
+    }
+}
+
+#[test]
+fn a_webhook_is_told_of_findings_that_come_and_go() {
+    let etcd = Etcd::start().unwrap();
+    let mut cluster = Cluster::plain(ClusterSpec::new(31).at(jiff::Timestamp::now()), 3, 4);
+    let id = cluster.add_pod_on(0).handle;
+    let handle = calipam_testkit::cluster::wire::key::handle(&id);
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let value = etcd.entries().unwrap()[&handle].0.clone();
+    write(&etcd, &[(&handle, None)]);
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://user:s3cret@{}/api/v2/alerts?token=t0ken", listener.local_addr().unwrap());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &url).unwrap();
+    let from = format!("@{}", file.path().display());
+    let arguments =
+        ["--interval", "1h", "--settle", "0", "--webhook", &from, "--etcd-endpoints", &etcd.endpoint()];
+    let server = Server::start(&arguments);
+
+    // It is told again where it has refused.
+    receive(&listener, "503 Service Unavailable");
+    let (head, alerts) = receive(&listener, "200 OK");
+    assert!(head.starts_with("POST /api/v2/alerts?token=t0ken HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_lowercase().contains("authorization: basic dxnlcjpzm2nyzxq="), "{head}");
+    assert_eq!(alerts.as_array().unwrap().len(), 1, "{alerts}");
+    let (alert, labels) = (&alerts[0], &alerts[0]["labels"]);
+    assert_eq!((&labels["alertname"], &labels["code"]), (&"CalipamFinding".into(), &"missing-handle".into()));
+    assert_eq!((&labels["severity"], &labels["subject"]), (&"error".into(), &id.as_str().into()));
+    let time = |name: &str| alert[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(time("startsAt") <= jiff::Timestamp::now() && time("endsAt") > jiff::Timestamp::now(), "{alert}");
+    assert!(alert["annotations"]["summary"].as_str().unwrap().contains("has no object"), "{alert}");
+
+    write(&etcd, &[(&handle, Some(&value))]);
+    let (_, gone) = receive(&listener, "200 OK");
+    assert_eq!(gone[0]["labels"], *labels);
+    let ended: jiff::Timestamp = gone[0]["endsAt"].as_str().unwrap().parse().unwrap();
+    assert!(ended <= jiff::Timestamp::now(), "{gone}");
+
+    let (_, said) = server.terminate();
+    assert!(said.contains("is not told of findings: it answers 503"), "{said}");
+    assert!(!said.contains("s3cret") && !said.contains("t0ken"), "{said}");
+}
