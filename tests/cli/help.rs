@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use super::program::{EXAMPLE, Run, calipam, command, expected};
 
 /// Every command.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "check",
     "show",
     "diff",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 17] = [
     "install-links",
     "version",
     "explain",
+    "migrate",
 ];
 
 #[test]

@@ -108,6 +108,8 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::AmbiguousHandle { .. }
         | Error::Split(_)
         | Error::Configure(_)
+        | Error::Migrate(_)
+        | Error::Evict(_)
         | Error::SettingNotKept { .. }
         | Error::SeveralPools { .. }
         | Error::NotLocked

@@ -135,6 +135,7 @@ impl Operator for Person<'_> {
                 "the cache in {} cannot be written, so that the next check reads everything: {reason}",
                 quoted(folder)
             )),
+            Note::Evicted(pods) => console.info(&format!("evicted {}", count(pods, "pod", "pods"))),
             Note::JournalWithoutEnd => console.warn(
                 "the run of this journal did not come to its end: what it did after the last line of the journal, if anything, is \
                  not undone",

@@ -7,6 +7,7 @@ use calipam_workflow::Proposal;
 use crate::console::Console;
 use crate::hints;
 use crate::render::document::{Detail, Document};
+use crate::render::migrate::SurveyDocument;
 use crate::render::plan::{self, PlanDocument};
 use crate::render::table::Page;
 use crate::render::undo::{self, UndoDocument};
@@ -21,6 +22,7 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
             }
             preview_document(&PlanDocument { plan, run: None }, asked, console)
         }
+        Proposal::Migration(surveyed) => preview_document(&SurveyDocument(surveyed), asked, console),
         Proposal::Undo(header, plan) => {
             preview_document(&UndoDocument { header, plan, run: None }, asked, console)
         }
@@ -31,6 +33,8 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
 pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
     match proposal {
         Proposal::Plan(plan) => whole_document(&PlanDocument { plan, run: None }, plan::fits(plan), console),
+        // The plan comes after it.
+        Proposal::Migration(_) => Ok(None),
         Proposal::Undo(header, plan) => {
             whole_document(&UndoDocument { header, plan, run: None }, undo::fits(plan), console)
         }

@@ -18,6 +18,7 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
         Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
         Activity::WaitingForSecondRead => ("{spinner} {prefix}: {msg}", "waiting to check a second time"),
         Activity::Writing => ("{spinner} {prefix}: {pos} of {len} steps", "writing"),
+        Activity::Evicting => ("{spinner} {prefix}: {pos} of {len} pods", "evicting"),
     };
     let bar = ProgressBar::no_length();
     bar.set_draw_target(if console.progress {
@@ -66,7 +67,7 @@ impl Meter for Bar {
                 self.message(seconds, || countdown(seconds));
                 self.bar.tick();
             }
-            Activity::Writing => {
+            Activity::Writing | Activity::Evicting => {
                 self.bar.set_length(expected);
                 self.bar.set_position(done);
             }

@@ -18,6 +18,7 @@ mod secret;
 pub mod settings;
 mod store;
 mod tasks;
+pub mod workloads;
 pub mod write;
 
 pub use self::client::etcd::{Carrier, EtcdClient, NotCarried};

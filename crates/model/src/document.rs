@@ -40,6 +40,11 @@ impl Document {
         self.metadata().is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
     }
 
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.metadata()?.get("labels")?.get(name)?.as_str()
+    }
+
     /// Who has to agree before a resource that is deleted goes.
     pub fn finalizers(&self) -> Vec<&str> {
         let list = self.metadata().and_then(|metadata| metadata.get("finalizers")?.as_array());

@@ -13,6 +13,7 @@ mod trial;
 
 pub mod assign;
 pub mod configure;
+pub mod migrate;
 pub mod rebuild;
 pub mod release;
 pub mod split;

@@ -29,6 +29,9 @@ pub enum PlanKind {
     /// `AssignPlan`: to assign addresses for people.
     #[serde(rename = "AssignPlan")]
     Assign,
+    /// `MigrationPlan`: one phase of the migration from one pool to another.
+    #[serde(rename = "MigrationPlan")]
+    Migrate,
 }
 
 /// What to change, and what not. Nothing changes a plan once it is made; the executor carries out its steps
@@ -221,6 +224,11 @@ impl Plan {
             forced: Vec::new(),
             revealed: Vec::new(),
         }
+    }
+
+    /// A plan that does nothing.
+    pub fn nothing(kind: PlanKind, snapshot: &Snapshot) -> Self {
+        Self::new(kind, snapshot, Vec::new())
     }
 
     /// True where there is nothing to do.

@@ -104,9 +104,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
             return Err(SplitRefusal::NameTaken(name));
         }
         let mut part = stored.child(&name, [("cidr", cidr.to_string().into())]);
-        if snapshot.datastore == DatastoreKind::Etcd {
-            part.identify(&uid(snapshot, &name), &created(snapshot));
-        }
+        identify(&mut part, snapshot, &name);
         changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
         edits.push(Edit::Pool(name, PoolEdit::Create(part)));
     }
@@ -166,7 +164,14 @@ fn part_name(pool: &str, index: usize) -> String {
     if name.len() <= 253 { name } else { format!("split-{}-{index}", pool.get(..243).unwrap_or_default()) }
 }
 
-/// A UID that no other object has: of the cluster, the time and the name. Kubernetes gives UIDs by itself.
+/// Gives a pool that is created an identity, which Kubernetes does by itself.
+pub(crate) fn identify(pool: &mut Document, snapshot: &Snapshot, name: &str) {
+    if snapshot.datastore == DatastoreKind::Etcd {
+        pool.identify(&uid(snapshot, name), &created(snapshot));
+    }
+}
+
+/// A UID that no other object has: of the cluster, the time and the name.
 fn uid(snapshot: &Snapshot, name: &str) -> String {
     let guid = snapshot.guid();
     let hex = sha256_hex(format!("{guid} {} {name}", snapshot.taken_at));

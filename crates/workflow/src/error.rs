@@ -8,11 +8,13 @@ use calipam_assign::StoreError;
 use calipam_model::IpNet;
 use calipam_plan::FailedTrial;
 use calipam_plan::configure::ConfigureRefusal;
+use calipam_plan::migrate::MigrateRefusal;
 use calipam_plan::release::ReportError;
 use calipam_plan::split::SplitRefusal;
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
+use crate::migrate::EvictError;
 use crate::operator::NoConsent;
 
 /// Why a command could not do its work. Nothing was written, except where a run has begun ([`Error::Repair`]).
@@ -77,6 +79,10 @@ pub enum Error {
     Split(#[from] SplitRefusal),
     #[error(transparent)]
     Configure(#[from] ConfigureRefusal),
+    #[error(transparent)]
+    Migrate(#[from] MigrateRefusal),
+    #[error(transparent)]
+    Evict(#[from] EvictError),
     #[error("the pools {} and {} have the same CIDR", .pools[0], .pools[1])]
     SeveralPools { pools: [String; 2] },
     /// The datastore is not locked, and the call wants others to have locked it.

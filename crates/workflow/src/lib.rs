@@ -10,6 +10,7 @@ mod error;
 mod export;
 mod history;
 mod live;
+mod migrate;
 mod operator;
 mod planning;
 mod preflight;
@@ -33,6 +34,9 @@ pub use self::error::{Error, NotFound, nearest};
 pub use self::export::export;
 pub use self::history::{History, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
+pub use self::migrate::{
+    EvictError, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
+};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;
 pub use self::read::{

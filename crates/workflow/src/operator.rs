@@ -14,6 +14,8 @@ use calipam_repair::journal::Header;
 use calipam_repair::{LockState, StaleLock, UndoPlan};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::migrate::Surveyed;
+
 /// The future of a command, boxed, so that its code is compiled here and not once more in the crate that waits for it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
@@ -56,6 +58,8 @@ pub enum Activity {
     WaitingForSecondRead,
     /// Counted in steps.
     Writing,
+    /// Counted in pods.
+    Evicting,
 }
 
 /// What the operator should know although the work goes on.
@@ -142,12 +146,16 @@ pub enum Note<'a> {
     },
     /// The run whose journal is undone did not come to its end by itself.
     JournalWithoutEnd,
+    /// So many pods were evicted, and are back.
+    Evicted(usize),
 }
 
 /// What the operator is about to be asked to agree to.
 #[derive(Clone, Copy, Debug)]
 pub enum Proposal<'a> {
     Plan(&'a PlanSummary),
+    /// Where a migration stands; the plan of its next phase follows.
+    Migration(&'a Surveyed),
     /// The run that is to be undone, and how.
     Undo(&'a Header, &'a UndoPlan),
 }

@@ -99,6 +99,7 @@ impl Run<'_> {
             blocks: 0,
             handles: 0,
             others: 1,
+            pods: 0,
         }
     }
 

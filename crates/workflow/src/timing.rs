@@ -91,6 +91,7 @@ pub fn time_writes<'a>(
             blocks: 0,
             handles: 1,
             others: 0,
+            pods: 0,
         };
         let store = datastore.allocator(operator.ask(question).await.map_err(Error::NoConsent)?)?;
         let now = WritingNow::begin();

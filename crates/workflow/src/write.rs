@@ -37,6 +37,7 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
     match kind {
         PlanKind::Release | PlanKind::Rebuild | PlanKind::Assign => &RECORDS,
         PlanKind::Split => &[Source::Pools],
+        PlanKind::Migrate => &[Source::Blocks, Source::Handles, Source::Affinities, Source::Pools],
         PlanKind::Configure => &[Source::IpamConfig],
     }
 }
@@ -102,6 +103,7 @@ impl Run<'_> {
             blocks: plan.totals.blocks,
             handles: plan.totals.handles,
             others: plan.totals.others(),
+            pods: 0,
         }
     }
 

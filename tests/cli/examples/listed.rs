@@ -72,7 +72,7 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     if line.starts_with("calicoctl ") {
         return &[0];
     }
-    match ["check", "release", "rebuild", "undo", "assign", "diff", "history", "--compare"]
+    match ["check", "release", "rebuild", "undo", "assign", "migrate", "diff", "history", "--compare"]
         .into_iter()
         .any(has)
     {
@@ -85,7 +85,8 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
 /// True for what needs a cluster of its own: it writes, and asks first.
 pub(super) fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
-    let command = ["release", "assign", "split", "configure"].into_iter().any(has) || has("--apply");
+    let command =
+        ["release", "assign", "split", "configure", "resume"].into_iter().any(has) || has("--apply");
     // An undo that only looks needs a run all the same.
     has("undo") || command && !has("--dry-run") && !has("--explain")
 }

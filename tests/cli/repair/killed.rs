@@ -24,7 +24,7 @@ const CONFIGURE: [&str; 5] =
 
 /// Runs a command and kills it at the first request that `is_last` is true of: before the server sees it, or, where its
 /// answer is swallowed, at the request after it. False where it has ended by itself.
-fn run_and_kill(
+pub(super) fn run_and_kill(
     mut command: Command,
     torn: &Tearing,
     tear: Tear,

@@ -14,6 +14,8 @@ mod journals;
 mod killed;
 mod kubernetes;
 mod lock;
+mod migrate;
+mod migrate_kubernetes;
 mod named;
 mod no_space;
 mod node;

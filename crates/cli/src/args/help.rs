@@ -190,6 +190,30 @@ in one transaction. `calipam undo JOURNAL` restores the pool.
 Exit codes: 0 split; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
 
+/// After `calipam migrate -h`.
+pub(super) const MIGRATE_SHORT: &str = "\
+Prints a plan; --apply carries out one phase. `calipam migrate --help` shows examples.";
+
+/// After `calipam migrate --help`.
+pub(super) const MIGRATE: &str = "\
+Examples:
+  calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16
+  calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16 --block-size 28 --apply
+  calipam migrate --from old --to new         to a pool that exists
+  calipam migrate status                      where it stands, and who has still to move
+  calipam migrate resume                      carry out the next phase, on any machine
+  calipam migrate resume --evict --batch 5    evict the pods that have still to move
+
+The phases: create the new pool, disable the old one, move, clean-up, delete the old pool. Each run
+carries out one of them, and `calipam undo JOURNAL` undoes it. Which one is next follows from the
+datastore alone: nothing about a migration is kept anywhere else.
+
+Pods move when they are restarted: by you, or by --evict, which respects disruption budgets. Nodes
+move their tunnel addresses by themselves. `docs/migrate.md` walks through a migration.
+
+Exit codes: 0 printed or carried out; 1 refused, or something is left; 2 usage, or no confirmation;
+3 datastore or journal; 4 internal.";
+
 /// After `calipam configure --help`.
 pub(super) const CONFIGURE: &str = "\
 Examples:

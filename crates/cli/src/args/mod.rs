@@ -13,6 +13,7 @@ mod help;
 mod history;
 mod kubectl;
 mod layout;
+mod migrate;
 mod printing;
 mod rebuild;
 mod release;
@@ -39,6 +40,7 @@ pub(crate) use self::fleet::FleetArgs;
 pub(crate) use self::global::{CONNECTION, Global, When};
 pub(crate) use self::history::HistoryArgs;
 pub(crate) use self::layout::{asks_for_help, name_commands, tidy, with_help};
+pub(crate) use self::migrate::MigrateArgs;
 pub(crate) use self::printing::PrintingArgs;
 pub(crate) use self::rebuild::{RebuildArgs, UndoArgs};
 pub(crate) use self::release::ReleaseArgs;
@@ -53,7 +55,7 @@ pub(crate) use self::writing::{WritingArgs, journals_folder};
 ///
 /// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
 /// reports what is wrong, the evidence, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
-/// snapshots. Only `release`, `rebuild --apply`, `assign`, `split`, `configure` and `undo` change anything: they show a plan, ask,
+/// snapshots. Only `release`, `rebuild --apply`, `assign`, `split`, `migrate`, `configure` and `undo` change anything: they show a plan, ask,
 /// and keep a journal for `undo`.
 #[derive(Debug, Parser)]
 #[command(
@@ -138,6 +140,11 @@ pub(crate) enum IpamCommand {
     /// Shows a plan, and asks before it writes.
     #[command(after_long_help = help::SPLIT)]
     Split(SplitArgs),
+    /// Move from one IP pool to another, phase by phase: a new range or block size
+    ///
+    /// Prints where the migration stands and the plan of its next phase; --apply shows it, asks, and carries it out.
+    #[command(after_help = help::MIGRATE_SHORT, after_long_help = help::MIGRATE)]
+    Migrate(MigrateArgs),
     /// Set how addresses are allocated: strict affinity, blocks per node, cooldown
     ///
     /// Shows a plan, and asks before it writes.
@@ -155,7 +162,7 @@ pub(crate) enum IpamCommand {
     Simulate(Box<SimulateArgs>),
     /// Undo a run of a command that writes, from its journal
     ///
-    /// Restores what `release`, `rebuild`, `assign`, `split`, `configure` or an earlier `undo` changed. Shows a plan, and
+    /// Restores what `release`, `rebuild`, `assign`, `split`, `migrate`, `configure` or an earlier `undo` changed. Shows a plan, and
     /// asks before it writes.
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),

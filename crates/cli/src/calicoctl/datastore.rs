@@ -21,6 +21,7 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
             blocks: 0,
             handles: 0,
             others: 1,
+            pods: 0,
         };
         if let Some(consent) = Consent::from_option(question, true) {
             set_lock(&datastore, consent, action).await.map_err(calipam_workflow::Error::from)?;

@@ -10,6 +10,7 @@ pub(crate) mod export;
 mod history;
 mod install_links;
 mod journals;
+mod migrate;
 mod rebuild;
 mod release;
 pub(crate) mod repair;
@@ -74,6 +75,7 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
         IpamCommand::Release(args) => release::run(&args, &global, console),
         IpamCommand::Rebuild(args) => rebuild::run(&args, &global, console),
         IpamCommand::Split(args) => split::run(&args, &global, console),
+        IpamCommand::Migrate(args) => migrate::run(&args, &global, console),
         IpamCommand::Configure(args) => configure::run(&args, &global, console),
         IpamCommand::Assign(args) => assign::run(&args, &global, console),
         IpamCommand::Simulate(args) => simulate::run(&args, &global, console),

@@ -9,7 +9,7 @@ use crate::args::journals_folder;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
-use crate::render::document::Detail;
+use crate::render::document::{Detail, Document};
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
@@ -23,10 +23,21 @@ pub(crate) fn finish(
     is_live: bool,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    let nothing = repaired.plan.changes.is_empty() && repaired.plan.skipped.is_empty();
+    let Repaired { plan, run, .. } = &repaired;
+    let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
     if !nothing || console.prints_nothing_new() {
-        print(&repaired, console)?;
+        print(plan, run.is_none(), &PlanDocument { plan, run: run.as_ref() }, console)?;
     }
+    ended(repaired, dry_run, is_live, console)
+}
+
+/// What is said after the document.
+pub(super) fn ended(
+    repaired: Repaired,
+    dry_run: bool,
+    is_live: bool,
+    console: &Console,
+) -> Result<Outcome, Failure> {
     if repaired.run.is_none() {
         why_not_written(&repaired.plan, dry_run, is_live, console);
     }
@@ -38,12 +49,17 @@ pub(crate) fn finish(
     outcome(repaired.run, is_partial, console)
 }
 
-fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
-    let Repaired { plan, run, .. } = repaired;
-    if run.is_none() && console.format.detail().is_some() {
+/// Prints the document of a plan, whose warnings were not shown yet where that is all.
+pub(super) fn print(
+    plan: &PlanSummary,
+    is_all: bool,
+    document: &impl Document,
+    console: &Console,
+) -> Result<(), Failure> {
+    if is_all && console.format.detail().is_some() {
         plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
     }
-    console.print(&PlanDocument { plan, run: run.as_ref() })
+    console.print(document)
 }
 
 /// Says why a plan was only printed, and what to do next.
@@ -60,8 +76,9 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
         );
     } else if dry_run {
         console.info("dry run: nothing was changed");
-        let more: &[&str] = if plan.kind == PlanKind::Rebuild { &["--apply"] } else { &[] };
-        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
+        let applies = matches!(plan.kind, PlanKind::Rebuild | PlanKind::Migrate);
+        let more: &[&str] = if applies { &["--apply"] } else { &[] };
+        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run", "action"])));
     }
 }
 

@@ -30,7 +30,7 @@ impl Values {
             (Some("cluster"), _) => Wanted::Clusters,
             (Some("user"), _) => Wanted::Users,
             (Some("node"), _) => Wanted::Nodes,
-            (Some("pool"), _) => Wanted::Pools,
+            (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::Pools,
             (Some("block"), _) => Wanted::Blocks,
             // Those that are assigned are no suggestion.
             (Some("ip"), "assign") => return None,

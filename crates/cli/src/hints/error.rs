@@ -1,11 +1,12 @@
 //! Hints for errors.
 
 use calipam_plan::configure::ConfigureRefusal;
+use calipam_plan::migrate::MigrateRefusal;
 use calipam_plan::release::ReportError;
 use calipam_plan::split::SplitRefusal;
 use calipam_repair::journal::JournalError;
 use calipam_repair::{LockAction, RepairError};
-use calipam_workflow::{Error, NoConsent, NotFound};
+use calipam_workflow::{Error, EvictError, NoConsent, NotFound};
 
 use super::{again, command, command_elsewhere, connected, datastore, dry_run};
 use crate::render::text::escape;
@@ -70,6 +71,8 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         Error::UnusableReport { objection, .. } => return Some(report(objection)),
         Error::Split(refusal) => return split(refusal),
         Error::Configure(refusal) => return configure(refusal),
+        Error::Migrate(refusal) => return migrate(refusal),
+        Error::Evict(error) => return evict(error),
         Error::SettingNotKept { .. } => "install the custom resource definitions of the Calico that runs",
         Error::SeveralPools { .. } => {
             return Some(format!("name the pool: {}", again(&["--name", "NAME"], &["name", "cidr"])));
@@ -158,6 +161,74 @@ fn configure(refusal: &ConfigureRefusal) -> Option<String> {
         | ConfigureRefusal::Undecodable(_) => return None,
     };
     Some(hint)
+}
+
+/// What to do about a pool that is not migrated.
+fn migrate(refusal: &MigrateRefusal) -> Option<String> {
+    let hint = match refusal {
+        MigrateRefusal::NoSuchPool(_) => format!("{} lists the pools; --to-cidr creates one", command(&["show"])),
+        MigrateRefusal::NoneBegun => "name the pool to leave with --from".to_owned(),
+        MigrateRefusal::SeveralBegun(_) => "name one of them with --from".to_owned(),
+        MigrateRefusal::SameCidr { pool, cidr, block_size } => {
+            let size = block_size.to_string();
+            let first = command(&["migrate", "--from", pool, "--to-cidr", "OTHER-CIDR"]);
+            let back = ["migrate", "--from", "OTHER-CIDR", "--to-cidr", &cidr.to_string(), "--block-size", &size];
+            format!(
+                "move through a pool in between: {first}, and once {pool} is deleted {}; or, where one half has room for all, split \
+                 it, and move from half to half (docs/migrate.md)",
+                command(&back)
+            )
+        }
+        MigrateRefusal::BlockInTheWay { block, .. } => format!(
+            "Calico assigns addresses twice where blocks overlap; {} shows what {block} holds",
+            command(&["show", "--block", &block.to_string()])
+        ),
+        MigrateRefusal::OtherBlockSize { .. } => {
+            "a pool has one block size; name another CIDR, or leave --block-size out".to_owned()
+        }
+        MigrateRefusal::NewPoolDisabled(_) => "enable it (`disabled: false`), or name another".to_owned(),
+        MigrateRefusal::NoRoom { .. } => format!(
+            "name a larger pool; the table shows each node, and {} goes on all the same",
+            again(&["--force"], &[])
+        ),
+        MigrateRefusal::Finalizer { pool, .. } => format!(
+            "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it",
+            escape(pool)
+        ),
+        MigrateRefusal::ManagedBy { .. } => {
+            "change spec.calicoNetwork.ipPools of its resource Installation: it creates, disables and deletes pools there".to_owned()
+        }
+        MigrateRefusal::NamespaceSelectorOfTunnels(_) => {
+            "set its allowedUses to Workload alone, or remove the namespaceSelector".to_owned()
+        }
+        MigrateRefusal::SamePool(_)
+        | MigrateRefusal::OtherFamily { .. }
+        | MigrateRefusal::NoBlockSize { .. }
+        | MigrateRefusal::SmallerThanBlock { .. }
+        | MigrateRefusal::Overlaps { .. }
+        | MigrateRefusal::NameTaken(_)
+        | MigrateRefusal::BeingDeleted(_) => return None,
+    };
+    Some(hint)
+}
+
+/// What to do where pods are not evicted any more.
+fn evict(error: &EvictError) -> Option<String> {
+    Some(match error {
+        EvictError::NoKubernetes => {
+            format!("pass a kubeconfig: {}", connected(&["--kubeconfig", "FILE"], &[]))
+        }
+        EvictError::NotReady { .. } => {
+            format!("once its pods are ready, {} goes on", again(&[], &[]))
+        }
+        EvictError::AddressOfOldPool { .. } => format!(
+            "an annotation or the configuration of the CNI plugin may ask for the pool: {} shows annotations",
+            command(&["migrate", "status"])
+        ),
+        EvictError::Budgets { .. } => {
+            "`kubectl get poddisruptionbudgets -A` shows what they allow".to_owned()
+        }
+    })
 }
 
 /// Handles that are named at most.

@@ -14,6 +14,7 @@ pub(crate) mod fleet;
 pub(crate) mod header;
 pub(crate) mod history;
 pub(crate) mod markdown;
+pub(crate) mod migrate;
 pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod show;

@@ -22,7 +22,7 @@ pub(super) const FEW: usize = 25;
 /// A plan as YAML and JSON show it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+pub(super) struct Shown<'a> {
     cluster: &'a ClusterIdentity,
     totals: Totals,
     changes: &'a [Change],
@@ -176,6 +176,7 @@ impl Document for PlanDocument<'_> {
             PlanKind::Split => "SplitPlan",
             PlanKind::Configure => "ConfigurePlan",
             PlanKind::Assign => "AssignPlan",
+            PlanKind::Migrate => "MigrationPlan",
         }
     }
 
@@ -183,8 +184,19 @@ impl Document for PlanDocument<'_> {
         if let Some(run) = self.run {
             return writeln!(out, "{}", ShownExecution::new(run).summary());
         }
+        writeln!(out, "{}\n", on_page(&header::cluster(&self.plan.cluster), 0, page))?;
+        self.body(detail, page, out)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self.shown()
+    }
+}
+
+impl<'a> PlanDocument<'a> {
+    /// The plan alone, without the line of the cluster.
+    pub(super) fn body(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let plan = self.plan;
-        writeln!(out, "{}\n", on_page(&header::cluster(&plan.cluster), 0, page))?;
         if !plan.changes.is_empty() {
             changes(plan, detail, page).write(out)?;
             writeln!(out)?;
@@ -196,7 +208,7 @@ impl Document for PlanDocument<'_> {
         writeln!(out, "{}", on_page(&escape(&summary(plan)), 0, page))
     }
 
-    fn schema(&self) -> impl Serialize {
+    pub(super) fn shown(&self) -> Shown<'a> {
         let plan = self.plan;
         Shown {
             cluster: &plan.cluster,

@@ -16,6 +16,8 @@ pub struct Question {
     pub handles: usize,
     /// Number of other objects that change.
     pub others: usize,
+    /// Number of pods that are evicted at most.
+    pub pods: usize,
 }
 
 impl fmt::Display for Question {
@@ -26,6 +28,7 @@ impl fmt::Display for Question {
             (self.blocks, "block", "blocks"),
             (self.handles, "handle", "handles"),
             (self.others, "other object", "other objects"),
+            (self.pods, "pod", "pods"),
         ];
         let named = kinds.into_iter().filter(|(number, ..)| *number > 0);
         let mut parts: Vec<String> = named
@@ -79,6 +82,7 @@ impl Consent {
             blocks: 1,
             handles: 1,
             others: 0,
+            pods: 0,
         };
         Self { question, given: Given::Runtime }
     }
@@ -106,6 +110,7 @@ mod tests {
             blocks: 3,
             handles: 11,
             others: 0,
+            pods: 0,
         }
     }
 

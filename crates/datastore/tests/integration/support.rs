@@ -58,6 +58,7 @@ pub(crate) fn consent() -> Consent {
         blocks: 1,
         handles: 1,
         others: 1,
+        pods: 0,
     };
     Consent::from_option(question, true).unwrap()
 }

@@ -86,7 +86,9 @@ impl<'s> Builder<'_, 's> {
             if let Some(node) = held.blocks.remove(&block) {
                 clear_owner(&mut action, block, &node);
             } else if let Some(affinity) = unselected(self.basis, block, chosen.len(), self.cooldown) {
-                give_up(&mut action, affinity);
+                let node = &affinity.value.key.node;
+                let why = format!("it is empty then, and its pool does not select {node}");
+                give_up(&mut action, affinity, why);
             }
             for affinity in held.affinities.remove(&block).unwrap_or_default() {
                 release_affinity(&mut action, affinity);

@@ -8,7 +8,7 @@ mod observation;
 mod reports;
 mod scope;
 mod select;
-mod unselected;
+pub(crate) mod unselected;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -39,14 +39,13 @@ pub(super) fn unselected<'s>(
     })
 }
 
-/// The block and its affinity are deleted.
-pub(super) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
+/// The block and its affinity are deleted, and why.
+pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>, why: String) {
     let key = &affinity.value.key;
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(key.cidr, BlockEdit::GiveUp(key.owner())));
     whole.edits.push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
 
-    let why = format!("it is empty then, and its pool does not select {}", key.node);
     let change = |action, subject, detail| Change { action, subject, detail, repairs: Vec::new() };
     action.changes.push(change(Verb::DeleteBlock, Subject::Block(key.cidr), why));
     let why = "its block is given up".to_owned();

@@ -198,6 +198,7 @@ impl UndoPlan {
             blocks: count(|key| matches!(key, Key::Block(_))),
             handles: count(|key| matches!(key, Key::Handle(_))),
             others: count(|key| !matches!(key, Key::Block(_) | Key::Handle(_))),
+            pods: 0,
         }
     }
 }

@@ -176,8 +176,29 @@ impl Taken {
     }
 }
 
-/// Of each step, what is in its way, where something is: what overlaps an object that it creates again, and blocks that
-/// were absent when the run wrote it. What the steps write themselves is not.
+/// The CIDR of a pool that the undo deletes, as the run has created it.
+fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
+    let (Key::Pool(name), None) = (&object.key, &object.before) else { return None };
+    let left = object.left.as_ref()?.value.as_ref()?;
+    Some(Pool::parse(name, left).ok()?.value.cidr)
+}
+
+/// A block or affinity in a pool that the step deletes, which would lie in no pool then. `again` are the CIDRs of the pools
+/// that the undo creates again.
+fn stranded(step: &UndoStep, again: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
+    let lies_in_none = |cidr: &IpNet| !again.iter().any(|pool| pool.contains(cidr));
+    step.objects.iter().find_map(|object| {
+        let pool = deleted_pool(object)?;
+        let is_stranded = |(key, cidr): &&(Key, IpNet)| {
+            !matches!(key, Key::Pool(_)) && pool.contains(cidr) && lies_in_none(cidr)
+        };
+        let (key, _) = existing.iter().find(is_stranded)?;
+        Some(format!("{} would be deleted, and {key} lies in it", object.key))
+    })
+}
+
+/// Of each step, what is in its way, where something is: what overlaps an object that it creates again, blocks that
+/// were absent when the run wrote it, and blocks in a pool that it deletes. What the steps write themselves is not.
 pub(super) async fn in_the_way(
     datastore: &Datastore,
     steps: &[UndoStep],
@@ -186,9 +207,20 @@ pub(super) async fn in_the_way(
     let existing = existing(datastore, steps).await?;
     let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
 
+    let taken = steps.iter().flat_map(|step| &step.objects).filter_map(Taken::by);
+    let again: Vec<IpNet> = taken
+        .filter_map(|taken| match taken {
+            Taken::Pool(cidr) => Some(cidr),
+            Taken::Blocks(_) => None,
+        })
+        .collect();
+
     let refusal = |step: &UndoStep| {
         if let Some((key, _)) = others.iter().find(|(key, _)| step.absent.contains(key)) {
             return Some(format!("{key} was created since the run"));
+        }
+        if let Some(reason) = stranded(step, &again, &existing) {
+            return Some(reason);
         }
         step.objects.iter().find_map(|object| {
             let taken = Taken::by(object)?;
@@ -207,7 +239,12 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Vec<(Key,
     if taken.iter().any(|taken| matches!(taken, Taken::Pool(_))) {
         sources.insert(Source::Pools);
     }
-    if is_block_missing(datastore, &taken).await? || steps.iter().any(|step| !step.absent.is_empty()) {
+    let deletes_pool =
+        steps.iter().flat_map(|step| &step.objects).any(|object| deleted_pool(object).is_some());
+    if deletes_pool
+        || is_block_missing(datastore, &taken).await?
+        || steps.iter().any(|step| !step.absent.is_empty())
+    {
         sources.extend([Source::Blocks, Source::Affinities]);
     }
     if sources.is_empty() {

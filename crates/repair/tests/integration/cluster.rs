@@ -66,6 +66,7 @@ pub(crate) fn consent(cluster: &str) -> Consent {
         blocks: many,
         handles: many,
         others: many,
+        pods: 0,
     };
     Consent::from_option(question, true).unwrap()
 }

@@ -17,6 +17,7 @@ pub const MAN_PAGES: &[(&str, &str)] = pages![
     "calipam-export.1",
     "calipam-history.1",
     "calipam-install-links.1",
+    "calipam-migrate.1",
     "calipam-rebuild.1",
     "calipam-release.1",
     "calipam-serve.1",

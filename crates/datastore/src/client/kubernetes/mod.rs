@@ -218,6 +218,16 @@ impl KubeClient {
         self.send_json(Request::post(path), "application/json", json).await
     }
 
+    /// Sends JSON to a path, once: where the server puts it off (429), the caller decides when it comes again.
+    pub(crate) async fn post_once(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+        let request = transport::json_request(Request::post(path), "application/json", json);
+        let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;
+        match head.status {
+            StatusCode::OK | StatusCode::CREATED => Ok(answer),
+            status => Err(status_failure(status, &answer.whole(MAX_REFUSAL).await.unwrap_or_default())),
+        }
+    }
+
     /// Replaces what lies at a path by JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::put(path), "application/json", json).await
@@ -239,9 +249,7 @@ impl KubeClient {
         kind: &str,
         json: Vec<u8>,
     ) -> std::result::Result<Answer, Failure> {
-        let request =
-            request.header(header::ACCEPT, Accept::Json.header()).header(header::CONTENT_TYPE, kind);
-        self.send(request.body(Body::from(json))).await
+        self.send(transport::json_request(request, kind, json)).await
     }
 
     /// Asks for a path and reads the answer whole; `None` where there is nothing (404).

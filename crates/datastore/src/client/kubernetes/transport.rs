@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use calipam_files::objects::Accept;
 use http::uri::Scheme;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
@@ -163,6 +164,16 @@ impl Open {
             Self::Http1(_) => true,
         }
     }
+}
+
+/// A request that sends JSON, and gets JSON back.
+pub(super) fn json_request(
+    request: http::request::Builder,
+    kind: &str,
+    json: Vec<u8>,
+) -> http::Result<Request<Body>> {
+    let request = request.header(header::ACCEPT, Accept::Json.header());
+    request.header(header::CONTENT_TYPE, kind).body(Body::from(json))
 }
 
 /// The same request once more; `None` where its body can be read only once.

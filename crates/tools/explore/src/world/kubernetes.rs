@@ -353,6 +353,7 @@ pub(crate) fn objects_of(
             blocks: many,
             handles: many,
             others: many,
+            pods: 0,
         };
         let writer = open_memory(&memory).writer(Consent::from_option(question, true)?).ok()?;
         for (path, value, _) in values {

@@ -183,8 +183,8 @@ impl<'w> Worker<'w> {
             };
             match finish(self.allocator.assign_ip(&request)) {
                 Ok(()) => return Ok(Some((address, net))),
-                // Another pod was faster.
-                Err(Error::AlreadyAssigned(_)) => {}
+                // Another pod was faster, or the pool was disabled.
+                Err(Error::AlreadyAssigned(_) | Error::AddressOutsidePools(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -290,7 +290,12 @@ impl<'w> Worker<'w> {
     /// Claims a block for a node, or makes the node's affinity usable again; false where another node has it.
     fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
         let claimed = finish(self.allocator.claim_affinity(net, AffinityType::Host, node));
-        claimed.map(|claimed| !claimed.claimed.is_empty()).map_err(|partly| partly.error.into())
+        match claimed {
+            Ok(claimed) => Ok(!claimed.claimed.is_empty()),
+            // The pool was disabled.
+            Err(partly) if matches!(partly.error, Error::CidrOutsidePools(_)) => Ok(false),
+            Err(partly) => Err(partly.error.into()),
+        }
     }
 
     /// Gives up an empty block of its own node or, as a node that finds no free block does, of another one.
@@ -317,6 +322,7 @@ impl<'w> Worker<'w> {
         let _giving_up = lock(&self.shared.giving_up);
         match finish(self.allocator.release_affinity(net, &owner.name, InUse::Refuse)) {
             Ok(()) => self.log().released += 1,
+            Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {
                 // A pod came after the affinity was marked. The node would find the mark when it next wants an address; no
                 // pod may come any more, so that it is told.

@@ -1,0 +1,102 @@
+//! Options of `migrate`.
+
+use calipam_model::IpNet;
+use calipam_plan::migrate::Target;
+use calipam_workflow::Eviction;
+use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
+
+use super::duration;
+use super::writing::{CriteriaArgs, WritingArgs};
+
+const POOLS: &str = "Pools";
+const EVICTING: &str = "Evicting";
+
+/// What to do with a migration that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MigrateAction {
+    /// Print where it stands
+    Status,
+    /// Carry out the next phase, as with --apply
+    Resume,
+}
+
+/// Options of `migrate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// Of a migration that has begun: where it stands, or its next phase
+    #[arg(value_name = "ACTION")]
+    pub action: Option<MigrateAction>,
+    /// The old pool, by name or CIDR [default: the disabled pool that has blocks]
+    #[arg(long, value_name = "POOL", help_heading = POOLS)]
+    pub from: Option<String>,
+    /// The new pool, by name
+    #[arg(long, value_name = "POOL", conflicts_with = "to_cidr", help_heading = POOLS)]
+    pub to: Option<String>,
+    /// The CIDR of the new pool, which is created with the settings of the old one
+    #[arg(long, value_name = "CIDR", help_heading = POOLS)]
+    pub to_cidr: Option<IpNet>,
+    /// The block size of the new pool, as prefix length [default: that of the old pool]
+    #[arg(long, value_name = "LENGTH", conflicts_with = "to", requires = "from", help_heading = POOLS)]
+    pub block_size: Option<u8>,
+    /// Carry out the next phase; without this it is only printed
+    #[arg(long, conflicts_with = "dry_run")]
+    pub apply: bool,
+    /// Print the plan and change nothing; the default
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Go on although other pools do not have addresses for all users of the old one
+    #[arg(long)]
+    pub force: bool,
+    /// Evict the pods that have still to move; disruption budgets are respected
+    #[arg(long, help_heading = EVICTING)]
+    pub evict: bool,
+    /// Pods that are evicted, and not back yet, at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "evict", help_heading = EVICTING)]
+    pub batch: u32,
+    /// Time between two batches
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
+    pub pause: SignedDuration,
+    /// Stop when evicted pods are not back, or budgets let no pod go, for this long
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
+    pub patience: SignedDuration,
+    /// Only pods on this node; can be repeated
+    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', requires = "evict", help_heading = EVICTING)]
+    pub nodes: Vec<String>,
+    /// Only pods of this namespace
+    #[arg(long, value_name = "NAMESPACE", requires = "evict", help_heading = EVICTING)]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub criteria: CriteriaArgs,
+    #[command(flatten)]
+    pub writing: WritingArgs,
+}
+
+impl MigrateArgs {
+    /// True where the next phase is carried out.
+    pub(crate) fn applies(&self) -> bool {
+        !self.dry_run
+            && self.action != Some(MigrateAction::Status)
+            && (self.apply || self.action == Some(MigrateAction::Resume))
+    }
+
+    /// Where the users move to.
+    pub(crate) fn target(&self) -> Target {
+        match (&self.to, self.to_cidr, self.block_size) {
+            (Some(name), ..) => Target::Pool(name.clone()),
+            (None, Some(cidr), block_size) => Target::Network { cidr: cidr.trunc(), block_size },
+            (None, None, Some(block_size)) => Target::SameNetwork { block_size },
+            (None, None, None) => Target::Unstated,
+        }
+    }
+
+    pub(crate) fn eviction(&self) -> Option<Eviction> {
+        self.evict.then(|| Eviction {
+            batch: self.batch as usize,
+            pause: self.pause,
+            patience: self.patience,
+            nodes: self.nodes.clone(),
+            namespace: self.namespace.clone(),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! `migrate`.
+
+use calipam_plan::migrate::Phase;
+use calipam_workflow::{MigrateRequest, Migrated};
+
+use super::repair;
+use crate::args::{Global, MigrateArgs};
+use crate::console::Console;
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::render::migrate::MigrationDocument;
+use crate::{connect, hints};
+
+pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let applies = args.applies();
+    let request = MigrateRequest {
+        from: args.from.clone(),
+        target: args.target(),
+        force: args.force,
+        eviction: args.eviction(),
+        criteria: args.criteria.criteria(),
+        intent: args.writing.intent(applies.then(|| "migrate --apply".into())),
+    };
+    connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        let person = Person::new(console, args.writing.yes);
+        let Migrated { surveyed, repaired } =
+            calipam_workflow::migrate(&datastore, &request, &person).await?;
+        let (phase, old) = (surveyed.survey.phase, surveyed.survey.migration.old.name.clone());
+        let run = repaired.run.as_ref();
+        let document = MigrationDocument { surveyed: &surveyed, plan: &repaired.plan, run };
+        repair::print(&repaired.plan, run.is_none(), &document, console)?;
+
+        let is_complete = run.is_some_and(|run| run.execution.is_complete());
+        let outcome = repair::ended(repaired, !applies, true, console)?;
+        Ok(next(phase, &old, applies, is_complete, outcome, console))
+    })
+}
+
+/// Says what comes after this run.
+fn next(
+    phase: Phase,
+    old: &str,
+    applies: bool,
+    is_complete: bool,
+    outcome: Outcome,
+    console: &Console,
+) -> Outcome {
+    let resume = || hints::command(&["migrate", "resume", "--from", old]);
+    match phase {
+        Phase::Delete if is_complete => console.info("the migration is complete"),
+        Phase::Move => {
+            console.hint(&format!(
+                "restart what uses the pool, or evict its pods with {}; {} shows what is left",
+                hints::command(&["migrate", "resume", "--from", old, "--evict"]),
+                hints::command(&["migrate", "status", "--from", old])
+            ));
+            return if applies { Outcome::Refused } else { outcome };
+        }
+        _ if is_complete => console.hint(&format!("the next phase: {}", resume())),
+        _ => {}
+    }
+    outcome
+}

@@ -1,0 +1,191 @@
+//! Questions of a migration to Kubernetes: who brings a pod back that goes, which budgets limit that, and which annotations tie pods to a
+//! pool; and the eviction of a pod.
+
+mod objects;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_files::objects::Accept;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use self::objects::{DisruptionBudget, LabelSelector, List, Object, Pod, asks};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::segment;
+use crate::error::{Failure, Result};
+use crate::store::{Datastore, Pending};
+
+/// Objects of one page of a list.
+const PAGE: usize = 500;
+/// The annotations of Calico's CNI plugin by which a pod or namespace asks for pools, and a pod for addresses.
+const ASKING: [&str; 3] =
+    ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools", "cni.projectcalico.org/ipAddrs"];
+
+/// What brings a pod back that goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Controller {
+    /// `Deployment`, `StatefulSet` and so on; `Node` for static pods.
+    pub kind: String,
+    pub name: String,
+}
+
+/// What a migration asks about a pod.
+#[derive(Clone, Debug)]
+pub struct WorkloadPod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Empty while it is not scheduled.
+    pub node: String,
+    /// `None`: nothing brings it back.
+    pub controller: Option<Controller>,
+    pub labels: BTreeMap<String, String>,
+    pub asks: Vec<Asks>,
+    /// Those that Calico's plugin notes, else those of the status.
+    pub addresses: Vec<IpAddr>,
+    /// Its condition `Ready` is true, and nobody has deleted it.
+    pub ready: bool,
+    pub finished: bool,
+    pub host_network: bool,
+}
+
+/// An annotation by which something asks for pools or addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    pub annotation: &'static str,
+    pub value: String,
+}
+
+/// A namespace whose annotations ask for pools.
+#[derive(Clone, Debug)]
+pub struct AskingNamespace {
+    pub name: String,
+    pub asks: Vec<Asks>,
+}
+
+/// A disruption budget.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    pub namespace: String,
+    pub name: String,
+    /// How many pods may be evicted now.
+    pub allowed: i64,
+    selector: Option<LabelSelector>,
+}
+
+impl Budget {
+    /// True if it counts the pod. One without a selector counts none.
+    pub fn covers(&self, pod: &WorkloadPod) -> bool {
+        self.namespace == pod.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
+}
+
+/// What came of asking for the eviction of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    Yes,
+    /// It is not there any more, or another pod of its name is.
+    Gone,
+    /// A disruption budget does not allow it now (429).
+    NotNow,
+}
+
+/// Kubernetes, as a migration asks it.
+#[derive(Clone, Debug)]
+pub struct Workloads {
+    client: Arc<KubeClient>,
+}
+
+impl Datastore {
+    /// The Kubernetes of the cluster; `None` where none is named, or the data is a file.
+    pub fn workloads(&self) -> Option<Workloads> {
+        let client = match self {
+            Self::EtcdAndKubernetes(_, client) | Self::Kubernetes(client) => Arc::clone(client),
+            Self::EtcdV2(_, client) => Arc::clone(client.as_ref()?),
+            Self::Etcd(_) | Self::File(_) => return None,
+        };
+        Some(Workloads { client })
+    }
+}
+
+impl Workloads {
+    /// All pods.
+    ///
+    /// # Errors
+    /// Where the server fails or refuses. So it is for all questions.
+    pub fn pods(&self) -> Pending<'_, Result<Vec<WorkloadPod>>> {
+        Box::pin(async move {
+            let pods: Vec<Pod> = self.list("/api/v1/pods", "pods").await?;
+            Ok(pods.into_iter().map(WorkloadPod::from).collect())
+        })
+    }
+
+    /// The namespaces that ask for pools for their pods.
+    pub fn namespaces(&self) -> Pending<'_, Result<Vec<AskingNamespace>>> {
+        Box::pin(async move {
+            let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
+            let asking = |Object { metadata }| {
+                let asks = asks(&metadata.annotations);
+                (!asks.is_empty()).then_some(AskingNamespace { name: metadata.name, asks })
+            };
+            Ok(namespaces.into_iter().filter_map(asking).collect())
+        })
+    }
+
+    pub fn budgets(&self) -> Pending<'_, Result<Vec<Budget>>> {
+        Box::pin(async move {
+            let path = "/apis/policy/v1/poddisruptionbudgets";
+            let budgets: Vec<DisruptionBudget> = self.list(path, "poddisruptionbudgets").await?;
+            let budget = |DisruptionBudget { metadata, spec, status }| Budget {
+                namespace: metadata.namespace,
+                name: metadata.name,
+                allowed: status.disruptions_allowed,
+                selector: spec.selector,
+            };
+            Ok(budgets.into_iter().map(budget).collect())
+        })
+    }
+
+    /// Asks Kubernetes to evict this very pod. Budgets are respected: it is Kubernetes that decides.
+    pub fn evict<'a>(&'a self, pod: &'a WorkloadPod) -> Pending<'a, Result<Evicted>> {
+        Box::pin(async move {
+            let path = format!(
+                "/api/v1/namespaces/{}/pods/{}/eviction",
+                segment(&pod.namespace),
+                segment(&pod.name)
+            );
+            let eviction = json!({
+                "apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"namespace": pod.namespace, "name": pod.name},
+                "deleteOptions": {"preconditions": {"uid": pod.uid}},
+            });
+            match self.client.post_once(&path, eviction.to_string().into_bytes()).await {
+                Ok(_) => Ok(Evicted::Yes),
+                Err(Failure::NotFound | Failure::Conflict(_)) => Ok(Evicted::Gone),
+                Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
+                Err(failure) => Err(self.client.write_error("pods/eviction", failure)),
+            }
+        })
+    }
+
+    async fn list<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Vec<T>> {
+        let mut items = Vec::new();
+        let mut next = String::new();
+        loop {
+            let page = format!("{path}?limit={PAGE}&continue={}", segment(&next));
+            let Some((body, _)) = self.client.get_whole(&page, Accept::Json, what).await? else {
+                return Err(self.client.error(what, Failure::NotFound));
+            };
+            let list: List<T> = serde_json::from_slice(&body)
+                .map_err(|error| self.client.error(what, Failure::NotKubernetes(error.to_string())))?;
+            items.extend(list.items.unwrap_or_default());
+            next = list.metadata.next;
+            if next.is_empty() {
+                return Ok(items);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Objects of Kubernetes as a migration reads them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{ASKING, Asks, Controller, WorkloadPod};
+
+#[derive(Deserialize)]
+pub(super) struct List<T> {
+    #[serde(default)]
+    pub(super) metadata: ListMetadata,
+    pub(super) items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ListMetadata {
+    #[serde(rename = "continue")]
+    pub(super) next: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) uid: String,
+    pub(super) deletion_timestamp: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) owner_references: Vec<Owner>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Owner {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) controller: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Object {
+    pub(super) metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pod {
+    pub(super) metadata: Metadata,
+    pub(super) spec: PodSpec,
+    pub(super) status: PodStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec {
+    pub(super) node_name: String,
+    pub(super) host_network: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodStatus {
+    pub(super) phase: String,
+    pub(super) conditions: Vec<Condition>,
+    #[serde(rename = "podIPs")]
+    pub(super) addresses: Vec<Address>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Address {
+    pub(super) ip: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct DisruptionBudget {
+    pub(super) metadata: Metadata,
+    pub(super) spec: BudgetSpec,
+    pub(super) status: BudgetStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BudgetSpec {
+    pub(super) selector: Option<LabelSelector>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BudgetStatus {
+    pub(super) disruptions_allowed: i64,
+}
+
+/// A selector of labels as Kubernetes has it. An empty one matches everything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct LabelSelector {
+    pub(super) match_labels: BTreeMap<String, String>,
+    pub(super) match_expressions: Vec<Expression>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Expression {
+    pub(super) key: String,
+    pub(super) operator: String,
+    pub(super) values: Vec<String>,
+}
+
+impl LabelSelector {
+    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let expression =
+            |Expression { key, operator, values }: &Expression| match (operator.as_str(), labels.get(key)) {
+                ("In", Some(value)) => values.contains(value),
+                ("NotIn", value) => value.is_none_or(|value| !values.contains(value)),
+                ("Exists", value) => value.is_some(),
+                ("DoesNotExist", value) => value.is_none(),
+                _ => false,
+            };
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(expression)
+    }
+}
+
+impl From<Pod> for WorkloadPod {
+    fn from(Pod { metadata, spec, status }: Pod) -> Self {
+        let annotation =
+            |name: &str| metadata.annotations.get(name).map(String::as_str).filter(|text| !text.is_empty());
+        let noted =
+            annotation("cni.projectcalico.org/podIPs").or_else(|| annotation("cni.projectcalico.org/podIP"));
+        let texts: Vec<&str> = match noted {
+            Some(noted) => noted.split(',').collect(),
+            None => status.addresses.iter().map(|address| address.ip.as_str()).collect(),
+        };
+        let address = |text: &str| text.trim().split('/').next()?.parse().ok();
+        let addresses = texts.into_iter().filter_map(address).collect();
+
+        let is_ready =
+            status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True");
+        Self {
+            addresses,
+            asks: asks(&metadata.annotations),
+            controller: controller(&metadata),
+            ready: is_ready && metadata.deletion_timestamp.is_none(),
+            finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
+            host_network: spec.host_network,
+            namespace: metadata.namespace,
+            name: metadata.name,
+            uid: metadata.uid,
+            node: spec.node_name,
+            labels: metadata.labels,
+        }
+    }
+}
+
+pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
+    let asked =
+        |annotation: &'static str| Some(Asks { annotation, value: annotations.get(annotation)?.clone() });
+    ASKING.into_iter().filter_map(asked).collect()
+}
+
+/// The controller of a pod; of a ReplicaSet that a Deployment has made, the Deployment: that calls it after itself and the hash that it puts
+/// into the labels.
+fn controller(metadata: &Metadata) -> Option<Controller> {
+    let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
+    let hash = metadata.labels.get("pod-template-hash").filter(|_| owner.kind == "ReplicaSet");
+    let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
+    Some(match deployment {
+        Some(name) => Controller { kind: "Deployment".into(), name: name.to_owned() },
+        None => Controller { kind: owner.kind.clone(), name: owner.name.clone() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use std::net::IpAddr;
+
+    use super::super::Budget;
+    use super::*;
+
+    fn pod(json: Value) -> WorkloadPod {
+        serde_json::from_value::<Pod>(json).unwrap().into()
+    }
+
+    #[test]
+    fn a_pod_of_a_replica_set_is_its_deployments() {
+        let of = |kind: &str, name: &str, hash: &str| {
+            let owners = json!([{"kind": kind, "name": name, "controller": true}]);
+            let pod =
+                pod(json!({"metadata": {"labels": {"pod-template-hash": hash}, "ownerReferences": owners}}));
+            pod.controller.map(|controller| format!("{}/{}", controller.kind, controller.name))
+        };
+        assert_eq!(of("ReplicaSet", "web-5d9", "5d9").unwrap(), "Deployment/web");
+        assert_eq!(of("ReplicaSet", "web-5d9", "x").unwrap(), "ReplicaSet/web-5d9");
+        assert_eq!(of("DaemonSet", "agent", "5d9").unwrap(), "DaemonSet/agent");
+        assert!(
+            pod(json!({"metadata": {"ownerReferences": [{"kind": "X", "name": "y"}]}})).controller.is_none()
+        );
+    }
+
+    #[test]
+    fn the_addresses_of_calico_count_before_those_of_the_status() {
+        let status =
+            json!({"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}]});
+        let plain = pod(json!({"metadata": {}, "status": status}));
+        assert_eq!((plain.addresses, plain.ready), (vec!["10.0.0.1".parse().unwrap()], true));
+        let noted = json!({"cni.projectcalico.org/podIPs": "10.0.0.2/32, fd00::2/128"});
+        let noted =
+            pod(json!({"metadata": {"annotations": noted, "deletionTimestamp": "now"}, "status": status}));
+        let addresses: Vec<IpAddr> = ["10.0.0.2", "fd00::2"].map(|text| text.parse().unwrap()).into();
+        assert_eq!((noted.addresses, noted.ready), (addresses, false));
+    }
+
+    #[test]
+    fn a_budget_selects_as_kubernetes_does() {
+        let covers = |selector: Value, labels: Value| {
+            let budget = Budget {
+                namespace: "n".into(),
+                name: "b".into(),
+                allowed: 0,
+                selector: serde_json::from_value(selector).unwrap(),
+            };
+            budget.covers(&pod(json!({"metadata": {"namespace": "n", "labels": labels}})))
+        };
+        assert!(covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "b", "c": "d"})));
+        assert!(!covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "c"})));
+        assert!(covers(json!({}), json!({})));
+        assert!(!covers(Value::Null, json!({})));
+        let expression = |operator: &str| json!({"matchExpressions": [{"key": "a", "operator": operator, "values": ["b"]}]});
+        assert!(covers(expression("In"), json!({"a": "b"})) && !covers(expression("In"), json!({})));
+        assert!(covers(expression("NotIn"), json!({})) && !covers(expression("NotIn"), json!({"a": "b"})));
+        assert!(covers(expression("Exists"), json!({"a": "x"})) && !covers(expression("Exists"), json!({})));
+        assert!(
+            covers(expression("DoesNotExist"), json!({})) && !covers(expression("Other"), json!({"a": "b"}))
+        );
+    }
+}

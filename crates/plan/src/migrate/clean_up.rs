@@ -1,0 +1,200 @@
+//! The clean-up of a pool that nothing uses any more: leaked addresses under the guards of a release, then empty blocks and affinities in
+//! Calico's order. Calico does neither for a disabled pool: its collector keeps the last block of each node.
+
+use std::collections::BTreeSet;
+
+use calipam_check::index::IndexedBlock;
+use calipam_check::{Remedy, Subject};
+use calipam_model::IpNet;
+use calipam_model::affinity::Affinity;
+use calipam_model::cidr::overlap;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Step};
+use calipam_model::snapshot::Versioned;
+
+use super::Migration;
+use crate::basis::Basis;
+use crate::plan::{Action, Change, Plan, PlanKind, Verb};
+use crate::release::gone_node::not_its_own;
+use crate::release::unselected::give_up;
+use crate::release::{self, Observations, Request};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
+
+/// Plans the clean-up of the old pool. What still holds addresses that are not leaked is skipped, with the reason.
+pub fn clean_up(
+    basis: &Basis<'_>,
+    migration: &Migration,
+    observations: &[Observations],
+    cooldown: i64,
+) -> Plan {
+    let old = migration.old.cidr;
+    let leaked = Request { pools: vec![old], leaked: true, ..Request::default() };
+    let released = release::plan(basis, &leaked, observations, cooldown);
+    let mut planner = Planner {
+        basis,
+        pool: &migration.old.name,
+        actions: released.actions,
+        skipped: released.skipped,
+        done: BTreeSet::new(),
+    };
+
+    for block in basis.context.index.blocks.iter().filter(|block| overlap(block.key, old)) {
+        planner.block(block, cooldown);
+    }
+    for hidden in basis.snapshot.defects.iter().filter_map(|defect| defect.hidden_block()) {
+        if overlap(hidden, old) && basis.context.index.block(hidden).is_none() {
+            planner.unchecked(hidden);
+        }
+    }
+    planner.half_deleted(old);
+    planner.affinities(old);
+
+    let Planner { actions, skipped, .. } = planner;
+    let skipped: BTreeSet<Skipped> = skipped.into_iter().collect();
+    Plan {
+        skipped: skipped.into_iter().collect(),
+        warnings: released.warnings,
+        ..Plan::new(PlanKind::Migrate, basis.snapshot, actions)
+    }
+}
+
+struct Planner<'b, 's> {
+    basis: &'b Basis<'s>,
+    /// The name of the pool.
+    pool: &'b str,
+    actions: Vec<Action>,
+    skipped: Vec<Skipped>,
+    /// Affinities that go with their blocks, by block and holder.
+    done: BTreeSet<(IpNet, String)>,
+}
+
+impl<'s> Planner<'_, 's> {
+    /// A block that is empty, or will be once its leaked addresses are released, goes with its affinity.
+    fn block(&mut self, block: &IndexedBlock<'s>, cooldown: i64) {
+        let cidr = block.key;
+        let Some(sound) = block.sound.filter(|_| !self.basis.context.index.is_unchecked(cidr)) else {
+            self.unchecked(cidr);
+            return;
+        };
+
+        let release = self.actions.iter().position(|action| releases(action, cidr) > 0);
+        let released = release.map_or(0, |position| releases(&self.actions[position], cidr));
+        let config = self.basis.snapshot.effective_ipam_config().unwrap_or_default();
+        let current = sound.without_cooled(self.basis.context.now, config.cooldown());
+        let held = current.allocations().filter(|held| !held.attribute.is_windows_reserved());
+        let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
+        // Released addresses cool down first; what cools keeps a block.
+        if !cooling.is_empty() || (released > 0 && cooldown > 0) {
+            let detail = format!("addresses of block {cidr} cool down: it can be deleted after that");
+            self.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
+            return;
+        }
+        if held.len() > released {
+            let detail = format!(
+                "block {cidr} holds {} that nothing uses and that are not known to be leaked, such as {}",
+                count(held.len() - released),
+                held[0].address
+            );
+            let skipped = Skipped::new(Subject::Block(cidr), SkipReason::OwnerMayLive, detail);
+            self.skipped.push(skipped.suggesting(SuggestedAction::ListFindings));
+            return;
+        }
+
+        let mut action = match release {
+            Some(position) => self.actions.remove(position),
+            None => Action { step: Step::new(format!("empty block {cidr}")), changes: Vec::new() },
+        };
+        if current.allocated() < sound.allocated() {
+            let collect = BlockEdit::CollectCooled { cooldown: config.cooldown_seconds };
+            action.step.whole().edits.push(Edit::Block(cidr, collect));
+        }
+        let why = format!("it is empty, and pool {} is disabled", self.pool);
+        match (self.affinity_of(block), sound.owner()) {
+            (Some(affinity), _) => {
+                give_up(&mut action, affinity, why);
+                self.done.insert((cidr, affinity.value.key.node.clone()));
+            }
+            (None, owner) => {
+                let edit = match owner {
+                    Some(owner) => BlockEdit::GiveUp(owner.clone()),
+                    // It goes with its last address.
+                    None if released > 0 => return self.actions.push(action),
+                    None => BlockEdit::Delete(block.revision.clone()),
+                };
+                action.step.whole().edits.push(Edit::Block(cidr, edit));
+                action.changes.push(change(Verb::DeleteBlock, Subject::Block(cidr), why));
+            }
+        }
+        self.actions.push(action);
+    }
+
+    /// Blocks whose deletion stopped half-way.
+    fn half_deleted(&mut self, old: IpNet) {
+        let stored = self.basis.snapshot.blocks.iter();
+        for block in stored.filter(|block| block.value.content.is_deleted() && overlap(block.value.key, old))
+        {
+            let cidr = block.value.key;
+            let mut step = Step::new(format!("half-deleted block {cidr}"));
+            step.whole().edits.push(Edit::Block(cidr, BlockEdit::Delete(block.revision.clone())));
+            let why = "its deletion stopped half-way".to_owned();
+            self.actions
+                .push(Action { step, changes: vec![change(Verb::DeleteBlock, Subject::Block(cidr), why)] });
+        }
+    }
+
+    /// The affinity of the block's own holder.
+    fn affinity_of(&self, block: &IndexedBlock<'s>) -> Option<&'s Versioned<Affinity>> {
+        let owner = block.owner?;
+        self.basis.snapshot.affinities.iter().find(|affinity| {
+            let key = &affinity.value.key;
+            key.cidr == block.key && key.owner() == *owner && !affinity.value.deleted
+        })
+    }
+
+    /// Affinities that do not go with a block: of blocks that are not there, or not their holder's.
+    fn affinities(&mut self, old: IpNet) {
+        for affinity in self.basis.snapshot.affinities.iter().filter(|a| overlap(a.value.key.cidr, old)) {
+            let key = &affinity.value.key;
+            let block = self.basis.context.index.block(key.cidr);
+            let is_own = block.is_some_and(|block| block.owner == Some(&key.owner()));
+            let is_kept = is_own && !affinity.value.deleted;
+            if is_kept || self.done.contains(&(key.cidr, key.node.clone())) {
+                continue;
+            }
+            let mut step = Step::new(format!("affinity {key}"));
+            let whole = step.whole();
+            whole
+                .edits
+                .push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
+            // One that is marked deleted is no affinity any more.
+            if !affinity.value.deleted {
+                whole.require(not_its_own(key));
+            }
+            let why = format!("no block of its holder is there, and pool {} is disabled", self.pool);
+            let changes = vec![change(Verb::DeleteAffinity, Subject::affinity(key), why)];
+            self.actions.push(Action { step, changes });
+        }
+    }
+
+    fn unchecked(&mut self, cidr: IpNet) {
+        let detail = format!("block {cidr} is corrupt or cannot be decoded");
+        let skipped = Skipped::new(Subject::Block(cidr), SkipReason::Unchecked, detail);
+        self.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([cidr].into()))));
+    }
+}
+
+/// How many addresses of the block the action releases.
+fn releases(action: &Action, cidr: IpNet) -> usize {
+    let of_edit = |edit: &Edit| match edit {
+        Edit::Block(block, BlockEdit::Release { held, .. }) if *block == cidr => held.len(),
+        _ => 0,
+    };
+    action.step.edits().map(of_edit).sum()
+}
+
+fn change(action: Verb, subject: Subject, detail: String) -> Change {
+    Change { action, subject, detail, repairs: Vec::new() }
+}
+
+fn count(addresses: usize) -> String {
+    if addresses == 1 { "1 address".to_owned() } else { format!("{addresses} addresses") }
+}

@@ -1,0 +1,58 @@
+//! Why a pool is not migrated.
+
+use calipam_model::IpNet;
+
+/// Why a pool is not migrated. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MigrateRefusal {
+    #[error("there is no pool {0}")]
+    NoSuchPool(String),
+    /// No pool is named, and none is disabled and has blocks.
+    #[error("no disabled pool has blocks: there is no migration to go on with")]
+    NoneBegun,
+    /// No pool is named, and several are disabled and have blocks.
+    #[error("several disabled pools have blocks: {}", .0.join(", "))]
+    SeveralBegun(Vec<String>),
+    #[error("{0} is both the old and the new pool")]
+    SamePool(String),
+    /// Two pools cannot have one CIDR, nor one pool blocks of two sizes.
+    #[error(
+        "{cidr} is the CIDR of the pool {pool} itself: blocks of /{block_size} can only be created there once its present ones are gone"
+    )]
+    SameCidr { pool: String, cidr: IpNet, block_size: u8 },
+    #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
+    OtherBlockSize { pool: String, size: u8, wanted: u8 },
+    #[error("{old} and {new} are of two families")]
+    OtherFamily { old: IpNet, new: IpNet },
+    #[error("blocks of /{size} are none that Calico takes: /{least} to /{most}")]
+    NoBlockSize { size: u8, least: u8, most: u8 },
+    #[error("{cidr} is smaller than one block of /{block_size}")]
+    SmallerThanBlock { cidr: IpNet, block_size: u8 },
+    #[error("{cidr} overlaps {other_cidr}, the pool {other}")]
+    Overlaps { cidr: IpNet, other: String, other_cidr: IpNet },
+    /// Calico would use both, and assign addresses twice.
+    #[error("the block {block} is left in {cidr}, where blocks are to be of /{block_size}")]
+    BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },
+    #[error("there is a pool {0} already, with another CIDR")]
+    NameTaken(String),
+    #[error("the new pool {0} is disabled or being deleted: no pod gets an address from it")]
+    NewPoolDisabled(String),
+    #[error("the pool {0} is being deleted")]
+    BeingDeleted(String),
+    /// Calico refuses such a pool when it is created.
+    #[error(
+        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
+    )]
+    NamespaceSelectorOfTunnels(String),
+    /// Without the old pool these would not get an address again.
+    #[error("without {pool} there are no addresses for {missing} of {needed} users; first {node}: {reason}")]
+    NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
+    /// Others have to agree before the pool goes.
+    #[error(
+        "the pool {pool} has the finalizer {finalizer}: Calico itself deletes it, and looks for blocks before"
+    )]
+    Finalizer { pool: String, finalizer: String },
+    /// Another program writes the pool again as it wants it.
+    #[error("the pool {pool} is managed by {manager}, which brings back what others change")]
+    ManagedBy { pool: String, manager: String },
+}

@@ -1,0 +1,183 @@
+//! Where a migration stands, by the datastore alone.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_check::index::{Index, Owner, Use};
+use calipam_check::{Code, Subject};
+use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
+use serde::Serialize;
+
+use super::{Difference, Migration, NodeCapacity};
+use crate::basis::Basis;
+
+/// What is next. In this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The new pool is created, enabled.
+    Create,
+    /// The old pool is disabled.
+    Disable,
+    /// What uses addresses of the old pool gets others. Nothing here writes that: who runs the workloads restarts them.
+    Move,
+    /// Leaked addresses, and the blocks and affinities of the old pool, are released.
+    CleanUp,
+    /// The old pool is deleted.
+    Delete,
+}
+
+impl Phase {
+    pub const ALL: [Self; 5] = [Self::Create, Self::Disable, Self::Move, Self::CleanUp, Self::Delete];
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// Who uses an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserKind {
+    Pod,
+    /// An endpoint of another orchestrator than Kubernetes.
+    Endpoint,
+    /// A tunnel of a node. Calico's agent on the node moves it by itself.
+    Tunnel,
+    /// A service of the type LoadBalancer.
+    Service,
+}
+
+/// Something that uses an address of the old pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct User {
+    pub address: IpAddr,
+    pub kind: UserKind,
+    /// Empty for services.
+    pub node: String,
+    /// `namespace/name`; of a tunnel, the node.
+    pub name: String,
+}
+
+/// What is left in the old pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Left {
+    pub blocks: usize,
+    pub affinities: usize,
+    /// Addresses that something uses.
+    pub in_use: usize,
+    /// Addresses that something names without owning them for certain.
+    pub named: usize,
+    /// Addresses that are recorded and leaked.
+    pub leaked: usize,
+    /// Addresses that are recorded, and neither in use nor known to be leaked: young, cooling, or of an owner who may come back.
+    pub others: usize,
+}
+
+/// Where a migration stands, and what it meets.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    pub migration: Migration,
+    /// What is next.
+    pub phase: Phase,
+    pub left: Left,
+    /// Who uses addresses of the old pool, ascending.
+    pub users: Vec<User>,
+    /// What the allocator finds for them without the old pool, by node.
+    pub capacity: Vec<NodeCapacity>,
+    /// In which settings a new pool that exists differs from the old one.
+    pub differences: Vec<Difference>,
+}
+
+/// Surveys a migration. Capacity and differences are not in it yet: see [`super::capacity()`] and [`super::differences()`].
+pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
+    let cidr = migration.old.cidr;
+    let users = users(&basis.context.index, cidr);
+    let left = left(basis, cidr, &users);
+    let phase = if migration.creates {
+        Phase::Create
+    } else if !migration.old.disabled {
+        Phase::Disable
+    } else if left.in_use + left.named > 0 {
+        Phase::Move
+    } else if left.blocks + left.affinities > 0 {
+        Phase::CleanUp
+    } else {
+        Phase::Delete
+    };
+    Survey { migration, phase, left, users, capacity: Vec::new(), differences: Vec::new() }
+}
+
+fn left(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Left {
+    let (index, snapshot) = (&basis.context.index, basis.snapshot);
+    let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
+    let named = index.mentioned_in(cidr).iter().filter(|address| !used.contains(address)).count();
+    let leaked: HashSet<IpAddr> = basis
+        .findings(Code::LeakedAddress)
+        .filter_map(|finding| match finding.subject {
+            Subject::Address(address) if cidr.contains(&address) => Some(address),
+            _ => None,
+        })
+        .collect();
+
+    let lies_there = |network: IpNet| overlap(network, cidr);
+    let indexed = index.blocks.iter().filter(|block| lies_there(block.key));
+    let records = indexed.filter_map(|block| block.usable).flat_map(|block| block.allocations());
+    let is_other = |address: &IpAddr| !used.contains(address) && !leaked.contains(address);
+    let others = records
+        .filter(|record| !record.attribute.is_windows_reserved())
+        .map(|record| record.address)
+        .filter(is_other)
+        .count();
+
+    // What cannot be decoded, or is half deleted, is there, too.
+    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+    let stored = snapshot.blocks.iter().map(|block| block.value.key);
+    let blocks: BTreeSet<IpNet> = stored.chain(hidden).filter(|cidr| lies_there(*cidr)).collect();
+    let affinities =
+        snapshot.affinities.iter().filter(|affinity| lies_there(affinity.value.key.cidr)).count();
+    Left { blocks: blocks.len(), affinities, in_use: used.len(), named, leaked: leaked.len(), others }
+}
+
+/// Who uses addresses in `cidr`, ascending.
+fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
+    let mut users: Vec<User> = Vec::new();
+    for used in index.uses_in(cidr) {
+        let user = user(index, used);
+        // An endpoint and its pod are one.
+        let of_address = users.iter().rev().take_while(|other| other.address == user.address);
+        if !of_address.into_iter().any(|other| *other == user) {
+            users.push(user);
+        }
+    }
+    users
+}
+
+fn user(index: &Index<'_>, used: &Use) -> User {
+    let address = used.address;
+    match (used.owner, index.workload(used.owner)) {
+        (Owner::Endpoint(position), Some(workload)) if workload.pod.is_empty() => {
+            let name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
+            User { address, kind: UserKind::Endpoint, node: index.calico_node(workload.node), name }
+        }
+        (_, Some(workload)) => {
+            let name = format!("{}/{}", workload.namespace, workload.pod);
+            User { address, kind: UserKind::Pod, node: index.calico_node(workload.node), name }
+        }
+        (Owner::Service(position), None) => {
+            let service = index.service(position);
+            let name = format!("{}/{}", service.namespace, service.name);
+            User { address, kind: UserKind::Service, node: String::new(), name }
+        }
+        (Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position), None) => {
+            let node = index.snapshot.nodes.get(position as usize).map(|node| node.value.name.clone());
+            let node = node.unwrap_or_default();
+            User { address, kind: UserKind::Tunnel, node: node.clone(), name: node }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Moving pods by evicting them: Kubernetes decides by its disruption budgets, and their controllers bring them back with addresses of
+//! the new pool. Nothing of it is kept: a run that ends at any point leaves pods that have moved and pods that have not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use calipam_datastore::workloads::{Controller, Evicted, WorkloadPod, Workloads};
+use calipam_model::IpNet;
+use jiff::SignedDuration;
+use tokio::time::{Instant, sleep};
+
+use crate::error::Error;
+use crate::operator::{Activity, Operator};
+
+/// How pods are evicted.
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    /// Most pods that are evicted, and not yet back, at the same time.
+    pub batch: usize,
+    /// Between two batches.
+    pub pause: SignedDuration,
+    /// How long to wait for evicted pods to be back, and for budgets to let pods go.
+    pub patience: SignedDuration,
+    /// Only pods on these nodes; on all where empty.
+    pub nodes: Vec<String>,
+    pub namespace: Option<String>,
+}
+
+/// Why pods are not evicted any more. Those that were evicted before are back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvictError {
+    #[error("pods are evicted through Kubernetes, and none is named")]
+    NoKubernetes,
+    #[error(
+        "{controller} has {ready} of {expected} pods ready, and had not more for {waited:#}: no further pod was evicted"
+    )]
+    NotReady { controller: String, ready: usize, expected: usize, waited: SignedDuration },
+    /// Something still assigns from the old pool.
+    #[error("the new pod {pod} got an address of the old pool again: no further pod was evicted")]
+    AddressOfOldPool { pod: String },
+    #[error("disruption budgets have let none of {pods} pods go for {waited:#}, such as {example}")]
+    Budgets { pods: usize, example: String, waited: SignedDuration },
+}
+
+/// Between two looks at the pods.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Namespace and controller.
+type Owner = (String, Controller);
+
+impl Eviction {
+    /// Evicts pods of the old pool, batch after batch, until none is left that can be. Gives how many were evicted.
+    pub(super) async fn run(
+        &self,
+        workloads: &Workloads,
+        old: IpNet,
+        operator: &dyn Operator,
+    ) -> Result<usize, Error> {
+        let meter = operator.start(Activity::Evicting);
+        let (mut evicted, mut refused_since): (usize, Option<Instant>) = (0, None);
+        loop {
+            let pods = workloads.pods().await?;
+            let left: Vec<&WorkloadPod> = pods.iter().filter(|pod| self.moves(pod, old)).collect();
+            meter.set(evicted as u64, (evicted + left.len()) as u64);
+            let Some(first) = left.first() else { break };
+
+            let mut gone: BTreeMap<String, Owner> = BTreeMap::new();
+            let mut moved = false;
+            for pod in &left {
+                if gone.len() >= self.batch.max(1) {
+                    break;
+                }
+                let Some(controller) = &pod.controller else { continue };
+                match workloads.evict(pod).await? {
+                    Evicted::Yes => {
+                        gone.insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));
+                    }
+                    Evicted::Gone => moved = true,
+                    Evicted::NotNow => {}
+                }
+            }
+            if !gone.is_empty() || moved {
+                refused_since = None;
+            } else if refused_since.get_or_insert_with(Instant::now).elapsed() >= self.patience() {
+                let example = format!("{}/{}", first.namespace, first.name);
+                return Err(EvictError::Budgets { pods: left.len(), example, waited: self.patience }.into());
+            }
+            if gone.is_empty() {
+                sleep(POLL).await;
+                continue;
+            }
+
+            evicted += gone.len();
+            self.until_back(workloads, &pods, &gone, old).await?;
+            sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
+        }
+        meter.end();
+        Ok(evicted)
+    }
+
+    /// True for a pod that is evicted: one of the old pool that something brings back. Jobs come to their end; static pods are the
+    /// node's, and the pods of virtual machines move with these.
+    fn moves(&self, pod: &WorkloadPod, old: IpNet) -> bool {
+        let comes_back = pod.controller.as_ref().is_some_and(|controller| {
+            !["Node", "Job", "VirtualMachineInstance"].contains(&controller.kind.as_str())
+        });
+        comes_back
+            && !pod.finished
+            && !pod.host_network
+            && pod.addresses.iter().any(|address| old.contains(address))
+            && (self.nodes.is_empty() || self.nodes.contains(&pod.node))
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
+    }
+
+    /// Waits until as many pods of each controller are ready as before.
+    async fn until_back(
+        &self,
+        workloads: &Workloads,
+        before: &[WorkloadPod],
+        gone: &BTreeMap<String, Owner>,
+        old: IpNet,
+    ) -> Result<(), Error> {
+        let owners: BTreeSet<&Owner> = gone.values().collect();
+        let known: BTreeSet<&str> = before.iter().map(|pod| pod.uid.as_str()).collect();
+        let began = Instant::now();
+        loop {
+            let pods = workloads.pods().await?;
+            let is_of_owners = |pod: &&WorkloadPod| owners.iter().any(|owner| is_of(pod, owner));
+            let mut new = pods.iter().filter(|pod| !known.contains(pod.uid.as_str())).filter(is_of_owners);
+            if let Some(pod) = new.find(|pod| pod.addresses.iter().any(|address| old.contains(address))) {
+                let pod = format!("{}/{}", pod.namespace, pod.name);
+                return Err(EvictError::AddressOfOldPool { pod }.into());
+            }
+
+            // An evicted pod may be ready until its node has noticed.
+            let ready = |pods: &[WorkloadPod], owner: &Owner| {
+                let is_ready =
+                    |pod: &&WorkloadPod| pod.ready && is_of(pod, owner) && !gone.contains_key(&pod.uid);
+                pods.iter().filter(is_ready).count()
+            };
+            let expected = |owner: &Owner| before.iter().filter(|pod| pod.ready && is_of(pod, owner)).count();
+            let Some(owner) = owners.iter().find(|owner| ready(&pods, owner) < expected(owner)) else {
+                return Ok(());
+            };
+            if began.elapsed() >= self.patience() {
+                let (namespace, Controller { kind, name }) = owner;
+                return Err(EvictError::NotReady {
+                    controller: format!("{kind} {namespace}/{name}"),
+                    ready: ready(&pods, owner),
+                    expected: expected(owner),
+                    waited: self.patience,
+                }
+                .into());
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::try_from(self.patience).unwrap_or_default()
+    }
+}
+
+fn is_of(pod: &WorkloadPod, (namespace, controller): &Owner) -> bool {
+    pod.namespace == *namespace && pod.controller.as_ref() == Some(controller)
+}

@@ -1,0 +1,190 @@
+//! `migrate` on a real API server: in both API groups, and `--evict` with budgets and batches. What controllers and nodes do, the tests do.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use calipam_testkit::kube::{Flavour, create, create_in_etcd};
+use serde_json::{Value, json};
+
+use super::kubernetes::{KubeSite, Objects, in_each_group};
+use super::migrate::{OLD, cluster};
+use super::site::{AT_ONCE, journal_of};
+use super::split::add_pool;
+use crate::cli::program::Run;
+
+fn on_kubernetes(flavour: Flavour) {
+    let site = KubeSite::of(&cluster(), flavour);
+    add_pool(&site, flavour);
+    // An empty block with its affinity.
+    for arguments in [
+        &["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"][..],
+        &["release", "--handle", "h", "--yes", "--grace", "0", "--settle", "0"],
+    ] {
+        let run = site.run(arguments);
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+    let lies_there = |objects: &Objects| {
+        objects
+            .values()
+            .filter(|object| object["spec"]["cidr"].as_str().is_some_and(|cidr| cidr.starts_with("10.7.")))
+            .count()
+    };
+    assert_eq!(lies_there(&site.objects()), 2);
+
+    let step = |arguments: &[&str], phase: &str| {
+        let run = site.run(&[&["migrate", "--yes", "-o", "json"], &AT_ONCE[..], arguments].concat());
+        assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
+        run
+    };
+    step(&["--from", "p", "--to-cidr", "10.8.0.0/28", "--block-size", "29", "--apply"], "create");
+    let new = site.list("ippools")["p-10-8-0-0-28"].clone();
+    assert_eq!((&new["spec"]["blockSize"], &new["metadata"]["labels"]["zone"]), (&json!(29), &json!("a")));
+    let disabled = step(&["resume", "--from", "p"], "disable");
+    let cleaned = step(&["resume"], "clean-up");
+    assert_eq!(lies_there(&site.objects()), 0);
+    let deleted = step(&["resume", "--from", "p"], "delete");
+    assert!(!site.list("ippools").contains_key("p"));
+
+    for run in [deleted, cleaned, disabled] {
+        let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
+        assert_eq!(undo.code, 0, "{undo:?}");
+    }
+    assert_eq!(lies_there(&site.objects()), 2);
+    let old = &site.list("ippools")["p"];
+    assert_ne!(old["spec"]["disabled"], true, "{old}");
+}
+
+in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);
+
+/// A pod of a Deployment, with an address that Calico's plugin has noted.
+fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {
+    let uid = format!("00000000-0000-4000-8000-{number:012}");
+    let owner = json!({"apiVersion": "apps/v1", "kind": controller, "name": "web-5d9", "uid": uid, "controller": true});
+    let owners = if controller.is_empty() { json!([]) } else { json!([owner]) };
+    let condition = if ready { "True" } else { "False" };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("web-{number}"), "namespace": "default", "uid": uid, "creationTimestamp": "2026-05-01T10:00:00Z",
+            "labels": {"app": "web", "pod-template-hash": "5d9"}, "ownerReferences": owners,
+            "annotations": {"cni.projectcalico.org/podIP": format!("{address}/32"), "cni.projectcalico.org/ipv4pools": "[\"p\"]"}},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": condition}]},
+    })
+}
+
+/// Pods `web-0` to `web-3` of a Deployment in the pool `p`, which is disabled, and one that nothing brings back.
+fn with_pods() -> KubeSite {
+    let site = KubeSite::of(&cluster(), Flavour::Classic);
+    add_pool(&site, Flavour::Classic);
+    let mut pods: Vec<Value> =
+        (0..4).map(|number| web(number, "ReplicaSet", &format!("10.7.0.{number}"), true)).collect();
+    pods.push(web(4, "", "10.7.0.4", true));
+    create_in_etcd(&site.server, "/registry/pods/", &pods).unwrap();
+    let disable = site.run(
+        &[&["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"], &AT_ONCE[..]].concat(),
+    );
+    assert_eq!(disable.code, 0, "{disable:?}");
+    site
+}
+
+/// A budget of all pods, which lets none of them go.
+fn add_budget(site: &KubeSite) {
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+        "spec": {"minAvailable": 4, "selector": {"matchLabels": {"app": "web"}}}});
+    create(&site.server, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", &[budget]).unwrap();
+}
+
+fn pods_of(site: &KubeSite) -> Vec<Value> {
+    let response = site.server.request("GET", "/api/v1/namespaces/default/pods", "").unwrap();
+    serde_json::from_str::<Value>(&response.body).unwrap()["items"].as_array().unwrap().clone()
+}
+
+/// Evicts, while for each pod of the Deployment that goes another one comes, with an address of `new`. Gives the run and how many pods
+/// of it were there at least at any time.
+fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run, usize) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let controller = scope.spawn(|| {
+            let (mut least, mut next) = (4, 10);
+            while !done.load(Ordering::SeqCst) {
+                let pods = pods_of(site);
+                let running = pods.iter().filter(|pod| !pod["metadata"]["ownerReferences"].is_null());
+                let running = running.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count();
+                least = least.min(running);
+                let missing =
+                    (running..4).map(|place| web(next + place, "ReplicaSet", &new(next + place), true));
+                create_in_etcd(&site.server, "/registry/pods/", &missing.collect::<Vec<_>>()).unwrap();
+                next += 4;
+                // The node has ended the pods that were deleted.
+                for pod in pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
+                    let path = format!(
+                        "/api/v1/namespaces/default/pods/{}",
+                        pod["metadata"]["name"].as_str().unwrap()
+                    );
+                    site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+                }
+                thread::sleep(Duration::from_millis(100));
+            }
+            least
+        });
+        let evict = ["migrate", "resume", "--from", "p", "--yes", "--evict"];
+        let run = site.run(&[&evict, &AT_ONCE[..], arguments].concat());
+        done.store(true, Ordering::SeqCst);
+        (run, controller.join().unwrap())
+    })
+}
+
+#[test]
+fn pods_are_named_by_what_brings_them_back_and_with_what_ties_them_to_the_pool() {
+    let site = with_pods();
+    add_budget(&site);
+    let run =
+        site.run(&[&["migrate", "status", "--from", "p", "--to", OLD, "-o", "json"], &AT_ONCE[..]].concat());
+    let document = run.json();
+    let workload = |kind: Option<&str>, name: &str, pods: usize, command: Option<&str>| {
+        let mut workload = json!({"namespace": "default", "name": name, "pods": pods, "budgets": {"web": 0}});
+        kind.into_iter().for_each(|kind| workload["kind"] = kind.into());
+        command.into_iter().for_each(|command| workload["command"] = command.into());
+        workload
+    };
+    let restart = "kubectl -n default rollout restart deployment/web";
+    let expected = [workload(None, "web-4", 1, None), workload(Some("Deployment"), "web", 4, Some(restart))];
+    assert_eq!(document["workloads"], json!(expected), "{run:?}");
+    let pin = |subject: &str| json!({"subject": subject, "annotation": "cni.projectcalico.org/ipv4pools", "value": "[\"p\"]"});
+    assert_eq!(document["pins"], json!([pin("Deployment default/web"), pin("Pod default/web-4")]));
+    assert_eq!(document["differences"][0]["setting"], "ipipMode");
+}
+
+#[test]
+fn evicted_pods_come_back_before_the_next_ones_go_and_what_nothing_brings_back_stays() {
+    let site = with_pods();
+    let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["-o", "json"]);
+    assert_eq!(run.code, 1, "the pod without a controller is left: {run:?}");
+    assert!(run.stderr.contains("evicted 4 pods"), "{run:?}");
+    assert!(least >= 3, "one at a time: {least}");
+    let document = run.json();
+    assert_eq!((&document["phase"], &document["left"]["inUse"]), (&json!("move"), &json!(1)));
+    assert_eq!(document["users"][0]["name"], "default/web-4");
+}
+
+#[test]
+fn eviction_stops_when_a_new_pod_has_an_address_of_the_old_pool() {
+    let site = with_pods();
+    let (run, _) = evict(&site, |number| format!("10.7.0.{}", 5 + number % 3), &[]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.contains("got an address of the old pool again"), "{run:?}");
+    let old =
+        pods_of(&site).iter().filter(|pod| pod["metadata"]["name"].as_str().unwrap().len() == 5).count();
+    assert_eq!(old, 4, "one of four was evicted, and the one without a controller is there");
+}
+
+#[test]
+fn eviction_stops_where_budgets_let_no_pod_go() {
+    let site = with_pods();
+    add_budget(&site);
+    let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["--patience", "2s"]);
+    assert_eq!((run.code, least), (1, 4), "{run:?}");
+    assert!(run.stderr.contains("disruption budgets have let none of 4 pods go for 2s"), "{run:?}");
+}
