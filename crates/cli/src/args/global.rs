@@ -20,7 +20,7 @@ pub(crate) struct Global {
     /// Output format
     #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
     pub output: Format,
-    /// Print to stderr what is read and from where; twice for every request
+    /// Log to stderr what is read and from where; -vv logs every request
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
     pub verbose: u8,
     /// Print no progress, hints or notes

@@ -142,8 +142,8 @@ An address in use is never released; its owner is named. A leaked address must b
 twice, --grace apart: every normal deletion of a pod looks like a leak for a moment.
 A handle is released completely or not at all.
 
-Options narrow each other; values of one option add up (--node a --node b), and so do --leaked
-and --orphan-handles.
+Different options are combined with AND, values of one option with OR (--node a --node b); so are
+--leaked and --orphan-handles.
 
 Every write is recorded in a journal first, and is made only if nothing has changed since the
 read. `calipam undo JOURNAL` restores what was there.
@@ -164,7 +164,7 @@ Examples:
   calipam rebuild --node node-7 --apply
   calipam rebuild --datastore cluster.jsonl   plan on an export, on a laptop
 
---pool, --node and --block narrow each other; values of one option add up.
+--pool, --node and --block are combined with AND, values of one option with OR.
 What is correct is kept: attributes, the order of free addresses, cooldowns and reservations.
 What you have to decide yourself is listed as skipped, with the reason.
 
@@ -245,9 +245,9 @@ Examples:
   calipam release --handle printer                     release them
 
 The plan comes from the allocator of the CNI plugin, run on the data that was read. All of it is
-written or nothing: an address that a pod got in the meantime is not taken. Addresses that a pod, a
-node or a service uses although no block records them are never chosen, and with --ip only by
---force; so are addresses for services or tunnels alone. --ip can name a reserved address. Pools with a namespace selector are used by --pool only.
+written or nothing: an address that a pod got in the meantime is not taken. Addresses that a pod, a node or a service uses although no block records
+them are never chosen, nor are those for services or tunnels alone; to assign one with --ip, add
+--force. --ip can name a reserved address. Pools with a namespace selector are used by --pool only.
 
 `check` cannot know who uses such an address: it reports a leaked address with an unknown owner,
 which only `release --ip` or `release --handle` frees. List it in a file for --ignore.

@@ -33,8 +33,8 @@ pub(crate) struct ReleaseArgs {
     /// Every handle that no allocation refers to
     #[arg(long, help_heading = TARGETS)]
     pub orphan_handles: bool,
-    /// What earlier reports list and a new check confirms: `calipam check -o json` or
-    /// `calicoctl ipam check --output`; of several, what all list
+    /// Addresses that earlier reports list and a new check confirms (`calipam check -o json` or
+    /// `calicoctl ipam check --output`); of several reports, those that all list
     #[arg(
         long = "from-report",
         value_name = "FILE",
@@ -43,8 +43,8 @@ pub(crate) struct ReleaseArgs {
         help_heading = TARGETS
     )]
     pub reports: Vec<PathBuf>,
-    /// Release one --ip or --handle even if it is in use; with --from-report, ignore the version and age of
-    /// a report and the lock that calicoctl requires, and release what names no owner
+    /// Release one --ip or --handle even if it is in use; with --from-report, skip the checks of a report's
+    /// version and age and of the lock, and release also what names no owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
     /// Only in this pool, by name or CIDR; can be repeated
