@@ -1,10 +1,10 @@
-//! A cluster that is read once and followed from then on: what it changes is read and judged, and nothing else. Each hour it is read
+//! A cluster that is read once and followed from then on: what it changes is read and checked, and nothing else. Each hour it is read
 //! and checked as a whole; where that finds something else, it counts.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use calipam_check::live::{Judged, LiveCheck, Standing, Touched};
+use calipam_check::live::{Checked, LiveCheck, Standing, Touched};
 use calipam_check::{Finding, Report};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::{Changed, Followed, WhyWhole};
@@ -39,17 +39,17 @@ pub struct Live {
 pub struct LiveCounts {
     /// Keys that have changed.
     pub changes: u64,
-    /// How often what has changed was judged, and how often everything.
+    /// How often what has changed was checked, and how often everything.
     pub parts: u64,
     pub whole: u64,
-    /// Findings in which a full check has differed from what was judged by changes.
+    /// Findings in which a full check has differed from what was checked by changes.
     pub differences: u64,
 }
 
 /// What was done in a step.
 #[derive(Debug)]
 pub enum Step {
-    /// So many changes were read and judged.
+    /// So many changes were read and checked.
     Changes(usize),
     /// Everything was read, since the changes are not known.
     Whole(WhyWhole),
@@ -58,7 +58,7 @@ pub enum Step {
 }
 
 impl Live {
-    /// Reads everything, judges it, and lets it stand for as long as a half-done operation of Calico may take. `None` where the
+    /// Reads everything, checks it, and lets it stand for as long as a half-done operation of Calico may take. `None` where the
     /// datastore cannot be followed.
     pub fn begin<'a>(
         datastore: &'a Datastore,
@@ -101,7 +101,7 @@ impl Live {
         }
     }
 
-    /// Reads what has changed, and judges it.
+    /// Reads what has changed, and checks it.
     ///
     /// # Errors
     /// Where the datastore cannot be read. What is known stays as it is.
@@ -136,19 +136,19 @@ impl Live {
         report
     }
 
-    /// Judges changes; with `at` as of another time than that of their read.
+    /// Checks changes; with `at` as of another time than that of their read.
     fn take(&mut self, news: calipam_datastore::cache::News, at: Option<Timestamp>) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
         snapshot.taken_at = at.unwrap_or(snapshot.taken_at);
         match self.check.update(&mut snapshot, Touched::between(&before, &now)) {
-            Judged::Part => self.counts.parts += 1,
-            Judged::Everything => self.counts.whole += 1,
+            Checked::Part => self.counts.parts += 1,
+            Checked::Everything => self.counts.whole += 1,
         }
     }
 
-    /// Reads everything, and judges it.
+    /// Reads everything, and checks it.
     async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<(), Error> {
         let Some((snapshot, followed)) = follow(datastore, operator).await? else { return Ok(()) };
         self.replace(LiveCheck::new(&snapshot, &self.criteria.options), snapshot, followed);

@@ -1,9 +1,9 @@
-//! What a check finds in a snapshot that changes, kept up by judging again only what a change touches.
+//! What a check finds in a snapshot that changes, kept up by checking again only what a change touches.
 //!
-//! Nothing is judged by other rules than those of a check: they run on the same snapshot, in which the long lists, of endpoints,
+//! Nothing is checked by other rules than those of a check: they run on the same snapshot, in which the long lists, of endpoints,
 //! pods and handles, are cut to what the [touched](Touched) addresses, handles and workloads depend on ([`scope`]). What is about
 //! anything else (blocks, affinities, nodes, pools, settings) is found anew each time, since blocks are few. Where a change may
-//! reach further, as that of a node, of a pool or of something that cannot be decoded, everything is judged again.
+//! reach further, as that of a node, of a pool or of something that cannot be decoded, everything is checked again.
 
 mod scope;
 mod standing;
@@ -47,20 +47,20 @@ pub struct LiveCheck {
     /// See [`has_parts`].
     has_parts: bool,
     services_only: bool,
-    /// When it was judged last.
+    /// When it was checked last.
     at: Timestamp,
 }
 
-/// How much was judged.
+/// How much was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum Checked {
     /// What had changed.
     Part,
     Everything,
 }
 
 impl LiveCheck {
-    /// Judges everything.
+    /// Checks everything.
     pub fn new(snapshot: &Snapshot, options: &Options) -> Self {
         let context = Context::new(snapshot, options);
         let services_only = context.index.services_only;
@@ -82,15 +82,15 @@ impl LiveCheck {
         check
     }
 
-    /// Judges again what has changed since the last time, and what time has changed. Afterwards its report is that of a check of
+    /// Checks again what has changed since the last time, and what time has changed. Afterwards its report is that of a check of
     /// the snapshot.
-    pub fn update(&mut self, snapshot: &mut Snapshot, touched: Touched) -> Judged {
+    pub fn update(&mut self, snapshot: &mut Snapshot, touched: Touched) -> Checked {
         if !self.update_part(snapshot, touched) {
             *self = Self::new(snapshot, &self.options);
-            return Judged::Everything;
+            return Checked::Everything;
         }
         self.at = snapshot.taken_at;
-        Judged::Part
+        Checked::Part
     }
 
     /// The report of a check.
@@ -98,7 +98,7 @@ impl LiveCheck {
         report(snapshot, self.services_only, self.findings.clone())
     }
 
-    /// False where everything has to be judged.
+    /// False where everything has to be checked.
     fn update_part(&mut self, snapshot: &mut Snapshot, mut touched: Touched) -> bool {
         if touched.everything || !self.has_parts || !has_parts(snapshot) || snapshot.taken_at < self.at {
             return false;
@@ -106,7 +106,7 @@ impl LiveCheck {
         self.age(snapshot, &mut touched);
         let scope = Scope::new(touched, snapshot, &self.unused);
         let needed = Needed::new(&scope, snapshot, self.in_use.into_iter().flatten());
-        let Some((found, in_use)) = self.judge(snapshot, &scope, needed) else { return false };
+        let Some((found, in_use)) = self.find(snapshot, &scope, needed) else { return false };
 
         self.in_use = in_use;
         self.findings.retain(|finding| !scope.decides(&finding.subject));
@@ -117,8 +117,8 @@ impl LiveCheck {
     }
 
     /// Runs the rules on the snapshot, with what is needed of its long lists in their place. Gives what they found, and what is
-    /// known to be in use; `None` where everything has to be judged.
-    fn judge(
+    /// known to be in use; `None` where everything has to be checked.
+    fn find(
         &self,
         snapshot: &mut Snapshot,
         scope: &Scope,
@@ -129,15 +129,15 @@ impl LiveCheck {
         let pods = replace(&mut snapshot.pods, pods);
         let handles = replace(&mut snapshot.handles, handles);
 
-        let judged = self.judge_narrowed(snapshot, scope);
+        let found = self.find_narrowed(snapshot, scope);
 
         snapshot.endpoints = endpoints;
         snapshot.pods = pods;
         snapshot.handles = handles;
-        judged
+        found
     }
 
-    fn judge_narrowed(&self, snapshot: &Snapshot, scope: &Scope) -> Option<(Found, [Option<IpAddr>; 2])> {
+    fn find_narrowed(&self, snapshot: &Snapshot, scope: &Scope) -> Option<(Found, [Option<IpAddr>; 2])> {
         let context = Context::of_nodes(snapshot, &self.options);
         if context.index.unchecked() != self.unchecked {
             return None;
@@ -156,7 +156,7 @@ impl LiveCheck {
         Some((rules::run_on(&context, Some(&scope.part)), in_use))
     }
 
-    /// Touches what is judged otherwise only because time has passed, and notes when that will be so again.
+    /// Touches what is checked otherwise only because time has passed, and notes when that will be so again.
     fn age(&mut self, snapshot: &Snapshot, touched: &mut Touched) {
         let (before, now, grace) = (self.at, snapshot.taken_at, grace(snapshot, &self.options));
         let has_turned = |turn: &Timestamp| *turn <= now;
@@ -195,7 +195,7 @@ impl LiveCheck {
     }
 }
 
-/// False where everything is judged each time: nodes do not use Calico IPAM, or, on Kubernetes, a handle's ID has a capital letter, so
+/// False where everything is checked each time: nodes do not use Calico IPAM, or, on Kubernetes, a handle's ID has a capital letter, so
 /// that it may be taken for any other that differs by case.
 fn has_parts(snapshot: &Snapshot) -> bool {
     let may_collide = || {

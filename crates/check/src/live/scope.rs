@@ -1,4 +1,4 @@
-//! What is judged again, and what that needs to be known.
+//! What is checked again, and what that needs to be known.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ use crate::owner::{claimed_identities, each_identity, texts_of_pod};
 use crate::parallel::in_parts;
 use crate::rules::{Part, hash_of_handle};
 
-/// What is judged again.
+/// What is checked again.
 pub(super) struct Scope {
     pub part: Part,
     /// Endpoints and pods by the names that findings have for them.
     workloads: HashSet<String>,
-    /// Identities of endpoints and pods that decide about unused addresses, or are judged themselves.
+    /// Identities of endpoints and pods that decide about unused addresses, or are checked themselves.
     named: HashSet<Vec<u8>>,
 }
 
@@ -44,7 +44,7 @@ impl Scope {
     }
 
     /// True for the subject of a finding that the rules decide about within this scope: what is not about addresses, handles or
-    /// workloads is judged as a whole.
+    /// workloads is checked as a whole.
     pub(super) fn decides(&self, subject: &Subject) -> bool {
         match subject {
             Subject::Address(address) => self.part.addresses.contains(*address),
@@ -72,7 +72,7 @@ fn add_workloads(touched: &mut Touched, snapshot: &Snapshot) {
     of_pods.filter(|pod| is_touched(pod.namespace(), pod.name())).for_each(|pod| touched.note_pod(pod));
 }
 
-/// What is not used is judged by those whom its record names: a workload, or a node that workloads name.
+/// What is not used is checked by those whom its record names: a workload, or a node that workloads name.
 fn add_unused(touched: &mut Touched, snapshot: &Snapshot, unused: &BTreeSet<IpAddr>) {
     if touched.claimable.is_empty() {
         return;
@@ -143,7 +143,7 @@ fn range_of(block: IpNet) -> std::ops::RangeInclusive<IpAddr> {
     block.network()..=block.broadcast()
 }
 
-/// What of the long lists decides about what is judged again.
+/// What of the long lists decides about what is checked again.
 pub(super) struct Needed {
     pub endpoints: Vec<Versioned<Endpoint>>,
     pub pods: Vec<Versioned<Pod>>,
@@ -151,7 +151,7 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    /// `also` are addresses that are not judged, and of which it has to be known who uses them.
+    /// `also` are addresses that are not checked, and of which it has to be known who uses them.
     pub(super) fn new(scope: &Scope, snapshot: &Snapshot, also: impl Iterator<Item = IpAddr>) -> Self {
         let handles = in_parts(snapshot.handles.len(), |range| {
             let handles = snapshot.handles[range].iter();

@@ -1,4 +1,4 @@
-//! Judging what changed against checking everything.
+//! Checking what changed against checking everything.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ impl World {
         let keys: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
         let mut before = self.snapshot.change_entries(&keys, now.clone());
         self.change_pods(pods, &mut before, &mut now);
-        let judged = self.live.update(&mut self.snapshot, Touched::between(&before, &now));
-        self.parts += usize::from(judged == Judged::Part);
+        let found = self.live.update(&mut self.snapshot, Touched::between(&before, &now));
+        self.parts += usize::from(checked == Checked::Part);
         let expected = check(&self.snapshot, &self.options);
         let found = self.live.report(&self.snapshot);
         let [lost, more] = [(&expected, &found), (&found, &expected)].map(|(all, others)| {
@@ -65,7 +65,7 @@ impl World {
         let changed: Vec<_> = changes.keys().map(|key| String::from_utf8_lossy(key)).collect();
         assert!(
             lost.is_empty() && more.is_empty(),
-            "{name}: {judged:?} after {changed:?}: lost {lost:#?}, too much {more:#?}"
+            "{name}: {checked:?} after {changed:?}: lost {lost:#?}, too much {more:#?}"
         );
         assert_eq!(found, expected, "{name}");
     }
@@ -153,7 +153,7 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
         parts += world.parts;
         all += 20;
     }
-    assert!(parts > all / 5, "of {all} changes only {parts} were judged by parts");
+    assert!(parts > all / 5, "of {all} changes only {parts} were checked by parts");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds(
         }
         parts += world.parts;
     }
-    assert!(parts > 40, "only {parts} were judged by parts");
+    assert!(parts > 40, "only {parts} were checked by parts");
     assert!(codes.contains(&Code::LeakedAddress) && codes.len() > 20, "{codes:?}");
 }
 
@@ -213,8 +213,8 @@ fn swapped(dice: &mut Dice, stored: &Stored) -> BTreeMap<Vec<u8>, Option<Vec<u8>
     BTreeMap::from([(one.clone(), value(other)), (other.clone(), value(one))])
 }
 
-/// What changes to make the first state the second: judged by that, it is what a full check finds. Gives how much was judged.
-fn follow(before: &Snapshot, mut after: Snapshot) -> Judged {
+/// What changes to make the first state the second: checked by that, it is what a full check finds. Gives how much was checked.
+fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
     fn others<T: PartialEq + Clone>(all: &[T], others: &[T]) -> Vec<T> {
         all.iter().filter(|object| !others.contains(object)).cloned().collect()
     }
@@ -227,9 +227,9 @@ fn follow(before: &Snapshot, mut after: Snapshot) -> Judged {
     };
     let touched = Touched::between(&changed(before, &after), &changed(&after, before));
     let mut live = LiveCheck::new(before, &Options::default());
-    let judged = live.update(&mut after, touched);
+    let found = live.update(&mut after, touched);
     assert_eq!(live.report(&after), check(&after, &Options::default()));
-    judged
+    found
 }
 
 /// Whether a stranded node is an error is decided by pods anywhere.
@@ -244,14 +244,14 @@ fn which_families_pods_need_is_known_while_something_else_changes() {
     assert_eq!(severity(&cluster.0), Some(Severity::Warning));
     let mut with_handle = cluster.0.clone();
     with_handle.add_entry(b"/calico/ipam/v2/handle/x", br#"{"block":{}}"#, 9);
-    assert_eq!(follow(&cluster.0, with_handle), Judged::Part);
+    assert_eq!(follow(&cluster.0, with_handle), Checked::Part);
 
     // The one that is known goes, and another is left; or none.
     let mut two = small(strict(), &FULL);
     two.endpoint("node-2", "six", &["fd00::1/128"]).endpoint("node-2", "seven", &["fd00::2/128"]);
     let mut one = two.0.clone();
     one.endpoints.remove(0);
-    assert_eq!(follow(&two.0, one.clone()), Judged::Everything);
+    assert_eq!(follow(&two.0, one.clone()), Checked::Everything);
     let mut none = one.clone();
     none.endpoints.clear();
     assert_eq!(severity(&none), Some(Severity::Error));
@@ -260,7 +260,7 @@ fn which_families_pods_need_is_known_while_something_else_changes() {
 
 /// Addresses of one handle keep each other: one that is released, or another's, leaves the others leaked.
 #[test]
-fn what_a_handle_holds_elsewhere_is_judged_with_it() {
+fn what_a_handle_holds_elsewhere_is_checked_with_it() {
     let v6 = |first: &str| {
         let mut cluster = kubernetes(record("node-1", first));
         cluster.resource("ippools/v6", json!({"cidr": "fd00::/120", "blockSize": 126}));
@@ -274,14 +274,14 @@ fn what_a_handle_holds_elsewhere_is_judged_with_it() {
     };
     let (together, apart) = (v6("web"), v6("another"));
     assert_eq!((leaks(&together), leaks(&apart)), (0, 1));
-    assert_eq!(follow(&together.0, apart.0.clone()), Judged::Part);
-    assert_eq!(follow(&apart.0, together.0.clone()), Judged::Part);
+    assert_eq!(follow(&together.0, apart.0.clone()), Checked::Part);
+    assert_eq!(follow(&apart.0, together.0.clone()), Checked::Part);
 
     let (mut one, mut other) = (v6("web"), v6("web"));
     one.put("/calico/ipam/v2/handle/net.ABC", json!({"block": {}}));
     other.put("/calico/ipam/v2/handle/net.ABC", json!({"block": {}}));
     other.put("/calico/ipam/v2/handle/net.abc", json!({"block": {}}));
-    assert_eq!(follow(&one.0, other.0), Judged::Everything, "they may share an object");
+    assert_eq!(follow(&one.0, other.0), Checked::Everything, "they may share an object");
 }
 
 #[test]

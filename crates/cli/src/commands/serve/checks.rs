@@ -74,7 +74,7 @@ impl<'a> Checks<'a> {
         Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts))
     }
 
-    /// Reads and judges what has changed, where the datastore can be followed. Two reads that confirm each other are whole ones.
+    /// Reads and checks what has changed, where the datastore can be followed. Two reads that confirm each other are whole ones.
     async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
         if self.args.options.confirm.is_some() {
             return Ok(());

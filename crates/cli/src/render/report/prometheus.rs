@@ -135,10 +135,10 @@ impl Metrics<'_> {
     fn live(&mut self, live: &LiveCounts) {
         let help = "Keys of the datastore that have changed since the start.";
         self.set("live_changes", help, &[], live.changes as f64);
-        let help = "How often changes alone were judged, and how often everything.";
+        let help = "How often changes alone were checked, and how often everything.";
         self.set("live_checks", help, &[("scope", "changes")], live.parts as f64);
         self.set("live_checks", help, &[("scope", "everything")], live.whole as f64);
-        let help = "Findings in which hourly full checks have differed from what was judged by changes.";
+        let help = "Findings in which hourly full checks have differed from what was checked by changes.";
         self.set("live_differences", help, &[], live.differences as f64);
     }
 

@@ -47,7 +47,7 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .large()
         // A killed split, and its deletion that takes effect between the comparison and the write of its undo.
-        .up_to(1),
+        .up_to(0),
         plain(
             "kubernetes-rebuild",
             "a handle is gone, and an address is leaked",
