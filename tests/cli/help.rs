@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use super::program::{EXAMPLE, Run, calipam, command, expected};
 
 /// Every command.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "check",
     "show",
     "diff",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 18] = [
     "undo",
     "serve",
     "export",
+    "record",
     "completion",
     "install-links",
     "version",
@@ -103,7 +104,7 @@ fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
             }
         }
     }
-    for name in ["serve", "export", "completion", "install-links"] {
+    for name in ["serve", "record", "export", "completion", "install-links"] {
         assert!(!calipam(&[name, "--help"]).stdout.contains("--output <"), "{name}");
     }
 }

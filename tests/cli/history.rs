@@ -16,7 +16,7 @@ use super::program::{Run, command, root};
 
 const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
-const ADDRESS: &str = "10.244.99.7";
+pub(super) const ADDRESS: &str = "10.244.99.7";
 
 /// What happened, in order.
 pub(super) fn events(document: &Value) -> Vec<&str> {
@@ -30,14 +30,14 @@ pub(super) fn is_told(line: &str) {
 }
 
 /// An etcd with the example cluster and a block of its own, and a home for journals.
-struct Site {
-    etcd: Etcd,
+pub(super) struct Site {
+    pub etcd: Etcd,
     home: tempfile::TempDir,
     block: Block,
 }
 
 impl Site {
-    fn begin(etcd: Etcd) -> Self {
+    pub(super) fn begin(etcd: Etcd) -> Self {
         Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
         let now = Timestamp::now() - SignedDuration::from_hours(2);
         let block = Block::new(CIDR.parse().unwrap(), Some(BlockOwner::Host("node-1".into())), now).unwrap();
@@ -55,7 +55,7 @@ impl Site {
         put.unwrap()
     }
 
-    fn assign(&mut self, name: &str) -> i64 {
+    pub(super) fn assign(&mut self, name: &str) -> i64 {
         // What comes later is not recorded within the same second.
         let minutes = if name == "web-0" { 30 } else { 20 };
         let at = (Timestamp::now() - SignedDuration::from_mins(minutes))
@@ -68,12 +68,18 @@ impl Site {
         self.put()
     }
 
-    fn release(&mut self) -> i64 {
+    pub(super) fn release(&mut self) -> i64 {
         self.block.update(|update| update.release(&[7]));
         self.put()
     }
 
-    fn compact(&self, revision: i64) {
+    /// Stores something else.
+    pub(super) fn put_other(&self) {
+        let key = "/calico/ipam/v2/handle/other";
+        self.etcd.with_client(async |mut client| client.put(key, "{}", None).await.map(drop)).unwrap();
+    }
+
+    pub(super) fn compact(&self, revision: i64) {
         self.etcd
             .with_client(async |mut client| {
                 client.compact(revision, Some(CompactionOptions::new().with_physical())).await.map(drop)

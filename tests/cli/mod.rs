@@ -42,6 +42,7 @@ mod program;
 mod pty;
 mod readers;
 mod real_calicoctl;
+mod record;
 mod refusals;
 mod repair;
 mod replicas;

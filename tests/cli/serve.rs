@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,11 @@ impl Server {
     pub(super) fn start(arguments: &[&str]) -> Self {
         let mut program = command(env!("CARGO_BIN_EXE_calipam"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::of(&mut program)
+    }
+
+    /// The server that a program is, or becomes.
+    pub(super) fn of(program: &mut Command) -> Self {
         let mut child =
             program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());

@@ -46,7 +46,7 @@ impl Format {
             "check" => Self::value_variants(),
             "show" => &[Self::Table, Self::Wide, Self::Yaml, Self::Json, Self::Name],
             "simulate" => &[Self::Table, Self::Wide, Self::Yaml, Self::Json, Self::Html],
-            "serve" | "export" | "completion" | "install-links" => &[],
+            "serve" | "record" | "export" | "completion" | "install-links" => &[],
             _ => &Self::COMMON,
         }
     }

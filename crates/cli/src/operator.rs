@@ -127,6 +127,28 @@ impl Operator for Person<'_> {
                 "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
                  restored; events between the two may be in another order"
             )),
+            Note::RecordingBegun { path, why } => console.info(&match why {
+                None | Some(WhyWhole::NoCacheYet) => format!("recording from {} on", quoted(path)),
+                Some(why) => format!("a gap: {why}; recording from {} on", quoted(path)),
+            }),
+            Note::RecordingResumed { path, last } => {
+                console.info(&format!("recording goes on after {last}, {}", quoted(path)));
+            }
+            Note::RecordingClock { now, last } => console.warn(&format!(
+                "the clock says {now}, and was at {last} before: changes are recorded with that time until the clock is past it"
+            )),
+            Note::RecordedSetBack { path, by } => console.warn(&format!(
+                "the clock was set back by {by:#} while {} was recorded: changes from then on have the time before, until the clock \
+                 was past it",
+                quoted(path)
+            )),
+            Note::RecordingDamaged { reason, until } => {
+                console.warn(&format!("{reason}: nothing is known from {until} on, up to the next export"));
+            }
+            Note::NotRecorded { time, last, next } => {
+                let end = next.map_or_else(|| "and none since".to_owned(), |next| format!("and not before {next}"));
+                console.warn(&format!("nothing was recorded at {time}: this is the state of {last}; no change is known after it, {end}"));
+            }
             Note::ClusterNotKnown { location } => console.warn(&format!(
                 "{location} does not name its cluster: whether both are of the same one cannot be checked"
             )),

@@ -11,6 +11,7 @@ mod client;
 pub mod error;
 mod etcdv2;
 mod export;
+pub mod follow;
 pub mod log;
 pub mod lookup;
 pub mod read;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use calipam_files::archive::{Added, Adding};
 use calipam_files::export::export_file;
+use calipam_files::recording::Positions;
 use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 use calipam_model::block::RecordDetail;
 use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX, Key};
@@ -374,17 +375,31 @@ impl Datastore {
     /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
     /// when it is whole. Gives the number of entries.
     pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
+        Box::pin(async move { Ok(self.export_and_locate(path, progress).await?.0) })
+    }
+
+    /// As [`Self::export`]; gives also where the changes after it begin, where they can be [told](Self::changes_after).
+    pub fn export_and_locate<'a>(
+        &'a self,
+        path: &'a Path,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<(u64, Positions)>> {
         Box::pin(async move {
             let path = path.to_owned();
             match self {
                 Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                     export::etcd::export(client, &path, progress).await
                 }
-                Self::EtcdV2(client, _) => export::etcdv2::export(client, &path, progress).await,
+                Self::EtcdV2(client, _) => {
+                    Ok((export::etcdv2::export(client, &path, progress).await?, Positions::new()))
+                }
                 Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
                 Self::File(file) => {
                     let (file, progress) = (file.clone(), Arc::clone(progress));
-                    blocking(self.location(), move || Ok(export_file(&file, &path, &progress)?)).await
+                    blocking(self.location(), move || {
+                        Ok((export_file(&file, &path, &progress)?, Positions::new()))
+                    })
+                    .await
                 }
             }
         })

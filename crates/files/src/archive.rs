@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX};
 use calipam_model::names::EndpointName;
@@ -16,6 +17,7 @@ use crate::ProgressFn;
 use crate::data_file::DataFile;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header};
+use crate::recording::{self, remove_changes};
 
 /// What the names of exports begin and end with; the time stands between.
 const BEGIN: &str = "calipam-";
@@ -48,7 +50,7 @@ pub enum Part<'a> {
 
 impl Part<'_> {
     /// True for the keys of what is read, as exports of etcd and of Kubernetes have them.
-    fn holds(&self, key: &[u8]) -> bool {
+    pub fn holds(&self, key: &[u8]) -> bool {
         let Ok(key) = std::str::from_utf8(key) else { return false };
         match self {
             Self::Whole => true,
@@ -146,6 +148,14 @@ impl Archive {
         pairs.filter(move |[first, second]| revision(second).is_some_and(|own| revision(first) > Some(own)))
     }
 
+    /// Refuses another cluster.
+    pub(crate) fn require(&self, guid: &str) -> Result<()> {
+        match self.guid() {
+            Some(own) if own != guid => Err(self.other_cluster(guid)),
+            _ => Ok(()),
+        }
+    }
+
     fn other_cluster(&self, found: &str) -> Error {
         let guids = [self.guid().unwrap_or_default().to_owned(), found.to_owned()];
         Error::new(&self.folder, FileError::OtherCluster { guids })
@@ -177,13 +187,43 @@ pub struct Added {
     pub was_there: bool,
 }
 
+/// Nobody else writes to the archive.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    _file: Arc<LockFile>,
+}
+
+#[derive(Debug)]
+struct LockFile(File);
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // A child process that is just being started has the file, too, and with it the lock.
+        let _ = self.0.unlock();
+    }
+}
+
+impl Lock {
+    /// Locks the archive, whose folder is made where it is missing.
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
+        let failed = |error: io::Error| Error::new(folder, error);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { _file: Arc::new(LockFile(lock)) }),
+            Err(TryLockError::WouldBlock) => Err(Error::new(folder, FileError::ArchiveBusy)),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
 /// An export that is being added to an archive. It gets its name when it is whole; what a killed run has left is taken away.
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,
     /// Within the folder, so that the export can take its name there; a folder of its own holds what a kill leaves.
     writing: PathBuf,
-    lock: File,
+    _lock: Lock,
 }
 
 impl Adding {
@@ -192,14 +232,12 @@ impl Adding {
     /// # Errors
     /// Where the file cannot be written, another run writes to the archive, or it holds exports of several clusters.
     pub fn begin(folder: &Path) -> Result<Self> {
+        Self::with(folder, Lock::take(folder)?)
+    }
+
+    /// The same to an archive that is locked.
+    pub(crate) fn with(folder: &Path, lock: Lock) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
-        fs::create_dir_all(folder).map_err(failed)?;
-        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::new(folder, FileError::ArchiveBusy)),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
         // One that is damaged hinders no other.
         let (archive, _) = Archive::sound(folder)?;
 
@@ -208,7 +246,7 @@ impl Adding {
             fs::remove_dir_all(&writing).map_err(failed)?;
         }
         fs::create_dir(&writing).map_err(failed)?;
-        Ok(Self { archive, writing, lock })
+        Ok(Self { archive, writing, _lock: lock })
     }
 
     /// Where the export is to be written.
@@ -222,9 +260,7 @@ impl Adding {
     /// Where it is of another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
         let mut export = archived(self.path())?;
-        if self.archive.guid().is_some_and(|guid| guid != export.guid) {
-            return Err(self.archive.other_cluster(&export.guid));
-        }
+        self.archive.require(&export.guid)?;
         let exports = &self.archive.exports;
         let newest = exports.last().map(|newest| newest.taken_at);
         let later = newest.filter(|newest| *newest > export.taken_at);
@@ -243,8 +279,6 @@ impl Adding {
 impl Drop for Adding {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.writing);
-        // A child process that is just being started has the file, too, and with it the lock.
-        let _ = self.lock.unlock();
     }
 }
 
@@ -262,14 +296,22 @@ impl Archived {
         unless_missing(read.map_err(Error::of_archive))
     }
 
-    /// Removes the file, unless another run has done so.
+    /// Where the changes after it are recorded, if they are.
+    pub fn changes(&self) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        self.path.with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), recording::END))
+    }
+
+    /// Removes the file and the changes after it, unless another run has done so.
     pub fn remove(&self) -> Result<()> {
+        let changes = self.changes();
+        remove_changes(&changes).map_err(|error| Error::new(&changes, error))?;
         let removed = fs::remove_file(&self.path).map_err(|error| Error::new(&self.path, error));
         unless_missing(removed).map(drop)
     }
 }
 
-fn unless_missing<T>(result: Result<T>) -> Result<Option<T>> {
+pub(crate) fn unless_missing<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_missing_file() => Ok(None),

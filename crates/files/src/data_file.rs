@@ -120,9 +120,7 @@ impl DataFile {
         progress: &ProgressFn,
     ) -> Result<Snapshot> {
         let mut snapshot = self.observe_path(is_wanted, RecordDetail::Full, progress)?;
-        for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
-            *coverage = Coverage::Partial;
-        }
+        read_in_part(&mut snapshot);
         Ok(snapshot)
     }
 
@@ -136,7 +134,7 @@ impl DataFile {
         match self.kind {
             FileKind::Export => {
                 let header = self.read_export(&mut snapshot, &is_wanted, progress)?;
-                self.describe(&mut snapshot, &header)?;
+                describe(self.named(&self.path), &mut snapshot, &header)?;
             }
             FileKind::EtcdSnapshot => {
                 let info = self.read_snapshot(&mut snapshot, &is_wanted, progress)?;
@@ -245,34 +243,6 @@ impl DataFile {
         Ok(())
     }
 
-    /// Takes over what an export says about itself.
-    fn describe(&self, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
-        let line = |reason: String| Error::new(&self.path, FileError::ExportLine { line: 1, reason });
-        snapshot.datastore = match header.datastore.as_str() {
-            "etcd" => DatastoreKind::Etcd,
-            "etcdv2" => DatastoreKind::EtcdV2,
-            "kubernetes" => DatastoreKind::Kubernetes,
-            other => return Err(line(format!("the datastore {other:?} is not known to this program"))),
-        };
-        snapshot.taken_at = header
-            .taken_at
-            .parse()
-            .map_err(|_| line(format!("`takenAt` is {:?}, which is not a time", header.taken_at)))?;
-        snapshot.location = format!("{} (exported from {})", self.name(), header.location);
-        snapshot.revision.clone_from(&header.revision);
-        snapshot.coverage = header.coverage();
-        let expected: Vec<Source> = match snapshot.datastore {
-            DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
-            DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
-            DatastoreKind::Kubernetes => kubectl::sources().collect(),
-        };
-        for source in expected {
-            let absent = || Coverage::Skipped(WhySkipped::NotInExport);
-            snapshot.coverage.entry(source).or_insert_with(absent);
-        }
-        Ok(())
-    }
-
     fn changed_at(&self) -> Result<Timestamp> {
         let changed = std::fs::metadata(&self.path).and_then(|m| m.modified());
         let changed = changed.map_err(|e| Error::new(&self.path, e))?;
@@ -280,8 +250,50 @@ impl DataFile {
     }
 }
 
+/// Takes over what an export says about itself.
+pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
+    let line = |reason: String| Error::new(path, FileError::ExportLine { line: 1, reason });
+    snapshot.datastore = match header.datastore.as_str() {
+        "etcd" => DatastoreKind::Etcd,
+        "etcdv2" => DatastoreKind::EtcdV2,
+        "kubernetes" => DatastoreKind::Kubernetes,
+        other => return Err(line(format!("the datastore {other:?} is not known to this program"))),
+    };
+    snapshot.taken_at = header
+        .taken_at
+        .parse()
+        .map_err(|_| line(format!("`takenAt` is {:?}, which is not a time", header.taken_at)))?;
+    snapshot.location = format!("{} (exported from {})", path.display(), header.location);
+    snapshot.revision.clone_from(&header.revision);
+    snapshot.coverage = header.coverage();
+    let expected: Vec<Source> = match snapshot.datastore {
+        DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
+        DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
+        DatastoreKind::Kubernetes => kubectl::sources().collect(),
+    };
+    for source in expected {
+        let absent = || Coverage::Skipped(WhySkipped::NotInExport);
+        snapshot.coverage.entry(source).or_insert_with(absent);
+    }
+    Ok(())
+}
+
+/// What was read of each source is not all of it.
+pub(crate) fn read_in_part(snapshot: &mut Snapshot) {
+    for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
+        *coverage = Coverage::Partial;
+    }
+}
+
+/// What one entry of an export says.
+pub fn of_entry(entry: &RawEntry<'_>) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    add(&mut snapshot, entry);
+    snapshot
+}
+
 /// Adds an entry of an export.
-fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
+pub(crate) fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
     if kubectl::is_exported(entry.key) {
         kubectl::add_exported(snapshot, entry.key, entry.value);
     } else {

@@ -23,6 +23,11 @@ impl Error {
         Self { kind: self.kind.of_archive(), ..self }
     }
 
+    /// True where the changes of a recording are not what was written.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self.kind, FileError::ChangesDamaged { .. })
+    }
+
     /// True where a file is not there.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
@@ -86,6 +91,11 @@ pub enum FileError {
     /// Another run writes to the archive.
     #[error("another run writes to this archive")]
     ArchiveBusy,
+    /// The changes of a recording are not what was written there.
+    #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
+    ChangesDamaged { at: u64 },
+    #[error("changes of format version {0}, which is later than this program")]
+    ChangesVersion(u32),
     /// An etcd snapshot that ends too early.
     #[error("the etcd snapshot is cut off: {0}")]
     SnapshotCut(String),

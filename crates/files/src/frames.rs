@@ -17,6 +17,9 @@ const LEVEL: i32 = 1;
 /// Takes half the time to pack and two thirds to unpack, for a file that is a fourteenth larger where it is mostly IDs.
 const QUICK: i32 = -3;
 
+/// For small frames that say again what stood before them: an eighth less than by the usual levels, for some milliseconds each.
+const WITH_WHAT_IS_KNOWN: i32 = 19;
+
 /// Makes frames.
 pub struct Packer(Compressor<'static>);
 
@@ -28,6 +31,12 @@ impl Packer {
     /// Packs quicker and less.
     pub fn quick() -> io::Result<Self> {
         Compressor::new(QUICK).map(Self)
+    }
+
+    /// As [`Self::push`]. What stands in `known` as well takes little room: only with it can the frame be unpacked.
+    pub fn push_after(&mut self, known: &[u8], text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
+        self.0.set_dictionary(WITH_WHAT_IS_KNOWN, known)?;
+        self.push(text, frames)
     }
 
     /// Appends the frame of a text of at most [`MOST_TEXT`] bytes, with its head.
@@ -71,13 +80,20 @@ impl Head {
 
     /// The text of the frame.
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
+        self.unpack_after(&[], frame)
+    }
+
+    /// The same of a frame that was packed with what is known.
+    pub fn unpack_after(self, known: &[u8], frame: &[u8]) -> io::Result<Vec<u8>> {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
         // zstd says how long the text is, which it has in one piece: what claims to be larger than frames are is not unpacked.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=MOST_TEXT as u64).contains(length)).ok_or_else(damaged)?;
-        let text = Decompressor::new()?.decompress(frame, length as usize).map_err(|_| damaged())?;
+        let text = Decompressor::with_dictionary(known)?
+            .decompress(frame, length as usize)
+            .map_err(|_| damaged())?;
         if text.len() as u64 == length { Ok(text) } else { Err(damaged()) }
     }
 }
@@ -104,6 +120,11 @@ mod tests {
             assert_eq!(unpack(&flipped), None, "{place}");
             assert_eq!(unpack(&frames[..place]), None, "{place}");
         }
+        let (known, mut after) = (b"some text, some text", Vec::new());
+        Packer::new().unwrap().push_after(known, known, &mut after).unwrap();
+        let head = Head::read(&after[..HEAD]).unwrap();
+        assert_eq!(head.unpack_after(known, &after[HEAD..]).unwrap(), known);
+        assert!(after.len() < frames.len() && head.unpack(&after[HEAD..]).is_err());
         assert!(Packer::new().unwrap().push(&vec![0; MOST_TEXT + 1], &mut Vec::new()).is_err());
         let huge = zstd::bulk::compress(&vec![b'a'; MOST_TEXT + 1], 1).unwrap();
         let head = Head { length: huge.len() as u32, sum: crc32fast::hash(&huge) };

@@ -13,11 +13,12 @@ mod kubectl;
 pub mod objects;
 pub mod protobuf;
 pub mod raw;
+pub mod recording;
 pub mod regular;
 
 use std::sync::Arc;
 
-pub use self::data_file::{DataFile, FileKind, STANDARD_INPUT, newest_time};
+pub use self::data_file::{DataFile, FileKind, STANDARD_INPUT, newest_time, of_entry};
 pub use self::error::{Error, FileError, Result};
 pub use self::extent::{CALICO_2_SOURCES, Extent, skip};
 

@@ -1,18 +1,22 @@
 //! Archives of exports: adding to one, and reading what happened from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use calipam_check::views::handle_ids;
 use calipam_check::{Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_owners};
 use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
+use calipam_files::of_entry;
+use calipam_files::recording::{Told, each_state as each_state_after, versions, write_state};
 use calipam_history::keep::Keep;
-use calipam_history::timeline::{About, ExportReader, Timeline};
+use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Snapshot, Source};
-use jiff::Timestamp;
+use calipam_model::time::CLOCK_SKEW;
+use jiff::{SignedDuration, Timestamp};
+use tempfile::TempDir;
 
 use crate::error::Error;
 use crate::history::written;
@@ -52,18 +56,24 @@ pub fn archive<'a>(
         for error in damaged {
             operator.note(Note::ExportDamaged { reason: error.to_string() });
         }
-        let mut removed = Vec::new();
-        if let Some(keep) = keep {
-            let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
-            let goes = keep.superfluous(&times, added.export.taken_at);
-            for (export, _) in archive.exports().iter().zip(goes).filter(|(_, goes)| *goes) {
-                export.remove()?;
-                removed.push(export.clone());
-            }
-        }
+        let removed = match keep {
+            Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
+            None => Vec::new(),
+        };
         let exports = archive.exports().len() - removed.len();
         Ok(Archiving { added, removed, exports })
     })
+}
+
+/// Removes what is not to be kept, with the changes that were recorded after it.
+pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Error> {
+    let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
+    let mut removed = Vec::new();
+    for (export, _) in archive.exports().iter().zip(keep.superfluous(&times, now)).filter(|(_, goes)| *goes) {
+        export.remove()?;
+        removed.push(export.clone());
+    }
+    Ok(removed)
 }
 
 /// The history of something by an archive.
@@ -72,6 +82,8 @@ pub struct ArchiveHistory {
     pub about: About,
     /// The times of the exports that were read, ascending.
     pub times: Vec<Timestamp>,
+    /// From when to when every change was recorded, ascending; empty where none was.
+    pub recorded: Vec<[Timestamp; 2]>,
     pub timeline: Timeline,
 }
 
@@ -93,19 +105,81 @@ pub fn archive_history(
     };
 
     let mut reader = ExportReader::new(&about, &written);
-    let mut times = Vec::new();
-    each(&archive, Part::Records { handle }, operator, |snapshot| {
-        times.push(snapshot.taken_at);
-        reader.take_records(snapshot);
-    })?;
+    let part = Part::Records { handle };
+    let is_recorded = archive.exports().iter().any(|export| export.changes().exists());
+    let (mut times, mut recorded) = (Vec::new(), Vec::new());
+    if is_recorded {
+        let concerned = concerned(&archive, part, &about)?;
+        (times, recorded) =
+            each_state(&archive, &|key| concerned.contains(key), Some(operator), |told| match told {
+                Told::Unchanged(until) => reader.stands_until(until),
+                Told::State(snapshot) => reader.take_records(*snapshot),
+            })?;
+    } else {
+        each(&archive, part, operator, |snapshot| {
+            times.push(snapshot.taken_at);
+            reader.take_records(snapshot);
+        })?;
+    }
 
     let pods = reader.pods();
-    if !pods.is_empty() {
+    if !pods.is_empty() && is_recorded {
+        each_state(&archive, &|key| Part::Users(&pods).holds(key), None, |told| match told {
+            Told::Unchanged(until) => reader.stands_until(until),
+            Told::State(snapshot) => reader.take_users(&snapshot, &pods),
+        })?;
+    } else if !pods.is_empty() {
         each(&archive, Part::Users(&pods), operator, |snapshot| reader.take_users(&snapshot, &pods))?;
     }
 
     let timeline = reader.finish();
-    Ok(ArchiveHistory { archive, about, times, timeline })
+    Ok(ArchiveHistory { archive, about, times, recorded, timeline })
+}
+
+/// The keys of a part that concern what a history is about, in any version.
+fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Error> {
+    let mut keys = HashSet::new();
+    for export in archive.exports() {
+        versions(export, &|key| part.holds(key), |entry| {
+            if !keys.contains(entry.key) && concerns(&of_entry(entry), about) {
+                keys.insert(entry.key.to_vec());
+            }
+        })?;
+    }
+    Ok(keys)
+}
+
+/// Tells what the wanted objects were, change by change, where changes were recorded, and otherwise export by export. Where two
+/// recorders were at work, the later one is told from where the earlier one ends. Gives the times of the exports, and from when to
+/// when every change is known.
+fn each_state(
+    archive: &Archive,
+    is_wanted: &dyn Fn(&[u8]) -> bool,
+    operator: Option<&dyn Operator>,
+    mut take: impl FnMut(Told),
+) -> Result<(Vec<Timestamp>, Vec<[Timestamp; 2]>), Error> {
+    let (mut times, mut recorded): (_, Vec<[Timestamp; 2]>) = (Vec::new(), Vec::new());
+    for export in archive.exports() {
+        let after = recorded.last().map(|[_, until]| *until);
+        let Some(reached) = each_state_after(export, after, is_wanted, &mut take)? else { continue };
+        times.push(export.taken_at);
+        if let Some(operator) = operator.filter(|_| reached.set_back > CLOCK_SKEW) {
+            operator.note(Note::RecordedSetBack { path: &export.changes(), by: reached.set_back });
+        }
+        if let Some((operator, damage)) = operator.zip(reached.damage.as_ref()) {
+            operator.note(Note::RecordingDamaged { reason: damage.to_string(), until: reached.until });
+        }
+        if !reached.is_recorded {
+            continue;
+        }
+        match recorded.last_mut() {
+            Some([_, until]) if reached.follows || reached.from <= *until => {
+                *until = reached.until.max(*until)
+            }
+            _ => recorded.push([reached.from, reached.until]),
+        }
+    }
+    Ok((times, recorded))
 }
 
 /// Gives a part of each export to `take`, in the order of their times.
@@ -143,26 +217,89 @@ fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<
     Ok(About::Handle(Error::only_handle(&begin, ids)?.unwrap_or(begin)))
 }
 
-/// The exports around a time: the last one of that time or before it, and the first one after it.
+/// A state of an archive: an export, or what it and the changes after it come to.
+pub struct ArchivedState {
+    pub path: PathBuf,
+    /// Until when everything is in it.
+    pub at: Timestamp,
+    /// Holds a state that no export has.
+    _written: Option<TempDir>,
+}
+
+impl ArchivedState {
+    fn of(export: &Archived) -> Self {
+        Self { path: export.path.clone(), at: export.taken_at, _written: None }
+    }
+
+    /// What an export and its changes come to at a time, or at their end.
+    fn written(export: &Archived, until: Option<Timestamp>, operator: &dyn Operator) -> Result<Self, Error> {
+        if !export.changes().exists() {
+            return Ok(Self::of(export));
+        }
+        let folder = tempfile::tempdir()
+            .map_err(|error| Error::Io { doing: "write a temporary file".into(), error })?;
+        let path = folder.path().join(export.path.file_name().unwrap_or_default());
+        let (reached, _) = write_state(export, until, &path)?;
+        if let Some(damage) = reached.damage {
+            operator.note(Note::RecordingDamaged { reason: damage.to_string(), until: reached.until });
+        }
+        Ok(Self { path, at: reached.until, _written: Some(folder) })
+    }
+}
+
+/// So many full states before a time are looked at: another recorder may have been at work, too.
+const RECORDERS: usize = 3;
+/// A recorder says once a minute that nothing has changed.
+const QUIET: SignedDuration = SignedDuration::from_secs(120);
+
+/// The state at a time by an archive: the last export of that time or before it, with the changes up to then where they were recorded.
 ///
 /// # Errors
 /// Where there is no export before it.
-pub fn exports_around(
-    folder: &Path,
-    time: Timestamp,
-    operator: &dyn Operator,
-) -> Result<(Archived, Option<Archived>), Error> {
+pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Error> {
     let archive = open(folder, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
     let first = archive.exports().first().map(|export| export.taken_at);
-    let before = later.checked_sub(1).and_then(|place| archive.exports().get(place)).cloned();
-    let before = before.ok_or_else(|| Error::BeforeArchive {
+    let mut best: Option<ArchivedState> = None;
+    for export in archive.exports()[..later].iter().rev().take(RECORDERS) {
+        let state = ArchivedState::written(export, Some(time), operator)?;
+        let is_better = best.as_ref().is_none_or(|best| state.at > best.at);
+        if is_better {
+            best = Some(state);
+        }
+        if best.as_ref().is_some_and(|best| time.duration_since(best.at) <= QUIET) {
+            break;
+        }
+    }
+    let state = best.ok_or_else(|| Error::BeforeArchive {
         folder: folder.to_owned(),
         time,
         first: first.unwrap_or(time),
     })?;
+    let is_recorded = state._written.is_some();
+    if is_recorded && time.duration_since(state.at) > QUIET {
+        let next = archive.exports().get(later).map(|export| export.taken_at);
+        operator.note(Note::NotRecorded { time, last: state.at, next });
+    }
+    Ok(state)
+}
 
-    Ok((before, archive.exports().get(later).cloned()))
+/// The states around a time: the one [of that time](state_at), and the first export after it or, where changes were recorded and there
+/// is none, what they come to.
+pub fn states_around(
+    folder: &Path,
+    time: Timestamp,
+    operator: &dyn Operator,
+) -> Result<(ArchivedState, Option<ArchivedState>), Error> {
+    let before = state_at(folder, time, operator)?;
+    let archive = Archive::open(folder)?;
+    let later = archive.exports().partition_point(|export| export.taken_at <= time);
+    let after = match (archive.exports().get(later), archive.exports().last()) {
+        (Some(next), _) => Some(ArchivedState::of(next)),
+        (None, Some(last)) if last.changes().exists() => Some(ArchivedState::written(last, None, operator)?),
+        _ => None,
+    };
+    Ok((before, after))
 }
 
 /// An archive that holds something.

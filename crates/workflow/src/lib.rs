@@ -17,6 +17,7 @@ mod preflight;
 mod read;
 mod rebuild;
 mod recheck;
+mod record;
 mod release;
 mod reports;
 mod run;
@@ -26,7 +27,10 @@ mod timing;
 mod undo;
 mod write;
 
-pub use self::archive::{ArchiveHistory, Archiving, archive, archive_history, exports_around, note_last_use};
+pub use self::archive::{
+    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, state_at,
+    states_around,
+};
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
@@ -43,6 +47,7 @@ pub use self::read::{
     CheckResult, Criteria, check_and_confirm, read, read_around, read_around_handle, read_sources,
 };
 pub use self::rebuild::{RebuildRequest, rebuild};
+pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};
 pub use self::scope::{Names, Part, guid, matching, nearest_pod, nodes, pool};

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use calipam_check::ClusterIdentity;
-use calipam_datastore::cache::CacheUse;
+use calipam_datastore::cache::{CacheUse, WhyWhole};
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::release::ReportError;
 use calipam_plan::{PlanKind, PlanSummary};
@@ -132,6 +132,39 @@ pub enum Note<'a> {
     /// Of two exports of an archive the later one has the older data.
     ArchiveSetBack {
         times: [Timestamp; 2],
+    },
+    /// A recording begins with this full state: because nothing is there to go on from, since changes were lost, or, where no
+    /// reason is given with an earlier recording, since that is old.
+    RecordingBegun {
+        path: &'a Path,
+        why: Option<&'a WhyWhole>,
+    },
+    /// A recording goes on after a pause.
+    RecordingResumed {
+        path: &'a Path,
+        /// The last time of which everything is known.
+        last: Timestamp,
+    },
+    /// The clock was set back while it was recorded.
+    RecordingClock {
+        now: Timestamp,
+        last: Timestamp,
+    },
+    /// The clock of the recorder was set back by so much at most.
+    RecordedSetBack {
+        path: &'a Path,
+        by: SignedDuration,
+    },
+    /// Changes are not what was recorded: they are known until then.
+    RecordingDamaged {
+        reason: String,
+        until: Timestamp,
+    },
+    /// At a time that was asked for nothing was recorded: from `last` until `next`, or the end.
+    NotRecorded {
+        time: Timestamp,
+        last: Timestamp,
+        next: Option<Timestamp>,
     },
     /// One of two datastores that are compared has no GUID: they may be of two clusters.
     ClusterNotKnown {

@@ -11,7 +11,7 @@ pub(super) const RUN: [&str; 6] = [
 ];
 
 /// How examples begin that cannot be run here, and why.
-pub(super) const NOT_RUN: [(&str, &str); 21] = [
+pub(super) const NOT_RUN: [(&str, &str); 22] = [
     ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
@@ -28,6 +28,7 @@ pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("ln -s /var/lib/calipam/", "needs node_exporter"),
     ("MAILTO=", "a setting of cron"),
     ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
+    ("calipam record", "stays until a signal comes; `record.rs` runs it"),
     ("calipam check -q --output-file summary=", "needs a web server to send to; `fleet.rs` joins summaries"),
     ("aws ", "needs a bucket; the folder that it fills is there"),
     ("DATASTORE_TYPE=etcdv2 ", "needs an etcd with the v2 API; `etcdv2.rs` starts one"),

@@ -36,8 +36,8 @@ pub(crate) struct DiffArgs {
         required_unless_present_any = ["archive", "fleet", "all_contexts", "context"]
     )]
     pub new: Option<StateName>,
-    /// Compare the last export of this archive before --at with the first one after it, or with the named state; with several
-    /// clusters, that of the archive of each in this folder with its state now
+    /// Compare the state of --at by this archive with the next export, or with the named state; with several clusters, that of
+    /// the archive of each in this folder with its state now
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
@@ -77,7 +77,7 @@ impl DiffArgs {
 }
 
 /// Reads a time that names its zone: without one it could be any time of a day.
-fn time_with_zone(text: &str) -> Result<Timestamp, String> {
+pub(super) fn time_with_zone(text: &str) -> Result<Timestamp, String> {
     text.trim().parse().map_err(|_| {
         "expected a time with its zone, such as `2026-11-20T03:12Z` or `2026-11-20T04:12+01:00`".to_owned()
     })

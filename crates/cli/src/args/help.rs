@@ -311,6 +311,22 @@ fails, the last good report is still served, and `calipam_up` is 0. SIGTERM and 
 
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
+/// After `calipam record --help`.
+pub(super) const RECORD: &str = "\
+Examples:
+  calipam record /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly
+  calipam history --archive /var/lib/calipam/archive --ip 10.244.1.7
+  calipam show --archive /var/lib/calipam/archive --at 2026-11-20T03:12Z --ip 10.244.1.7
+
+It begins with an export of everything, and then records what changes: every revision of etcd, or
+what the Kubernetes API reports. After a pause it goes on where it ended, if the server still knows
+what has changed since; otherwise it exports everything again, and the gap is shown.
+Changes are on disk a second or two after they are known. SIGTERM and ctrl-c end it with 0.
+
+If something fails, it says so and tries again every ten seconds.
+
+Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot begin; 4 internal.";
+
 /// After `calipam export --help`.
 pub(super) const EXPORT: &str = "\
 Examples:

@@ -30,7 +30,7 @@ pub(crate) struct HistoryArgs {
     /// A node: its blocks and addresses
     #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
-    /// Read the exports in this folder instead (`export --archive`)
+    /// Read the exports and recorded changes in this folder instead
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub archive: Option<PathBuf>,
     #[command(flatten)]

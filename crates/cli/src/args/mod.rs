@@ -16,6 +16,7 @@ mod layout;
 mod migrate;
 mod printing;
 mod rebuild;
+mod record;
 mod release;
 mod selector;
 mod serve;
@@ -43,6 +44,7 @@ pub(crate) use self::layout::{asks_for_help, name_commands, tidy, with_help};
 pub(crate) use self::migrate::MigrateArgs;
 pub(crate) use self::printing::PrintingArgs;
 pub(crate) use self::rebuild::{RebuildArgs, UndoArgs};
+pub(crate) use self::record::RecordArgs;
 pub(crate) use self::release::ReleaseArgs;
 pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::show::{ShowArgs, Subject};
@@ -122,7 +124,7 @@ pub(crate) enum IpamCommand {
     Diff(DiffArgs),
     /// Show the history of an address, a handle, a block or a node
     ///
-    /// Prints events from the revisions of etcd, or from an archive of exports. Changes nothing.
+    /// Prints events from the revisions of etcd, or from an archive or recording. Changes nothing.
     #[command(after_long_help = help::HISTORY)]
     History(HistoryArgs),
     /// Release unused addresses, and delete orphan handles
@@ -176,6 +178,11 @@ pub(crate) enum IpamCommand {
     /// Every command reads the file by --datastore, on any machine.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
+    /// Record every change of the IPAM data, until a signal ends it
+    ///
+    /// Adds full states and the changes after them to a folder, which `history`, `diff` and `show` read. Changes nothing else.
+    #[command(after_long_help = help::RECORD)]
+    Record(RecordArgs),
     /// Explain a rule: what its findings mean, their causes, what to do
     ///
     /// Prints the severity of each rule, the risk, how it arises, and what to do.

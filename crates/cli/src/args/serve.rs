@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use calipam_history::keep::Keep;
 use clap::Args;
 use clap::ValueHint::DirPath;
 use jiff::SignedDuration;
@@ -45,6 +46,12 @@ pub(crate) struct ServeArgs {
     /// Check only while this replica holds the lease in Kubernetes; of several, the others stand by
     #[arg(long, value_name = "NAMESPACE/NAME", help_heading = SERVING)]
     pub lease: Option<String>,
+    /// Record every change in this folder, as `record` does
+    #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
+    pub record: Option<PathBuf>,
+    /// Which full states of the recording to keep, with the changes after them, such as `24h:all,30d:daily,1y:monthly`
+    #[arg(long, value_name = "RULES", requires = "record", help_heading = SERVING)]
+    pub keep: Option<Keep>,
     #[command(flatten)]
     pub options: CheckOptions,
 }

@@ -5,16 +5,19 @@ use std::path::PathBuf;
 
 use calipam_check::views::PodName;
 use calipam_model::selector::Selector;
-use clap::ValueHint::AnyPath;
+use clap::ValueHint::{AnyPath, DirPath};
 use clap::{ArgGroup, Args};
+use jiff::Timestamp;
 
 use super::address::address;
+use super::diff::time_with_zone;
 use super::fleet::FLEET;
 use super::selector::selector;
 use super::{FleetArgs, PrintingArgs};
 
 const SUBJECT: &str = "What to show";
 const FILTER: &str = "Filters";
+const PAST: &str = "Past states";
 
 /// Options of `show`.
 #[derive(Debug, Args)]
@@ -73,6 +76,12 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_pools: Vec<String>,
+    /// Show the state of --at, by the exports and the recorded changes in this folder
+    #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at", conflicts_with = "watch", help_heading = PAST)]
+    pub archive: Option<PathBuf>,
+    /// A time with its zone, such as 2026-11-20T03:12Z
+    #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive", help_heading = PAST)]
+    pub at: Option<Timestamp>,
     /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that none of them uses
     #[arg(long, value_name = "/LENGTH", value_parser = prefix, help_heading = FLEET)]
     pub find_range: Option<u8>,

@@ -2,9 +2,8 @@
 
 use std::mem::ManuallyDrop;
 
-use calipam_files::archive::Archived;
 use calipam_history::diff::{AddressChange, AddressChangeKind, Difference};
-use calipam_workflow::{Pair, Side, diff, exports_around, read_pair, scope};
+use calipam_workflow::{ArchivedState, Pair, Side, diff, read_pair, scope, states_around};
 
 use crate::args::{DiffArgs, Global, StateName};
 use crate::console::Console;
@@ -21,7 +20,12 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);
     }
-    let (old, new) = states(args, console)?;
+    // What was written of an archive is there until the end.
+    let archived = match (&args.archive, args.at) {
+        (Some(folder), Some(at)) => Some(states_around(folder, at, &Person::watching(console))?),
+        _ => None,
+    };
+    let (old, new) = states(args, archived.as_ref())?;
     refuse(&old, &new, global)?;
     let (old, new, pair, found) = connect::block_on(async {
         let old = open(&old, global, console).await?;
@@ -44,24 +48,26 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
 }
 
 /// The two states that are named, or lie around a time in an archive.
-fn states(args: &DiffArgs, console: &Console) -> Result<(StateName, StateName), Failure> {
-    let of_export = |export: &Archived| StateName {
-        datastore: export.path.to_string_lossy().into_owned(),
+fn states(
+    args: &DiffArgs,
+    archived: Option<&(ArchivedState, Option<ArchivedState>)>,
+) -> Result<(StateName, StateName), Failure> {
+    let name = |state: &ArchivedState| StateName {
+        datastore: state.path.to_string_lossy().into_owned(),
         revision: None,
     };
-    let (Some(folder), Some(at)) = (&args.archive, args.at) else {
+    let Some((before, after)) = archived else {
         let named = args.old.clone().zip(args.new.clone());
         return named.ok_or_else(|| Failure::usage("name OLD and NEW"));
     };
     if args.new.is_some() {
         return Err(Failure::usage("with --archive only NEW is named"));
     }
-    let (before, after) = exports_around(folder, at, &Person::watching(console))?;
-    let new = args.old.clone().or_else(|| after.as_ref().map(of_export)).ok_or_else(|| Failure::Usage {
-        message: format!("the archive has no export after {at}"),
+    let new = args.old.clone().or_else(|| after.as_ref().map(name)).ok_or_else(|| Failure::Usage {
+        message: format!("the archive has no export after {}", args.at.unwrap_or(before.at)),
         hint: Some("name what to compare with as NEW, such as `etcd` or `kubernetes`".to_owned()),
     })?;
-    Ok((of_export(&before), new))
+    Ok((name(before), new))
 }
 
 /// Refuses what cannot be meant.

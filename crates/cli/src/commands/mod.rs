@@ -12,6 +12,7 @@ mod install_links;
 mod journals;
 mod migrate;
 mod rebuild;
+mod record;
 mod release;
 pub(crate) mod repair;
 mod serve;
@@ -82,6 +83,7 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
         IpamCommand::Undo(args) => undo::run(&args, &global, console),
         IpamCommand::Serve(args) => serve::run(args, global, console),
         IpamCommand::Export(args) => export::run(&args, &global, console),
+        IpamCommand::Record(args) => record::run(&args, &global, console),
         IpamCommand::Explain(args) => explain::run(&args, console),
     }
 }

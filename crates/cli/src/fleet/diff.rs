@@ -4,7 +4,7 @@ use std::path::Path;
 
 use calipam_datastore::settings::Settings;
 use calipam_history::diff::Scope;
-use calipam_workflow::{Side, diff, exports_around, read_pair};
+use calipam_workflow::{Side, diff, read_pair, state_at};
 use jiff::Timestamp;
 
 use super::folder::place;
@@ -34,7 +34,7 @@ const OF_ONE: [(&str, IsGiven); 6] = [
 /// Where the earlier states are.
 enum Old<'a> {
     Fleet(Earlier),
-    /// An archive of each cluster: the last export up to a time.
+    /// An archive of each cluster: its state at a time.
     Archives(&'a Path, Timestamp),
 }
 
@@ -56,12 +56,18 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     };
     let compared: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, console, |cluster, console| {
+            // What was written of an archive is there until it is read.
+            let mut archived = None;
             let earlier = match &old {
                 Old::Fleet(earlier) => match earlier.of(cluster) {
                     Some(named) => Ok(named.source.clone()),
                     None => return Ok(None),
                 },
-                Old::Archives(folder, at) => last_export(&place(folder, cluster, ""), *at, console),
+                Old::Archives(folder, at) => {
+                    let state = state_at(&place(folder, cluster, ""), *at, &Person::watching(console));
+                    let path = state.map(|state| archived.insert(state).path.clone());
+                    path.map(|path| Source::of_file(path, &unattended())).map_err(Failure::from)
+                }
             };
             let compared = match earlier.and_then(|earlier| settings(&earlier)) {
                 Ok(settings) => compare(cluster, &settings, args, console)?,
@@ -95,12 +101,6 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         true => Outcome::Clean,
         false => Outcome::Findings,
     })
-}
-
-/// The last export of an archive up to a time.
-fn last_export(archive: &Path, at: Timestamp, console: &Console) -> Result<Source, Failure> {
-    let (export, _) = exports_around(archive, at, &Person::watching(console))?;
-    Ok(Source::of_file(export.path, &unattended()))
 }
 
 /// Where an earlier state is read.

@@ -107,7 +107,7 @@ fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<Histo
     let found = archive_history(folder, about, journals.as_deref(), &Person::watching(console));
     let found = found.map_err(|error| Failure::from(error).message())?;
     let guid = found.archive.guid().unwrap_or_default().to_owned();
-    let reach = Reach::Archive { exports: found.times };
+    let reach = Reach::of_archive(&found);
     Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.timeline.events))
 }
 

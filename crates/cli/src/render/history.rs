@@ -42,10 +42,21 @@ pub(crate) enum Reach {
         read_at: Timestamp,
     },
     /// The times of the exports, ascending.
-    Archive { exports: Vec<Timestamp> },
+    Archive {
+        exports: Vec<Timestamp>,
+        /// From when to when every change was recorded; missing where none was.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        recorded: Vec<Span>,
+    },
     /// Of what keeps nothing earlier: when it was read.
     #[serde(rename_all = "camelCase")]
     State { read_at: Timestamp },
+}
+
+#[derive(Serialize)]
+pub(crate) struct Span {
+    from: Timestamp,
+    until: Timestamp,
 }
 
 impl<'a> HistoryDocument<'a> {
@@ -71,13 +82,21 @@ impl<'a> HistoryDocument<'a> {
             location: archive.folder().to_str().unwrap_or_default(),
             about,
             name,
-            reach: Reach::Archive { exports: history.times.clone() },
+            reach: Reach::of_archive(history),
             events: &history.timeline.events,
         }
     }
 }
 
 impl Reach {
+    pub(crate) fn of_archive(history: &ArchiveHistory) -> Self {
+        let span = |[from, until]: &[Timestamp; 2]| Span { from: *from, until: *until };
+        Self::Archive {
+            exports: history.times.clone(),
+            recorded: history.recorded.iter().map(span).collect(),
+        }
+    }
+
     pub(crate) fn of_etcd(kept: &Kept) -> Self {
         Self::Etcd {
             oldest_revision: kept.oldest.to_string(),
@@ -94,7 +113,8 @@ impl Reach {
             Self::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
                 "etcd keeps revisions {oldest} to {newest_revision}; what was before {oldest} is compacted and not known"
             ),
-            Self::Archive { exports } => of_exports(exports),
+            Self::Archive { exports, recorded } if recorded.is_empty() => of_exports(exports),
+            Self::Archive { recorded, .. } => of_recording(recorded),
             Self::State { read_at } => {
                 format!("read at {}; what was before is not known", short(read_at))
             }
@@ -127,6 +147,20 @@ fn of_exports(exports: &[Timestamp]) -> String {
             short(&pair[0]),
             short(&pair[1])
         ));
+    }
+    line
+}
+
+/// From when to when every change is known, and where there are gaps.
+fn of_recording(recorded: &[Span]) -> String {
+    let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return String::new() };
+    let mut line = format!("every change was recorded from {} to {}", short(&first.from), short(&last.until));
+    let gaps =
+        recorded.windows(2).map(|pair| format!("{} to {}", short(&pair[0].until), short(&pair[1].from)));
+    let gaps: Vec<String> = gaps.collect();
+    if !gaps.is_empty() {
+        let word = if gaps.len() == 1 { "a gap" } else { "gaps" };
+        line.push_str(&format!(", with {word}: {}; what came and went there is not known", gaps.join(", ")));
     }
     line
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use calipam_files::export::{Header, Lines, Writer};
 use calipam_files::raw::RawEntry;
+use calipam_files::recording::{Position, Positions};
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::{Coverage, ETCD_SOURCES};
@@ -26,8 +27,12 @@ impl Collector for Writer {
     }
 }
 
-/// Exports etcd at one revision. Gives the number of entries.
-pub(crate) async fn export(client: &Arc<EtcdClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
+/// Exports etcd at one revision. Gives the number of entries, and where the changes after it begin.
+pub(crate) async fn export(
+    client: &Arc<EtcdClient>,
+    path: &Path,
+    progress: &ProgressFn,
+) -> Result<(u64, Positions)> {
     let collect = |start: &Start| {
         let (revision, taken_at) = (start.revision.to_string(), start.taken_at.to_string());
         let mut header = Header::new("etcd", &start.endpoint, &revision, &taken_at);
@@ -35,7 +40,9 @@ pub(crate) async fn export(client: &Arc<EtcdClient>, path: &Path, progress: &Pro
         let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
         Ok(Writer::create(path, &header.with_coverage(&coverage))?)
     };
-    Ok(observe_etcd(client, None, &Extent::Whole, collect, progress).await?.collector.finish()?)
+    let read = observe_etcd(client, None, &Extent::Whole, collect, progress).await?;
+    let positions = Positions::from([("etcd".to_owned(), Position::at(read.start.revision))]);
+    Ok((read.collector.finish()?, positions))
 }
 
 /// The GUID of the cluster, which the first answers hold.

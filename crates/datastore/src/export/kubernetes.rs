@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use calipam_files::export::{Header, Lines, Writer};
 use calipam_files::objects::Encoding;
+use calipam_files::recording::Positions;
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::Source;
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
+use crate::follow::positions;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, plan};
@@ -37,9 +39,14 @@ impl Take for Exported {
     }
 }
 
-/// Exports everything that a check reads. Gives the number of entries.
-pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
+/// Exports everything that a check reads. Gives the number of entries, and where the changes after them begin.
+pub(crate) async fn export(
+    client: &Arc<KubeClient>,
+    path: &Path,
+    progress: &ProgressFn,
+) -> Result<(u64, Positions)> {
     let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
+    let kinds: Vec<Kind> = first.iter().chain(&second).cloned().collect();
     let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
     let (first, second) = lists_in_order::<Exported>(&lists, first, second).await?;
     let begin: Option<&Listed<Exported>> = first.first().or(second.first());
@@ -52,5 +59,6 @@ pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &Pro
     for listed in first.iter().chain(&second) {
         writer.lines(&listed.taken.lines)?;
     }
-    Ok(writer.finish()?)
+    let versions = first.iter().chain(&second).map(|listed| listed.resource_version.as_str());
+    Ok((writer.finish()?, positions(kinds.iter().zip(versions))))
 }

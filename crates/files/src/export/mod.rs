@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::kubectl::is_exported;
 use crate::raw::is_read;
 
+pub(crate) use self::read::read_some;
 pub use self::read::{Export, Tally, header_of, looks_like_export, read};
 pub use self::write::{Lines, Writer};
 

@@ -38,7 +38,7 @@ pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
 }
 
 /// Reads the entries of an export whose keys are wanted. Of the others it is only verified that they are all there.
-pub(super) fn read_some(
+pub(crate) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
     mut sink: impl FnMut(&RawEntry<'_>),

@@ -61,6 +61,14 @@ impl<'a> ExportReader<'a> {
         self.last = Some(snapshot);
     }
 
+    /// What was taken last was so until this time: every change was recorded.
+    pub fn stands_until(&mut self, time: Timestamp) {
+        if let Some(last) = &mut self.last {
+            last.taken_at = time;
+        }
+        self.others.stand_until(time);
+    }
+
     fn begin(&mut self, cidr: IpNet, snapshot: &Snapshot) {
         let begin = known(cidr, 0, &state(snapshot, cidr), self.about);
         self.events.extend(begin.into_iter().map(|raw| at_first(raw, snapshot.taken_at)));
@@ -195,6 +203,22 @@ fn relevant(snapshot: &Snapshot, about: &About) -> BTreeSet<IpNet> {
     let stored = stored.filter(|stored| is_near(stored.key) || stored.content.sound().is_some_and(names));
     let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block).filter(|cidr| is_near(*cidr));
     stored.map(|stored| stored.key).chain(hidden).collect()
+}
+
+/// True if something in a snapshot of a few objects concerns what a history is about.
+pub fn concerns(snapshot: &Snapshot, about: &About) -> bool {
+    let is_near = |node: &str, cidr: IpNet| match about {
+        About::Address(address) => cidr.contains(address),
+        About::Block(block) => *block == cidr,
+        About::Node(own) => node == own,
+        About::Handle(_) => false,
+    };
+    let mut affinities = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
+    // Of handles only the one that is asked for is among them. What cannot be decoded could be anything.
+    !snapshot.handles.is_empty()
+        || !snapshot.defects.is_empty()
+        || affinities.any(|key| is_near(&key.node, key.cidr))
+        || !relevant(snapshot, about).is_empty()
 }
 
 /// A block in an export. One that is marked deleted is gone.

@@ -25,7 +25,7 @@ use serde::Serialize;
 use self::about::{known, raw_events, time_of};
 pub use self::block::{BlockEvent, BlockState, apply, events, replay};
 pub use self::event::{Event, Holder, Origin, Run, What};
-pub use self::exports::{ExportReader, recorded_in};
+pub use self::exports::{ExportReader, concerns, recorded_in};
 pub use self::state::{BlockFields, Record};
 use self::when::{Anchor, Anchors, Recorded};
 pub use self::when::{Uncertainty, When};

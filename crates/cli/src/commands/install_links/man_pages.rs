@@ -19,6 +19,7 @@ pub const MAN_PAGES: &[(&str, &str)] = pages![
     "calipam-install-links.1",
     "calipam-migrate.1",
     "calipam-rebuild.1",
+    "calipam-record.1",
     "calipam-release.1",
     "calipam-serve.1",
     "calipam-show.1",

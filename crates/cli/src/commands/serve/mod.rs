@@ -32,6 +32,7 @@ use self::http::Shown;
 use self::replica::{Holding, Turn};
 use self::served::Served;
 use super::check::Checker;
+use super::record;
 use crate::args::{Global, ServeArgs};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
@@ -74,6 +75,9 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     }
 
     let webhook = args.webhook.as_deref().map(webhook).transpose()?;
+    if let Some(folder) = &args.record {
+        record::start(folder, args.keep.as_ref(), &global, console)?;
+    }
     let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
     if let Some(webhook) = webhook {
@@ -115,7 +119,7 @@ fn webhook(text: &str) -> Result<Webhook, Failure> {
 
 /// Ends with SIGTERM or ctrl-c, which end the process no more.
 #[cfg(unix)]
-fn signal() -> io::Result<impl Future<Output = ()>> {
+pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -129,7 +133,7 @@ fn signal() -> io::Result<impl Future<Output = ()>> {
 
 /// Ends with ctrl-c.
 #[cfg(not(unix))]
-fn signal() -> io::Result<impl Future<Output = ()>> {
+pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 

@@ -30,7 +30,9 @@ pub(super) fn file(error: &FileError) -> Option<String> {
             "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
              ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
         }
-        FileError::ExportVersion(_) => "use the calipam that wrote it, or a later one",
+        FileError::ExportVersion(_) | FileError::ChangesVersion(_) => {
+            "use the calipam that wrote it, or a later one"
+        }
         FileError::ExportLine { .. } | FileError::ExportCut { .. } | FileError::Unpack(_) => {
             let export = command_elsewhere(&["export", "FILE"]);
             return Some(format!("write it again by {export}, or copy it again"));
@@ -43,7 +45,7 @@ pub(super) fn file(error: &FileError) -> Option<String> {
         FileError::ArchiveBusy => {
             "wait until it has ended; what a killed run leaves does not hinder the next one"
         }
-        FileError::Archived(_) | FileError::NoTime(_) => {
+        FileError::ChangesDamaged { .. } | FileError::Archived(_) | FileError::NoTime(_) => {
             "move the file out of the archive: what it contained is then a gap, which the output names"
         }
         FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {

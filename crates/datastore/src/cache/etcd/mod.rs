@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::changes::{Decoding, New};
 use self::collect::CachingCollector;
+pub(crate) use self::stale::require_exact;
 use super::file::{self, Identity};
 use super::newest::Newest;
 use super::{CacheUse, CachedRead, WhyWhole, has_much_changed, part_of_name};

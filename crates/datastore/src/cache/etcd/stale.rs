@@ -33,7 +33,7 @@ fn require_same_history(state: &State, begun: &Begun) -> std::result::Result<(),
 }
 
 /// Refuses versions of etcd that may say too early that everything was sent (issue 15220 of etcd).
-async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
+pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
     let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());

@@ -294,7 +294,7 @@ impl EtcdClient {
 }
 
 /// The key that is asked for to see whether a server answers.
-const PROBE: &str = "/calico/ipam/v2/config";
+pub(crate) const PROBE: &str = "/calico/ipam/v2/config";
 
 fn carrier(channel: Channel) -> Carrier {
     BoxCloneSyncService::new(channel.map_err(|error| NotCarried(error.into())))

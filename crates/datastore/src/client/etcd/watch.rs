@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub(crate) use calipam_files::recording::Change;
 use etcd_client::{EventType, WatchOptions, WatchResponse};
 use tonic::service::interceptor::InterceptedService;
 
@@ -11,15 +12,6 @@ use crate::error::{Cause, Error, Failure, Result};
 
 /// How often the server is asked how far it has come. It begins with a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
-
-/// A change of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub revision: i64,
-    pub key: Vec<u8>,
-    /// What is stored from this revision on; `None` where the key is deleted.
-    pub value: Option<Vec<u8>>,
-}
 
 /// What has to have been seen before a watch is at its end: by key, the revision of its last change, or `None` for a
 /// deletion. Some versions of etcd say too early that everything was sent (issue 15220 of etcd).

@@ -81,8 +81,18 @@ pub(crate) struct Watch {
 impl Watch {
     /// Watches what has happened after a version.
     pub(crate) async fn open(client: &KubeClient, kind: &Kind, after: u64) -> Result<Self, Failure> {
+        Self::open_for(client, kind, after, SECONDS).await
+    }
+
+    /// The same; the API server ends the watch after so many seconds.
+    pub(crate) async fn open_for(
+        client: &KubeClient,
+        kind: &Kind,
+        after: u64,
+        seconds: u32,
+    ) -> Result<Self, Failure> {
         let path = format!(
-            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={after}&timeoutSeconds={SECONDS}",
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={after}&timeoutSeconds={seconds}",
             kind.path
         );
         let answer = client.get(&path, Accept::Json).await?;

@@ -98,6 +98,12 @@ impl Others {
         self.take(snapshot, found, &[Source::Endpoints, Source::Pods])
     }
 
+    /// All of it was so until this time.
+    pub(super) fn stand_until(&mut self, time: Timestamp) {
+        self.last.values_mut().for_each(|(at, _)| *at = time);
+        self.covered.values_mut().for_each(|at| *at = time);
+    }
+
     /// Compares with what was said before. Of a source that the export does not hold, it says nothing.
     fn take(&mut self, snapshot: &Snapshot, mut found: Found, sources: &[Source]) -> Vec<Event> {
         let now = snapshot.taken_at;

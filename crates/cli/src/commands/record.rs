@@ -1,0 +1,87 @@
+//! `record`, and the recorder of `serve`.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use calipam_history::keep::Keep;
+use calipam_workflow::record;
+use tokio::runtime::Builder;
+
+use super::serve::signal;
+use crate::args::{Global, RecordArgs};
+use crate::connect;
+use crate::console::Console;
+use crate::exit::{self, Failure, Outcome};
+use crate::operator::Person;
+
+/// After what fails it begins again so much later.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Records until a signal ends it.
+///
+/// # Errors
+/// Where it cannot begin.
+pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let failed = |doing: &str| {
+        let doing = doing.to_owned();
+        move |error| Failure::Io { doing, error }
+    };
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed("start threads"))?;
+    runtime.block_on(async {
+        let signal = signal().map_err(failed("wait for signals"))?;
+        tokio::select! {
+            () = signal => Ok(Outcome::Clean),
+            failure = record_again(&args.folder, args.keep.as_ref(), global, console) => Err(failure),
+        }
+    })
+}
+
+/// Records on a thread of its own, as long as the process lives. What fails is said, and `serve` goes on.
+pub(super) fn start(
+    folder: &Path,
+    keep: Option<&Keep>,
+    global: &Global,
+    console: &Console,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::Io { doing: "start threads".into(), error };
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let (folder, keep) = (folder.to_owned(), keep.cloned());
+    let (global, console) = (global.clone(), Console { progress: false, ..console.clone() });
+    let record = move || {
+        runtime.block_on(async {
+            loop {
+                let failed = Err(record_again(&folder, keep.as_ref(), &global, &console).await);
+                let is_wrong_call = exit::code(&failed) == exit::USAGE;
+                if let Err(failure) = failed {
+                    console.failure(&failure);
+                }
+                if is_wrong_call {
+                    break;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        })
+    };
+    thread::Builder::new().name("recorder".into()).spawn(record).map(drop).map_err(failed)
+}
+
+/// Records, and again after what fails, which is said. Where it fails before anything was recorded, that is the end.
+async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
+    let has_begun = Cell::new(false);
+    loop {
+        let once = async {
+            let datastore = connect::open(global, console).await?;
+            let person = Person::watching(console);
+            Ok::<Infallible, Failure>(record(&datastore, folder, keep, &has_begun, &person).await?)
+        };
+        let Err(failure) = once.await;
+        if !has_begun.get() {
+            return failure;
+        }
+        console.failure(&failure);
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,78 @@
+//! The changes of an etcd, revision by revision.
+
+use std::sync::Arc;
+
+use calipam_files::raw::is_read;
+use calipam_files::recording::{Change, Position, Positions, sum};
+use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
+use tokio::time::{sleep, timeout};
+
+use super::{Broken, News, QUIET, TOGETHER};
+use crate::cache::WhyWhole;
+use crate::cache::etcd::require_exact;
+use crate::client::etcd::{Answers, Due, EtcdClient, PROBE, Range};
+use crate::error::{Error, Failure, Result};
+
+/// What etcd calls its only kind.
+const KIND: &str = "etcd";
+
+pub(super) struct EtcdFollower {
+    client: Arc<EtcdClient>,
+    range: Range,
+    position: Position,
+}
+
+impl EtcdFollower {
+    pub(super) async fn begin(client: &Arc<EtcdClient>, from: &Positions) -> Result<Self> {
+        if let Err(why) = require_exact(client).await {
+            return Err(client.error("its changes", Failure::Other(why.to_string())));
+        }
+        let position = from.get(KIND).copied().unwrap_or_default();
+        Ok(Self { client: Arc::clone(client), range: Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), position })
+    }
+
+    pub(super) async fn next(&mut self) -> std::result::Result<News, Broken> {
+        // What was written last is reported again at first: only the same history has it.
+        let last = self.position.last.take();
+        let known = self.position.revision;
+        if last.is_none() {
+            let changed = timeout(QUIET, self.client.next_change(&self.range, known)).await;
+            if let Ok(changed) = changed {
+                changed?;
+                sleep(TOGETHER).await;
+            }
+        }
+
+        let asked: Answers = self.client.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
+        let newest = asked.revision;
+        if newest < known {
+            let reason = format!("its revision was {known}, and is {newest}");
+            return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
+        }
+        let from = last.map_or(known + 1, |(revision, _)| revision);
+        if from > newest {
+            return Ok(News::default());
+        }
+        let ranges = std::slice::from_ref(&self.range);
+        let changes = self.client.changes(ranges, (from, newest), &Due::new(), "what has changed").await;
+        let mut changes = match changes {
+            Err(Error::Request { failure: Failure::Compacted, .. }) => {
+                return Err(Broken::Lost(WhyWhole::Compacted));
+            }
+            changes => changes?,
+        };
+        if let Some((revision, known)) = last {
+            let is_again = |change: &Change| {
+                change.revision == revision && sum(&change.key, change.value.is_none()) == known
+            };
+            if !changes.iter().any(is_again) {
+                let reason = format!("at revision {revision} something else was written");
+                return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
+            }
+        }
+
+        changes.retain(|change| change.revision > known && is_read(&change.key));
+        self.position.revision = newest;
+        Ok(News { reached: [(KIND.to_owned(), newest)].into(), changes })
+    }
+}

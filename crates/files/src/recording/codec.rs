@@ -1,0 +1,220 @@
+//! Groups of changes as texts of frames.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use calipam_model::compact::{push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
+use calipam_model::key::BLOCK_PREFIX;
+use jiff::Timestamp;
+use zstd::bulk::{Compressor, decompress};
+
+use super::delta::{apply, delta};
+use super::{Change, Group, Position, Positions, kind_of};
+use crate::frames::damaged;
+
+/// What a change is.
+const DELETED: u8 = 0;
+const WHOLE: u8 = 1;
+const DELTA: u8 = 2;
+
+/// How much of the last texts is known when the next one is packed.
+const WINDOW: usize = 128 << 10;
+/// How values are packed of which the next change is recorded as a difference.
+const LEVEL: i32 = 1;
+
+/// True for keys whose values change again and again in few places: their differences are recorded. All other objects are mostly
+/// written once, and then deleted.
+pub(super) fn has_deltas(key: &[u8]) -> bool {
+    [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"].iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// What has been written or read so far, as far as the next group depends on it.
+pub(super) struct Codec {
+    values: Values,
+    /// The last texts.
+    pub(super) known: Vec<u8>,
+    pub(super) positions: Positions,
+    /// The revision of the last change, from which that of the next is counted.
+    revision: i64,
+}
+
+impl Codec {
+    /// With the values of a full state whose differences are recorded.
+    pub(super) fn new(positions: Positions) -> io::Result<Self> {
+        Ok(Self { values: Values::new()?, known: vec![0], positions, revision: 0 })
+    }
+
+    /// Takes a value of the full state.
+    pub(super) fn begin_with(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.values.set(key, value)
+    }
+
+    pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        push_number(&mut text, usize::try_from(group.time.as_millisecond()).unwrap_or_default());
+        push_number(&mut text, usize::try_from(group.set_back.as_millis()).unwrap_or_default());
+        push_number(&mut text, group.reached.len());
+        for (kind, revision) in &group.reached {
+            push_sized(&mut text, kind.as_bytes());
+            push_number(&mut text, usize::try_from(*revision).unwrap_or_default());
+        }
+        for change in &group.changes {
+            self.push(change, &mut text)?;
+        }
+        self.reach(group);
+        self.remember(&text);
+        Ok(text)
+    }
+
+    fn push(&mut self, Change { key, revision, value }: &Change, text: &mut Vec<u8>) -> io::Result<()> {
+        let kind = text.len();
+        text.push(WHOLE);
+        push_sized(text, key);
+        push_number(text, zigzag(revision.wrapping_sub(std::mem::replace(&mut self.revision, *revision))));
+        let Some(value) = value else {
+            text[kind] = DELETED;
+            self.values.remove(key);
+            return Ok(());
+        };
+        if has_deltas(key) {
+            let before = self.values.get(key)?;
+            self.values.set(key, value)?;
+            if let Some(delta) = before.and_then(|before| delta(&before, value)) {
+                text[kind] = DELTA;
+                push_sized(text, &delta);
+                return Ok(());
+            }
+        }
+        push_sized(text, value);
+        Ok(())
+    }
+
+    /// The group that a text is, with the changes whose keys are wanted.
+    pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> io::Result<Group> {
+        let mut group = self.take(&mut &*text, is_wanted).ok_or_else(damaged)??;
+        self.reach(&group);
+        self.remember(text);
+        group.changes.retain(|change| is_wanted(&change.key));
+        Ok(group)
+    }
+
+    /// `None` where the text is cut short.
+    fn take(&mut self, text: &mut &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<io::Result<Group>> {
+        let time = Timestamp::from_millisecond(take_u64(text)?.cast_signed()).ok()?;
+        let set_back = jiff::SignedDuration::from_millis(take_u64(text)?.cast_signed());
+        let mut reached = BTreeMap::new();
+        for _ in 0..take_u64(text)? {
+            reached.insert(take_utf8(text)?.to_owned(), take_u64(text)?.cast_signed());
+        }
+        let mut changes = Vec::new();
+        while !text.is_empty() {
+            let (kind, key) = (take_byte(text)?, take_bytes(text)?.to_vec());
+            let revision = self.revision.wrapping_add(unzigzag(take_u64(text)?));
+            self.revision = revision;
+            let value = match kind {
+                DELETED => None,
+                WHOLE | DELTA => Some(take_bytes(text)?),
+                _ => return None,
+            };
+            let value = match self.value(kind == DELTA, &key, value, is_wanted(&key)) {
+                Ok(value) => value,
+                Err(error) => return Some(Err(error)),
+            };
+            changes.push(Change { key, revision, value });
+        }
+        Some(Ok(Group { time, set_back, reached, changes }))
+    }
+
+    fn value(
+        &mut self,
+        is_delta: bool,
+        key: &[u8],
+        stored: Option<&[u8]>,
+        is_wanted: bool,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let Some(stored) = stored else {
+            self.values.remove(key);
+            return Ok(None);
+        };
+        if !is_wanted {
+            // It is there, whatever it is.
+            return Ok(Some(Vec::new()));
+        }
+        let value = match is_delta {
+            false => stored.to_vec(),
+            true => {
+                let before = self.values.get(key)?.ok_or_else(damaged)?;
+                apply(&before, stored).ok_or_else(damaged)?
+            }
+        };
+        if has_deltas(key) {
+            self.values.set(key, &value)?;
+        }
+        Ok(Some(value))
+    }
+
+    fn reach(&mut self, group: &Group) {
+        for change in &group.changes {
+            let kind = kind_of(&change.key);
+            let position = match self.positions.get_mut(kind) {
+                Some(position) => position,
+                None => self.positions.entry(kind.to_owned()).or_default(),
+            };
+            position.note(change);
+        }
+        for (kind, revision) in &group.reached {
+            let position: &mut Position = self.positions.entry(kind.clone()).or_default();
+            position.revision = position.revision.max(*revision);
+        }
+    }
+
+    fn remember(&mut self, text: &[u8]) {
+        self.known.extend_from_slice(text);
+        let more = self.known.len().saturating_sub(WINDOW);
+        if more > 0 {
+            self.known.drain(1..=more.min(self.known.len() - 1));
+        }
+    }
+}
+
+fn zigzag(number: i64) -> usize {
+    ((number << 1) ^ (number >> 63)).cast_unsigned() as usize
+}
+
+fn unzigzag(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
+}
+
+/// A value, and how long it is unpacked.
+type Packed = (u32, Box<[u8]>);
+
+/// Values by key, packed: most of those that change are not changed again for a while.
+pub(super) struct Values {
+    packed: HashMap<Box<[u8]>, Packed>,
+    compressor: Compressor<'static>,
+}
+
+impl Values {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { packed: HashMap::new(), compressor: Compressor::new(LEVEL)? })
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let unpack = |(length, packed): &Packed| decompress(packed, *length as usize);
+        self.packed.get(key).map(unpack).transpose()
+    }
+
+    pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(value.len()).map_err(io::Error::other)?;
+        let packed = (length, self.compressor.compress(value)?.into());
+        match self.packed.get_mut(key) {
+            Some(last) => *last = packed,
+            None => drop(self.packed.insert(key.into(), packed)),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.packed.remove(key);
+    }
+}

@@ -1,0 +1,347 @@
+//! Reading a recording: the states that a part of the data was in, and the whole as it was at a time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use calipam_model::snapshot::Snapshot;
+use jiff::{SignedDuration, Timestamp};
+
+use super::codec::{Codec, Values, has_deltas};
+use super::{FORMAT, Group, Header, VERSION};
+use crate::archive::{Archived, unless_missing};
+use crate::data_file::{add, describe, read_in_part};
+use crate::error::{Error, FileError, Result};
+use crate::export::{self, Writer, read_some};
+use crate::frames::{HEAD, Head};
+use crate::raw::RawEntry;
+use crate::regular;
+
+/// Which keys are wanted.
+type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// The groups of changes after an export.
+pub struct Changes {
+    pub header: Header,
+    path: PathBuf,
+    file: BufReader<File>,
+    codec: Codec,
+    /// Where the last whole frame ends.
+    end: u64,
+    /// Length of the file when it was opened: what a recorder appends meanwhile is not read.
+    length: u64,
+}
+
+impl Changes {
+    /// `None` where an export has none. `is_wanted`: of which keys the changes will be asked for.
+    pub fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<Option<Self>> {
+        let path = export.changes();
+        let failed = |error: io::Error| Error::new(&path, error);
+        let file = match regular::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let length = file.metadata().map_err(failed)?.len();
+        let codec = Codec::new(BTreeMap::new()).map_err(failed)?;
+        let header = Header {
+            format: String::new(),
+            version: 0,
+            guid: String::new(),
+            positions: BTreeMap::new(),
+            follows: false,
+        };
+        let file = BufReader::with_capacity(1 << 18, file);
+        let mut changes = Self { header, path: path.clone(), file, codec, end: 0, length };
+        let (head, frame) = changes.frame()?.ok_or_else(|| changes.damaged())?;
+        let text = head.unpack(&frame).map_err(|_| changes.damaged())?;
+        changes.header = serde_json::from_slice(&text).map_err(|_| changes.damaged())?;
+        changes.end += (HEAD + frame.len()) as u64;
+        if changes.header.format != FORMAT {
+            return Err(changes.damaged());
+        }
+        if changes.header.version > VERSION {
+            return Err(Error::new(&path, FileError::ChangesVersion(changes.header.version)));
+        }
+        if changes.header.guid != export.guid {
+            let guids = [export.guid.clone(), changes.header.guid.clone()];
+            return Err(Error::new(&path, FileError::OtherCluster { guids }));
+        }
+        changes.codec.positions = changes.header.positions.clone();
+        load(&export.path, &|key| has_deltas(key) && is_wanted(key), &mut changes.codec)?;
+        Ok(Some(changes))
+    }
+
+    /// The next group, with those of its changes whose keys are wanted. `None` at the end: what was torn off there was not
+    /// durable.
+    ///
+    /// # Errors
+    /// Where it is not what was written: nothing after it can be read.
+    pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
+        let Some((head, frame)) = self.frame()? else { return Ok(None) };
+        let text = head.unpack_after(&self.codec.known, &frame).map_err(|_| self.damaged())?;
+        let group = self.codec.decode(&text, is_wanted).map_err(|_| self.damaged())?;
+        self.end += (HEAD + frame.len()) as u64;
+        Ok(Some(group))
+    }
+
+    /// Where the last whole frame ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(super) fn into_codec(self) -> Codec {
+        self.codec
+    }
+
+    /// `None` where the file ends before the frame does. A file that was made longer before it was filled ends with zeros.
+    fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
+        let failed = |error: io::Error| Error::new(&self.path, error);
+        let mut bytes = [0; HEAD];
+        if self.end + HEAD as u64 > self.length {
+            return Ok(None);
+        }
+        self.file.read_exact(&mut bytes).map_err(failed)?;
+        let Some(head) = Head::read(&bytes) else {
+            let rest = self.length - self.end - HEAD as u64;
+            let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
+            let is_filled = !bytes.iter().all(|byte| *byte == 0);
+            let is_torn = !is_filled && self.file.by_ref().take(rest).bytes().all(is_zero);
+            return if is_torn { Ok(None) } else { Err(self.damaged()) };
+        };
+        if self.end + HEAD as u64 + u64::from(head.length) > self.length {
+            return Ok(None);
+        }
+        let mut frame = vec![0; head.length as usize];
+        self.file.read_exact(&mut frame).map_err(failed)?;
+        Ok(Some((head, frame)))
+    }
+
+    fn damaged(&self) -> Error {
+        Error::new(&self.path, FileError::ChangesDamaged { at: self.end })
+    }
+}
+
+/// Takes the values of a full state whose changes are recorded as differences.
+pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
+    let mut failed = None;
+    read_some(export, is_wanted, |entry| {
+        failed = codec.begin_with(entry.key, entry.value).err().or(failed.take());
+    })
+    .map_err(Error::of_archive)?;
+    failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
+}
+
+/// How far an export and its changes reach.
+#[derive(Debug)]
+pub struct Reached {
+    pub from: Timestamp,
+    /// The last time of which everything is known.
+    pub until: Timestamp,
+    /// It begins with what an earlier recording had come to.
+    pub follows: bool,
+    /// There are changes, if only none so far.
+    pub is_recorded: bool,
+    /// By how much the clock of the recorder was set back at most.
+    pub set_back: SignedDuration,
+    /// What ends it there: it is not as it was written.
+    pub damage: Option<Error>,
+}
+
+impl Reached {
+    fn of(export: &Archived, changes: Option<&Changes>) -> Self {
+        Self {
+            from: export.taken_at,
+            until: export.taken_at,
+            follows: changes.is_some_and(|changes| changes.header.follows),
+            is_recorded: changes.is_some(),
+            set_back: SignedDuration::ZERO,
+            damage: None,
+        }
+    }
+}
+
+/// What a recording tells of a part of the data, in order.
+pub enum Told {
+    /// It was as it was told last until this time.
+    Unchanged(Timestamp),
+    State(Box<Snapshot>),
+}
+
+/// Opens the changes of an export. Where their beginning is not as it was written there are none.
+fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<(Option<Changes>, Reached)> {
+    match Changes::open(export, is_wanted) {
+        Ok(changes) => {
+            let reached = Reached::of(export, changes.as_ref());
+            Ok((changes, reached))
+        }
+        Err(damage) if damage.is_damage() => {
+            Ok((None, Reached { damage: Some(damage), ..Reached::of(export, None) }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the groups after an export to `take`, until it says that it has enough.
+fn each_group(
+    changes: Option<Changes>,
+    reached: &mut Reached,
+    is_wanted: Wanted<'_>,
+    mut take: impl FnMut(Group) -> Result<bool>,
+) -> Result<()> {
+    let Some(mut changes) = changes else { return Ok(()) };
+    loop {
+        match changes.next(is_wanted) {
+            Ok(Some(group)) => {
+                let (time, set_back) = (group.time, group.set_back);
+                if !take(group)? {
+                    return Ok(());
+                }
+                reached.until = time;
+                reached.set_back = reached.set_back.max(set_back);
+            }
+            Ok(None) => return Ok(()),
+            Err(damage) if damage.is_damage() => {
+                reached.damage = Some(damage);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Tells what the wanted objects were from an export on, until its changes end. What was up to `after` another one has told.
+/// `None` where another run has removed the export.
+pub fn each_state(
+    export: &Archived,
+    after: Option<Timestamp>,
+    is_wanted: Wanted<'_>,
+    mut take: impl FnMut(Told),
+) -> Result<Option<Reached>> {
+    let mut told = || -> Result<Reached> {
+        let mut state = BTreeMap::new();
+        let header = read_some(&export.path, is_wanted, |entry| {
+            state.insert(entry.key.to_vec(), (entry.mod_revision, entry.value.to_vec()));
+        })
+        .map_err(Error::of_archive)?;
+        let is_new = |time: Timestamp| after.is_none_or(|after| time > after);
+        let snapshot = |state: &BTreeMap<Vec<u8>, (i64, Vec<u8>)>, at: Timestamp| {
+            let mut snapshot = Snapshot::default();
+            for (key, (mod_revision, value)) in state {
+                add(
+                    &mut snapshot,
+                    &RawEntry { key, value, mod_revision: *mod_revision, ..RawEntry::default() },
+                );
+            }
+            describe(&export.path, &mut snapshot, &header)?;
+            read_in_part(&mut snapshot);
+            snapshot.taken_at = at;
+            Ok::<_, Error>(Told::State(Box::new(snapshot)))
+        };
+        if is_new(export.taken_at) {
+            take(snapshot(&state, export.taken_at)?);
+        }
+
+        let (changes, mut reached) = open(export, is_wanted)?;
+        let mut last = export.taken_at;
+        each_group(changes, &mut reached, is_wanted, |group| {
+            for change in group.changes {
+                let value = change.value.map(|value| (change.revision, value));
+                let before = match value {
+                    Some(value) => state.insert(change.key.clone(), value),
+                    None => state.remove(&change.key),
+                };
+                let is_same =
+                    before.as_ref().map(|(_, value)| value) == state.get(&change.key).map(|(_, value)| value);
+                if is_new(group.time) && !is_same {
+                    take(Told::Unchanged(after.map_or(last, |after| last.max(after))));
+                    take(snapshot(&state, group.time)?);
+                }
+            }
+            last = group.time;
+            Ok(true)
+        })?;
+        if is_new(reached.until) {
+            take(Told::Unchanged(reached.until));
+        }
+        Ok(reached)
+    };
+    unless_missing(told())
+}
+
+/// Gives each value of the wanted keys to `take`: those of the export, and those that they were changed to.
+pub fn versions(export: &Archived, is_wanted: Wanted<'_>, mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+    let mut all = || {
+        read_some(&export.path, is_wanted, &mut take).map_err(Error::of_archive)?;
+        let (changes, mut reached) = open(export, is_wanted)?;
+        each_group(changes, &mut reached, is_wanted, |group| {
+            for change in &group.changes {
+                if let Some(value) = &change.value {
+                    let mod_revision = change.revision;
+                    take(&RawEntry { key: &change.key, value, mod_revision, ..RawEntry::default() });
+                }
+            }
+            Ok(true)
+        })
+    };
+    unless_missing(all()).map(drop)
+}
+
+/// Writes what an export and its changes come to at a time, or at their end, as an export. Gives the number of its entries.
+pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
+    let failed = |error: io::Error| Error::new(path, error);
+    let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
+    let mut values = Values::new().map_err(failed)?;
+    let mut revisions: HashMap<String, i64> = HashMap::new();
+    let (changes, mut reached) = open(export, &|_| true)?;
+    each_group(changes, &mut reached, &|_| true, |group| {
+        if until.is_some_and(|until| group.time > until) {
+            return Ok(false);
+        }
+        for change in group.changes {
+            let kind = super::kind_of(&change.key);
+            if let Some(revision) = revisions.get_mut(kind) {
+                *revision = change.revision;
+            } else {
+                revisions.insert(kind.to_owned(), change.revision);
+            }
+            if let Some(value) = &change.value {
+                values.set(&change.key, value).map_err(failed)?;
+            }
+            last.insert(change.key, change.value.is_some().then_some(change.revision));
+        }
+        Ok(true)
+    })?;
+
+    let mut header = export::header_of(&export.path).map_err(Error::of_archive)?;
+    header.taken_at = reached.until.to_string();
+    if let Some(revision) = revisions.get("etcd") {
+        header.revision = revision.to_string();
+    }
+    let mut writer = Writer::create(path, &header)?;
+    let mut written = Ok(());
+    let put = |writer: &mut Writer, key: &[u8], mod_revision: Option<i64>| -> Result<()> {
+        let (Some(mod_revision), Some(value)) = (mod_revision, values.get(key).map_err(failed)?) else {
+            return Ok(());
+        };
+        writer.entry(&RawEntry { key, value: &value, mod_revision, ..RawEntry::default() })
+    };
+    read_some(&export.path, &|_| true, |entry| {
+        let mut one = || -> Result<()> {
+            match last.remove(entry.key) {
+                Some(revision) => put(&mut writer, entry.key, revision),
+                None => writer.entry(entry),
+            }
+        };
+        if written.is_ok() {
+            written = one();
+        }
+    })
+    .map_err(Error::of_archive)?;
+    written?;
+    for (key, revision) in last {
+        put(&mut writer, &key, revision)?;
+    }
+    Ok((reached, writer.finish()?))
+}

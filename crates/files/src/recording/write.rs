@@ -1,0 +1,240 @@
+//! Writing a recording.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use tempfile::NamedTempFile;
+
+use super::codec::{Codec, has_deltas};
+use super::read::{Changes, load, write_state};
+use super::{Change, FORMAT, Group, Header, Positions, VERSION};
+use crate::archive::{Added, Adding, Archive, Archived, Lock};
+use crate::error::{Error, Result};
+use crate::frames::{MOST_TEXT, Packer};
+use crate::regular;
+
+/// What a change takes besides key and value, at most.
+const OVERHEAD: usize = 64;
+
+/// The folder of a recording, to which nobody else writes meanwhile.
+#[derive(Debug)]
+pub struct Recorder {
+    folder: PathBuf,
+    lock: Lock,
+}
+
+impl Recorder {
+    /// Locks the folder, which is made where it is missing.
+    ///
+    /// # Errors
+    /// Where another run writes to it, or it cannot be written.
+    pub fn open(folder: &Path) -> Result<Self> {
+        Ok(Self { folder: folder.to_owned(), lock: Lock::take(folder)? })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Begins a full state, which is to be written to the path that it gives.
+    pub fn begin(&self) -> Result<Adding> {
+        Adding::with(&self.folder, self.lock.clone())
+    }
+
+    /// The journal of the newest full state, of this cluster, with its torn end cut; `None` where there is none that changes can
+    /// be appended to.
+    ///
+    /// # Errors
+    /// Where it is of another cluster, or cannot be read or cut.
+    pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
+        // A damaged one hinders no new full state.
+        let (archive, _) = Archive::sound(&self.folder)?;
+        archive.require(guid)?;
+        match archive.exports().last() {
+            Some(newest) => Journal::resume(newest),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The changes after a full state, which grow.
+pub struct Journal {
+    export: Archived,
+    guid: String,
+    path: PathBuf,
+    file: File,
+    codec: Codec,
+    packer: Packer,
+    /// The time of the last group, or that of the full state.
+    last: Timestamp,
+    /// Length of the file.
+    length: u64,
+}
+
+impl Journal {
+    /// Begins with a full state: what follows it is known from these positions on. `follows`: it is what an earlier journal
+    /// had come to.
+    pub fn create(added: &Added, positions: Positions, follows: bool) -> Result<Self> {
+        let export = added.export.clone();
+        let path = export.changes();
+        let failed = |error: io::Error| Error::new(&path, error);
+        let header = Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            guid: export.guid.clone(),
+            positions: positions.clone(),
+            follows,
+        };
+        let mut codec = Codec::new(positions).map_err(failed)?;
+        load(&export.path, &has_deltas, &mut codec)?;
+
+        let mut packer = Packer::new().map_err(failed)?;
+        let mut begin = || {
+            let mut frame = Vec::new();
+            packer.push(&serde_json::to_vec(&header)?, &mut frame)?;
+            // Its mode is 0600.
+            let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+            file.write_all(&frame)?;
+            file.as_file().sync_all()?;
+            Ok((file.persist(&path).map_err(|error| error.error)?, frame.len() as u64))
+        };
+        let (file, length) = begin().map_err(failed)?;
+        Ok(Self { last: export.taken_at, guid: header.guid, export, file, codec, packer, length, path })
+    }
+
+    /// Goes on with what is there.
+    fn resume(export: &Archived) -> Result<Option<Self>> {
+        let mut changes = match Changes::open(export, &has_deltas) {
+            Ok(Some(changes)) => changes,
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_damage() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut last = export.taken_at;
+        loop {
+            match changes.next(&has_deltas) {
+                Ok(Some(group)) => last = group.time,
+                Ok(None) => break,
+                // What comes after it would not be found: a new full state takes its place.
+                Err(_) => return Ok(None),
+            }
+        }
+        let path = export.changes();
+        let failed = |error: io::Error| Error::new(&path, error);
+        let mut file = regular::open_own(&path, OpenOptions::new().write(true)).map_err(failed)?;
+        let length = changes.end();
+        file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).map_err(failed)?;
+        let packer = Packer::new().map_err(failed)?;
+        let (export, guid) = (export.clone(), changes.header.guid.clone());
+        Ok(Some(Self { export, guid, file, codec: changes.into_codec(), packer, last, length, path }))
+    }
+
+    /// Up to where changes are known.
+    pub fn positions(&self) -> &Positions {
+        &self.codec.positions
+    }
+
+    /// The full state that it began with.
+    pub fn export(&self) -> &Archived {
+        &self.export
+    }
+
+    /// The time of what was recorded last.
+    pub fn last(&self) -> Timestamp {
+        self.last
+    }
+
+    /// Length of the file, in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Appends what is known at a time, and returns when it is on disk. After an error nothing more can be appended: open
+    /// the recording again, which cuts what was not finished.
+    pub fn append(
+        &mut self,
+        now: Timestamp,
+        reached: BTreeMap<String, i64>,
+        changes: Vec<Change>,
+    ) -> Result<()> {
+        let now = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let set_back = self.last.duration_since(now).max(SignedDuration::ZERO);
+        let time = now.max(self.last);
+        let frames = self.frames(time, set_back, reached, changes);
+        let mut write = |frames: &[u8]| -> io::Result<()> {
+            self.file.write_all(frames)?;
+            self.file.sync_data()
+        };
+        let failed = |error| Error::new(&self.path, error);
+        let frames = frames.map_err(failed)?;
+        write(&frames).map_err(failed)?;
+        self.length += frames.len() as u64;
+        self.last = time;
+        Ok(())
+    }
+
+    /// The frames of a group, or of several of which each is small enough for one.
+    fn frames(
+        &mut self,
+        time: Timestamp,
+        set_back: SignedDuration,
+        reached: BTreeMap<String, i64>,
+        changes: Vec<Change>,
+    ) -> io::Result<Vec<u8>> {
+        let mut groups = vec![Group { time, set_back, ..Group::default() }];
+        let mut size = 0;
+        for change in changes {
+            size += change.key.len() + change.value.as_ref().map_or(0, Vec::len) + OVERHEAD;
+            if size > MOST_TEXT / 2 {
+                size = 0;
+                groups.push(Group { time, set_back, ..Group::default() });
+            }
+            if let Some(last) = groups.last_mut() {
+                last.changes.push(change);
+            }
+        }
+        if let Some(last) = groups.last_mut() {
+            last.reached = reached;
+        }
+        let mut frames = Vec::new();
+        for group in &groups {
+            let known = self.codec.known.clone();
+            let text = self.codec.encode(group)?;
+            self.packer.push_after(&known, &text, &mut frames)?;
+        }
+        Ok(frames)
+    }
+
+    /// Writes what it has come to as a new full state, with which another journal begins.
+    ///
+    /// # Errors
+    /// Where that cannot be written, or the changes are not what was written: the recording has to begin anew.
+    pub fn renew(self, adding: Adding) -> Result<Self> {
+        let (reached, entries) = write_state(&self.export, None, &adding.path())?;
+        if let Some(damage) = reached.damage {
+            return Err(damage);
+        }
+        let added = adding.finish(entries)?;
+        if added.was_there {
+            // Nothing has happened since.
+            return Ok(self);
+        }
+        Self::create(&added, self.codec.positions, true)
+    }
+
+    /// The GUID of the cluster.
+    pub fn guid(&self) -> &str {
+        &self.guid
+    }
+}
+
+/// Removes the changes that belong to an export.
+pub(crate) fn remove_changes(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

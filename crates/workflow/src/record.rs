@@ -1,0 +1,124 @@
+//! `record`: keeps every change.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::path::Path;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::cache::WhyWhole;
+use calipam_datastore::follow::{Broken, Follower, News};
+use calipam_files::archive::Archive;
+use calipam_files::recording::{Journal, Recorder};
+use calipam_history::keep::Keep;
+use calipam_model::time::CLOCK_SKEW;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::archive::thin_out;
+use crate::error::Error;
+use crate::operator::{Activity, Note, Operator, Pending};
+use crate::read::watched;
+use crate::scope::guid;
+
+/// A journal that is as old, or as long in bytes, gets a new full state: to read what was at some time takes no longer than this.
+const OLD: SignedDuration = SignedDuration::from_hours(24);
+const LONG: u64 = 64 << 20;
+
+/// Records every change of a datastore in a folder, until something fails; what was recorded before it is on disk, and a later call
+/// goes on from there. `has_begun` is set once it is clear that changes can be recorded. Full states that are not to be kept are removed with the changes after them.
+///
+/// # Errors
+/// Where the datastore cannot be read, the folder not be written, another run records there, or it is of another cluster.
+pub fn record<'a>(
+    datastore: &'a Datastore,
+    folder: &'a Path,
+    keep: Option<&'a Keep>,
+    has_begun: &'a Cell<bool>,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<Infallible, Error>> {
+    Box::pin(async move {
+        if !datastore.is_live() {
+            return Err(Error::NotLive("a recording"));
+        }
+        datastore.require_calico_3("record changes")?;
+        let recording = Recording { datastore, recorder: Recorder::open(folder)?, keep, operator };
+        let guid = guid(datastore).await?;
+        let mut journal = match recording.recorder.resume(&guid)? {
+            Some(journal) => {
+                operator.note(Note::RecordingResumed { path: &journal.export().path, last: journal.last() });
+                journal
+            }
+            None => recording.begin(None).await?,
+        };
+
+        has_begun.set(true);
+        loop {
+            let mut follower = datastore.changes_after(journal.positions().clone()).await?;
+            let lost = loop {
+                journal = match recording.one(&mut follower, journal).await? {
+                    Ok(journal) => journal,
+                    Err(lost) => break lost,
+                };
+            };
+            journal = recording.begin(Some(&lost)).await?;
+        }
+    })
+}
+
+struct Recording<'a> {
+    datastore: &'a Datastore,
+    recorder: Recorder,
+    keep: Option<&'a Keep>,
+    operator: &'a dyn Operator,
+}
+
+impl Recording<'_> {
+    /// Records what happens next. Gives why that is not known any more, where it is so.
+    async fn one(
+        &self,
+        follower: &mut Follower,
+        mut journal: Journal,
+    ) -> Result<Result<Journal, WhyWhole>, Error> {
+        let News { reached, changes } = match follower.news().await {
+            Ok(news) => news,
+            Err(Broken::Lost(why)) => return Ok(Err(why)),
+            Err(Broken::Failed(error)) => return Err(error.into()),
+        };
+        let (now, last) = (Timestamp::now(), journal.last());
+        if last.duration_since(now) > CLOCK_SKEW {
+            self.operator.note(Note::RecordingClock { now, last });
+        }
+        let is_old = now.duration_since(journal.export().taken_at) >= OLD || journal.length() >= LONG;
+        // A large cluster has a large first state of the values that change.
+        tokio::task::block_in_place(|| journal.append(now, reached, changes))?;
+        if is_old {
+            let adding = self.recorder.begin()?;
+            journal = tokio::task::block_in_place(|| journal.renew(adding))?;
+            self.operator.note(Note::RecordingBegun { path: &journal.export().path, why: None });
+            self.thin_out(&journal)?;
+        }
+        Ok(Ok(journal))
+    }
+
+    /// Begins with a full state of the datastore.
+    async fn begin(&self, why: Option<&WhyWhole>) -> Result<Journal, Error> {
+        let adding = self.recorder.begin()?;
+        let (entries, positions) = watched(Activity::Exporting, self.operator, async |progress| {
+            self.datastore.export_and_locate(&adding.path(), progress).await
+        })
+        .await?;
+        let added = adding.finish(entries)?;
+        if added.export.guid.is_empty() {
+            self.operator.note(Note::ArchiveOfUnknown);
+        }
+        let journal = Journal::create(&added, positions, false)?;
+        self.operator.note(Note::RecordingBegun { path: &added.export.path, why });
+        self.thin_out(&journal)?;
+        Ok(journal)
+    }
+
+    fn thin_out(&self, journal: &Journal) -> Result<(), Error> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let (archive, _) = Archive::sound(self.recorder.folder())?;
+        thin_out(&archive, keep, journal.export().taken_at).map(drop)
+    }
+}

@@ -1,0 +1,327 @@
+//! `calipam record`: every change is kept, through kills, compactions and full disks, and `history`, `show` and `diff` tell it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::allocator::Churn;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::Etcd;
+use jiff::Timestamp;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::history::{ADDRESS, Site, events, is_told};
+use super::kube_cluster::{KubeCluster, Record, pod};
+use super::program::{EXAMPLE, calipam, command, on_example, root};
+use super::serve::Server;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A recorder of the program.
+struct Recorder {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    folder: PathBuf,
+}
+
+impl Recorder {
+    /// Starts it, and waits until it records.
+    fn start(folder: &Path, connection: &[&str]) -> (Self, String) {
+        let before = length(folder);
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.arg("record").arg(folder).args(connection).stdin(Stdio::null());
+        let mut child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        assert!(line.starts_with("recording "), "{line}");
+        // What has happened meanwhile is recorded first.
+        wait(|| length(folder) > before);
+        (Self { child, stderr, folder: folder.to_owned() }, line)
+    }
+
+    /// Makes a change, and waits until it is recorded.
+    fn after<T>(&self, change: impl FnOnce() -> T) -> T {
+        let before = length(&self.folder);
+        let changed = change();
+        wait(|| length(&self.folder) > before);
+        changed
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it by SIGTERM; gives what it said besides.
+    fn terminate(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Length of the changes of all full states.
+fn length(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let changes = files.filter(|file| file.file_name().to_string_lossy().ends_with(".changes"));
+    changes.map(|file| file.metadata().unwrap().len()).sum()
+}
+
+fn wait(is_recorded: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_recorded() {
+        assert!(begin.elapsed() < PATIENCE, "nothing is recorded");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn spans(told: &Value) -> usize {
+    told["recorded"].as_array().unwrap().len()
+}
+
+#[test]
+fn who_had_the_address_at_that_time() {
+    is_told("calipam record /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
+    let mut site = Site::begin(Etcd::start().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let endpoint = site.etcd.endpoint();
+    let connection = ["--etcd-endpoints", endpoint.as_str()];
+    let (recorder, _) = Recorder::start(folder.path(), &connection);
+    recorder.after(|| site.assign("web-0"));
+    let had = Timestamp::now();
+    thread::sleep(Duration::from_millis(10));
+    recorder.after(|| site.release());
+    // Within one second: each revision of etcd is recorded.
+    recorder.after(|| {
+        site.assign("short-0");
+        site.release();
+    });
+    recorder.kill();
+
+    let history = || {
+        let run = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        run.json()
+    };
+    let told = history();
+    assert_eq!(events(&told), ["known", "assigned", "released", "reused", "released"], "{told}");
+    let between = &told["events"][2]["time"];
+    assert!(between["after"].as_str().unwrap() > told["exports"][0].as_str().unwrap(), "{told}");
+    assert_eq!(spans(&told), 1);
+
+    // What was changed while nothing was recorded is learnt of later, as long as etcd knows it.
+    let latest = site.assign("api-0");
+    let (recorder, line) = Recorder::start(folder.path(), &connection);
+    assert!(line.starts_with("recording goes on after "), "{line}");
+    recorder.after(|| site.release());
+    recorder.kill();
+    let told = history();
+    assert_eq!(events(&told)[5..], ["reused", "released"], "{told}");
+    assert_eq!(spans(&told), 1);
+
+    // After a compaction it is not: the gap is shown, and what is on both sides of it.
+    site.assign("gone-0");
+    site.release();
+    let kept = site.assign("last-0");
+    site.compact(kept);
+    assert!(kept > latest);
+    let (recorder, line) = Recorder::start(folder.path(), &connection);
+    assert!(line.starts_with("recording goes on after "), "{line}");
+    recorder.after(|| site.put_other());
+    let said = recorder.terminate();
+    assert!(said.contains("a gap: the server no longer knows what has changed"), "{said}");
+    let told = history();
+    assert_eq!(events(&told)[7..], ["reused"], "{told}");
+    assert_eq!(told["events"][7]["after"]["allocatedTo"], "shop/last-0");
+    assert_eq!(spans(&told), 2);
+    let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
+    assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
+
+    // As it was then.
+    let at = had.to_string();
+    let shown = calipam(&["show", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
+    assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
+    let gap = told["recorded"][0]["until"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let diff = calipam(&["diff", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
+    assert_eq!(diff.code, 1, "{diff:?}");
+    assert_eq!(diff.json()["addresses"][0]["change"], "moved", "{diff:?}");
+    let in_gap =
+        calipam(&["show", "--archive", archive, "--at", &(gap + Duration::from_secs(600)).to_string()]);
+    assert_eq!(in_gap.code, 0, "{in_gap:?}");
+    let early = calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
+    assert!(early.code == 2 && early.stderr.contains("has no export of"), "{early:?}");
+}
+
+#[test]
+fn two_recorders_are_one_history_and_do_not_share_a_folder() {
+    let mut site = Site::begin(Etcd::start().unwrap());
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let endpoint = site.etcd.endpoint();
+    let connection = ["--etcd-endpoints", endpoint.as_str()];
+    let (first, _) = Recorder::start(folders[0].path(), &connection);
+    first.after(|| site.assign("web-0"));
+    let busy = calipam(&["record", folders[0].path().to_str().unwrap(), connection[0], connection[1]]);
+    assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
+    thread::sleep(Duration::from_millis(10));
+    // The other one takes over: both are at work for a while.
+    let (second, _) = Recorder::start(folders[1].path(), &connection);
+    first.after(|| second.after(|| site.release()));
+    first.kill();
+    second.after(|| site.assign("api-0"));
+    second.kill();
+    for entry in fs::read_dir(folders[1].path()).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folders[0].path().join(path.file_name().unwrap())).unwrap();
+    }
+    let archive = folders[0].path().to_str().unwrap();
+    let told = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).json();
+    assert_eq!(events(&told), ["known", "assigned", "released", "reused"], "{told}");
+    assert_eq!((spans(&told), told["exports"].as_array().unwrap().len()), (1, 2), "{told}");
+}
+
+/// What a recording comes to is what the datastore holds, after thousands of changes by several clients.
+#[test]
+fn after_churn_the_recording_comes_to_what_is_stored() {
+    let etcd = Etcd::start().unwrap();
+    let cluster = Cluster::plain(ClusterSpec::new(41).at(Timestamp::now()), 4, 10);
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let endpoint = etcd.endpoint();
+    let (recorder, _) = Recorder::start(folder.path(), &["--etcd-endpoints", &endpoint]);
+    let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
+    // More than the group in which the last of it is.
+    thread::sleep(Duration::from_secs(3));
+    let length = length(folder.path());
+    recorder.terminate();
+    println!("{} writes of records, {length} bytes of changes", log.writes);
+
+    let at = Timestamp::now().to_string();
+    let arguments = ["diff", "--archive", archive, "--at", &at, "etcd", "--etcd-endpoints", &endpoint];
+    let same = calipam(&arguments);
+    assert_eq!(same.code, 0, "{same:?}");
+    assert!(log.writes > 100);
+}
+
+#[test]
+fn kubernetes_is_recorded() {
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_namespace("shop");
+    cluster.add_node("node-1", serde_json::json!({}));
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let kubeconfig = cluster.server.kubeconfig().to_str().unwrap().to_owned();
+    let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.as_str()];
+    let (recorder, _) = Recorder::start(folder.path(), &connection);
+    recorder.after(|| {
+        cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
+        cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    });
+    thread::sleep(Duration::from_secs(2));
+    let delete = |path: &str| {
+        assert_eq!(cluster.server.request("DELETE", path, "").unwrap().status, 200, "{path}");
+    };
+    recorder.after(|| delete("/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0"));
+    recorder.after(|| delete("/apis/crd.projectcalico.org/v1/ipamblocks/10-0-0-0-26"));
+    recorder.kill();
+    let told = calipam(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    let told = told.json();
+    let what = events(&told);
+    for wanted in ["assigned", "pod-created", "pod-gone", "released"] {
+        assert!(what.contains(&wanted), "{wanted}: {told}");
+    }
+    // The API server still knows what has happened since.
+    cluster.add_block("10.0.0.64/26", "node-1", &[Record::of_pod(1, "shop", "web-1", "node-1")]);
+    let (recorder, line) = Recorder::start(folder.path(), &connection);
+    assert!(line.starts_with("recording goes on after "), "{line}");
+    recorder.after(|| cluster.add_pods(&[pod("shop", "web-1", "node-1", "10.0.0.65", 2)]));
+    thread::sleep(Duration::from_secs(2));
+    let said = recorder.terminate();
+    assert_eq!(said, "");
+    let told = calipam(&["history", "--archive", archive, "--ip", "10.0.0.65", "-o", "json"]).json();
+    assert_eq!(spans(&told), 1, "{told}");
+    assert!(events(&told).contains(&"assigned"), "{told}");
+    let at = Timestamp::now().to_string();
+    let same =
+        calipam(&["diff", "--archive", archive, "--at", &at, "kubernetes", "--kubeconfig", &kubeconfig]);
+    assert_eq!(same.code, 0, "{same:?}");
+}
+
+#[test]
+fn serve_records_and_goes_on_where_it_cannot() {
+    let etcd = Etcd::start().unwrap();
+    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let endpoint = etcd.endpoint();
+    let arguments =
+        ["--settle", "0", "--record", archive, "--keep", "24h:all", "--etcd-endpoints", &endpoint];
+    let server = Server::start(&arguments);
+    server.wait("/healthz", |answer| answer.status == 200);
+    wait(|| length(folder.path()) > 0);
+    // The folder is in use.
+    let second = Server::start(&arguments);
+    second.wait("/healthz", |answer| answer.status == 200);
+    let (code, said) = second.terminate();
+    assert!(code == Some(0) && said.contains("another run writes to this archive"), "{said}");
+    assert_eq!(server.terminate().0, Some(0));
+
+    // A disk that is full, as a limit for files stands for it: it is said, and checks go on.
+    let full = tempfile::tempdir().unwrap();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 1; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
+        env!("CARGO_BIN_EXE_calipam"),
+        full.path().display()
+    );
+    let server = Server::of(command("/bin/sh").args(["-c", &script]));
+    server.wait("/healthz", |answer| answer.status == 200);
+    thread::sleep(Duration::from_millis(500));
+    let (code, said) = server.terminate();
+    assert!(code == Some(0) && said.contains("File too large"), "{said}");
+    assert!(
+        !fs::read_dir(full.path()).unwrap().any(|file| file
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .ends_with(".zst"))
+    );
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let file = on_example(&["record", archive]);
+    assert!(file.code == 2 && file.stderr.contains("a recording needs the datastore itself"), "{file:?}");
+
+    // A folder with the exports of another cluster.
+    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
+    let other = folder.path().join("other.jsonl");
+    fs::write(&other, example.replace("0f0e1d2c3b4a59687786951423324150", &"f".repeat(32))).unwrap();
+    let other = ["export", "--archive", archive, "--datastore", other.to_str().unwrap()];
+    assert_eq!(calipam(&other).code, 0);
+    let etcd = Etcd::start().unwrap();
+    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+    let other = calipam(&["record", archive, "--etcd-endpoints", &etcd.endpoint()]);
+    assert!(other.code == 3 && other.stderr.contains("an archive of cluster"), "{other:?}");
+    let both = calipam(&["show", "--archive", archive, "--at", "2026-11-20T03:12Z", "-d", EXAMPLE]);
+    assert!(both.code == 2 && both.stderr.contains("--archive says what is read"), "{both:?}");
+}
