@@ -54,7 +54,7 @@ impl World {
         let keys: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
         let mut before = self.snapshot.change_entries(&keys, now.clone());
         self.change_pods(pods, &mut before, &mut now);
-        let found = self.live.update(&mut self.snapshot, Touched::between(&before, &now));
+        let checked = self.live.update(&mut self.snapshot, Touched::between(&before, &now));
         self.parts += usize::from(checked == Checked::Part);
         let expected = check(&self.snapshot, &self.options);
         let found = self.live.report(&self.snapshot);
@@ -227,9 +227,9 @@ fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
     };
     let touched = Touched::between(&changed(before, &after), &changed(&after, before));
     let mut live = LiveCheck::new(before, &Options::default());
-    let found = live.update(&mut after, touched);
+    let checked = live.update(&mut after, touched);
     assert_eq!(live.report(&after), check(&after, &Options::default()));
-    found
+    checked
 }
 
 /// Whether a stranded node is an error is decided by pods anywhere.
