@@ -7,11 +7,11 @@
 
 pub mod allocation;
 pub mod cache;
+pub mod changes;
 mod client;
 pub mod error;
 mod etcdv2;
 mod export;
-pub mod follow;
 pub mod log;
 pub mod lookup;
 pub mod read;

@@ -5,21 +5,17 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use calipam_files::archive::{Added, Adding};
-use calipam_files::export::export_file;
-use calipam_files::recording::Positions;
 use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 use calipam_model::block::RecordDetail;
-use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX, Key};
+use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
 use crate::cache::{self, CacheUse, CachedRead, Followed, News, WhyWhole, Worth};
-use crate::client::etcd::{EtcdClient, Range};
+use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
+use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
-use crate::client::kubernetes::{KubeClient, watch};
 use crate::error::{Error, Result};
-use crate::export;
 use crate::read::whole::etcd::pull::Collector;
 use crate::read::whole::etcd::{Observed, Start, observe};
 use crate::read::whole::{self, Reduced};
@@ -352,69 +348,6 @@ impl Datastore {
                     Ok(Err(WhyWhole::NotForThisDatastore))
                 }
             }
-        })
-    }
-
-    /// Waits until something of Calico is written after the revision of a snapshot: on etcd anything that it reads there, on the Kubernetes
-    /// datastore a block. What is reported of nothing else is waited for forever.
-    pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
-        Box::pin(async move {
-            match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    client.next_change(&Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), after).await
-                }
-                Self::Kubernetes(client) => {
-                    let reported = watch::next_change(client, after.cast_unsigned()).await;
-                    reported.map_err(|failure| client.error("changes of blocks", failure))
-                }
-                Self::EtcdV2(..) | Self::File(_) => std::future::pending().await,
-            }
-        })
-    }
-
-    /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
-    /// when it is whole. Gives the number of entries.
-    pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
-        Box::pin(async move { Ok(self.export_and_locate(path, progress).await?.0) })
-    }
-
-    /// As [`Self::export`]; gives also where the changes after it begin, where they can be [told](Self::changes_after).
-    pub fn export_and_locate<'a>(
-        &'a self,
-        path: &'a Path,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<(u64, Positions)>> {
-        Box::pin(async move {
-            let path = path.to_owned();
-            match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    export::etcd::export(client, &path, progress).await
-                }
-                Self::EtcdV2(client, _) => {
-                    Ok((export::etcdv2::export(client, &path, progress).await?, Positions::new()))
-                }
-                Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
-                Self::File(file) => {
-                    let (file, progress) = (file.clone(), Arc::clone(progress));
-                    blocking(self.location(), move || {
-                        Ok((export_file(&file, &path, &progress)?, Positions::new()))
-                    })
-                    .await
-                }
-            }
-        })
-    }
-
-    /// Adds an export to an archive, whose folder is made where it is missing.
-    pub fn add_to_archive<'a>(
-        &'a self,
-        folder: &'a Path,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<Added>> {
-        Box::pin(async move {
-            let adding = Adding::begin(folder)?;
-            let entries = self.export(&adding.path(), progress).await?;
-            Ok(adding.finish(entries)?)
         })
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
-use calipam_datastore::follow::{Broken, Follower, News};
+use calipam_datastore::changes::{Broken, Changes, Reported};
 use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Recorder};
 use calipam_history::keep::Keep;
@@ -52,9 +52,9 @@ pub fn record<'a>(
 
         has_begun.set(true);
         loop {
-            let mut follower = datastore.changes_after(journal.positions().clone()).await?;
+            let mut later = datastore.changes_after(journal.positions().clone()).await?;
             let lost = loop {
-                journal = match recording.one(&mut follower, journal).await? {
+                journal = match recording.one(&mut later, journal).await? {
                     Ok(journal) => journal,
                     Err(lost) => break lost,
                 };
@@ -75,11 +75,11 @@ impl Recording<'_> {
     /// Records what happens next. Gives why that is not known any more, where it is so.
     async fn one(
         &self,
-        follower: &mut Follower,
+        later: &mut Changes,
         mut journal: Journal,
     ) -> Result<Result<Journal, WhyWhole>, Error> {
-        let News { reached, changes } = match follower.news().await {
-            Ok(news) => news,
+        let Reported { reached, changes } = match later.next().await {
+            Ok(reported) => reported,
             Err(Broken::Lost(why)) => return Ok(Err(why)),
             Err(Broken::Failed(error)) => return Err(error.into()),
         };

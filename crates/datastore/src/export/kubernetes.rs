@@ -11,10 +11,10 @@ use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::Source;
 use jiff::Timestamp;
 
+use crate::changes::positions;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
-use crate::follow::positions;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, plan};

@@ -3,3 +3,62 @@
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_files::ProgressFn;
+use calipam_files::archive::{Added, Adding};
+use calipam_files::export::export_file;
+use calipam_files::recording::Positions;
+
+use crate::error::Result;
+use crate::store::{Datastore, Pending, blocking};
+
+impl Datastore {
+    /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
+    /// when it is whole. Gives the number of entries.
+    pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
+        Box::pin(async move { Ok(self.export_and_locate(path, progress).await?.0) })
+    }
+
+    /// As [`Self::export`]; gives also where the changes after it begin, where they can be [told](Self::changes_after).
+    pub fn export_and_locate<'a>(
+        &'a self,
+        path: &'a Path,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<(u64, Positions)>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                    etcd::export(client, &path, progress).await
+                }
+                Self::EtcdV2(client, _) => {
+                    Ok((etcdv2::export(client, &path, progress).await?, Positions::new()))
+                }
+                Self::Kubernetes(client) => kubernetes::export(client, &path, progress).await,
+                Self::File(file) => {
+                    let (file, progress) = (file.clone(), Arc::clone(progress));
+                    blocking(self.location(), move || {
+                        Ok((export_file(&file, &path, &progress)?, Positions::new()))
+                    })
+                    .await
+                }
+            }
+        })
+    }
+
+    /// Adds an export to an archive, whose folder is made where it is missing.
+    pub fn add_to_archive<'a>(
+        &'a self,
+        folder: &'a Path,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<Added>> {
+        Box::pin(async move {
+            let adding = Adding::begin(folder)?;
+            let entries = self.export(&adding.path(), progress).await?;
+            Ok(adding.finish(entries)?)
+        })
+    }
+}

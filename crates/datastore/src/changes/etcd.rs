@@ -7,7 +7,7 @@ use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 use tokio::time::{sleep, timeout};
 
-use super::{Broken, News, QUIET, TOGETHER};
+use super::{Broken, QUIET, Reported, TOGETHER};
 use crate::cache::WhyWhole;
 use crate::cache::etcd::require_exact;
 use crate::client::etcd::{Answers, Due, EtcdClient, PROBE, Range};
@@ -16,13 +16,13 @@ use crate::error::{Error, Failure, Result};
 /// What etcd calls its only kind.
 const KIND: &str = "etcd";
 
-pub(super) struct EtcdFollower {
+pub(super) struct EtcdChanges {
     client: Arc<EtcdClient>,
     range: Range,
     position: Position,
 }
 
-impl EtcdFollower {
+impl EtcdChanges {
     pub(super) async fn begin(client: &Arc<EtcdClient>, from: &Positions) -> Result<Self> {
         if let Err(why) = require_exact(client).await {
             return Err(client.error("its changes", Failure::Other(why.to_string())));
@@ -31,7 +31,7 @@ impl EtcdFollower {
         Ok(Self { client: Arc::clone(client), range: Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), position })
     }
 
-    pub(super) async fn next(&mut self) -> std::result::Result<News, Broken> {
+    pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
         // What was written last is reported again at first: only the same history has it.
         let last = self.position.last.take();
         let known = self.position.revision;
@@ -51,7 +51,7 @@ impl EtcdFollower {
         }
         let from = last.map_or(known + 1, |(revision, _)| revision);
         if from > newest {
-            return Ok(News::default());
+            return Ok(Reported::default());
         }
         let ranges = std::slice::from_ref(&self.range);
         let changes = self.client.changes(ranges, (from, newest), &Due::new(), "what has changed").await;
@@ -73,6 +73,6 @@ impl EtcdFollower {
 
         changes.retain(|change| change.revision > known && is_read(&change.key));
         self.position.revision = newest;
-        Ok(News { reached: [(KIND.to_owned(), newest)].into(), changes })
+        Ok(Reported { reached: [(KIND.to_owned(), newest)].into(), changes })
     }
 }

@@ -1,4 +1,5 @@
 //! Every change of what a check reads, as it happens: on etcd every revision, on Kubernetes what the API server reports of each kind.
+//! What has changed since a read as a whole is the question of [`cache`](crate::cache).
 
 mod etcd;
 mod kubernetes;
@@ -7,11 +8,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use calipam_files::recording::{Change, Positions};
+use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 
-use self::etcd::EtcdFollower;
-use self::kubernetes::KubeFollower;
+use self::etcd::EtcdChanges;
+use self::kubernetes::KubeChanges;
 pub(crate) use self::kubernetes::positions;
 use crate::cache::WhyWhole;
+use crate::client::etcd::Range;
+use crate::client::kubernetes::watch;
 use crate::error::{Error, Result};
 use crate::store::{Datastore, Pending};
 
@@ -20,9 +24,9 @@ const TOGETHER: Duration = Duration::from_secs(1);
 /// After this time it is told that nothing has changed.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What has happened since the last time.
+/// What the server has reported since the last time.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct Reported {
     /// Up to where the changes of a kind are known, where nothing was changed there.
     pub reached: BTreeMap<String, i64>,
     pub changes: Vec<Change>,
@@ -42,17 +46,17 @@ impl From<Error> for Broken {
     }
 }
 
-/// Follows the changes of a datastore.
-pub struct Follower(Source);
+/// The changes of a datastore from some position on.
+pub struct Changes(Source);
 
 enum Source {
-    Etcd(EtcdFollower),
-    Kubernetes(KubeFollower),
+    Etcd(EtcdChanges),
+    Kubernetes(KubeChanges),
 }
 
-impl Follower {
+impl Changes {
     /// Waits for what happens next; after a minute, that nothing has.
-    pub fn news(&mut self) -> Pending<'_, std::result::Result<News, Broken>> {
+    pub fn next(&mut self) -> Pending<'_, std::result::Result<Reported, Broken>> {
         Box::pin(async move {
             match &mut self.0 {
                 Source::Etcd(etcd) => etcd.next().await,
@@ -64,18 +68,35 @@ impl Follower {
 
 impl Datastore {
     /// Follows all changes after these positions. Of an etcd that is read with its Kubernetes, those of etcd.
-    pub fn changes_after(&self, from: Positions) -> Pending<'_, Result<Follower>> {
+    pub fn changes_after(&self, from: Positions) -> Pending<'_, Result<Changes>> {
         Box::pin(async move {
-            Ok(Follower(match self {
+            Ok(Changes(match self {
                 Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    Source::Etcd(EtcdFollower::begin(client, &from).await?)
+                    Source::Etcd(EtcdChanges::begin(client, &from).await?)
                 }
-                Self::Kubernetes(client) => Source::Kubernetes(KubeFollower::begin(client, from).await?),
+                Self::Kubernetes(client) => Source::Kubernetes(KubeChanges::begin(client, from).await?),
                 Self::EtcdV2(client, _) => {
                     return Err(Error::NotForCalico2 { location: client.endpoint(), what: "record changes" });
                 }
                 Self::File(file) => return Err(Error::NoRevisions { location: file.name() }),
             }))
+        })
+    }
+
+    /// Waits until something of Calico is written after the revision of a snapshot: on etcd anything that it reads there, on the Kubernetes
+    /// datastore a block. What is reported of nothing else is waited for forever.
+    pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                    client.next_change(&Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), after).await
+                }
+                Self::Kubernetes(client) => {
+                    let reported = watch::next_change(client, after.cast_unsigned()).await;
+                    reported.map_err(|failure| client.error("changes of blocks", failure))
+                }
+                Self::EtcdV2(..) | Self::File(_) => std::future::pending().await,
+            }
         })
     }
 }

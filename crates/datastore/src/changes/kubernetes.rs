@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Broken, News, QUIET, TOGETHER};
+use super::{Broken, QUIET, Reported, TOGETHER};
 use crate::cache::WhyWhole;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{self, Watch, WatchEvent, newest};
@@ -33,12 +33,12 @@ enum Told {
     Broken(Broken),
 }
 
-pub(super) struct KubeFollower {
+pub(super) struct KubeChanges {
     told: Receiver<Told>,
     _watches: JoinSet<()>,
 }
 
-impl KubeFollower {
+impl KubeChanges {
     pub(super) async fn begin(client: &Arc<KubeClient>, from: Positions) -> Result<Self> {
         let plan = plan(client, &Extent::Whole).await?;
         let kinds: Vec<Kind> = plan.first.into_iter().chain(plan.second).collect();
@@ -53,18 +53,18 @@ impl KubeFollower {
         Ok(Self { told, _watches: watches })
     }
 
-    pub(super) async fn next(&mut self) -> std::result::Result<News, Broken> {
-        let mut news = News::default();
+    pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
+        let mut reported = Reported::default();
         let mut until = Instant::now() + QUIET;
         while let Ok(told) = timeout_at(until, self.told.recv()).await {
             match told {
                 Some(Told::Change(change)) => {
-                    if news.changes.is_empty() {
+                    if reported.changes.is_empty() {
                         until = Instant::now() + TOGETHER;
                     }
-                    news.changes.push(change);
+                    reported.changes.push(change);
                 }
-                Some(Told::Reached(kind, version)) => drop(news.reached.insert(kind.to_owned(), version)),
+                Some(Told::Reached(kind, version)) => drop(reported.reached.insert(kind.to_owned(), version)),
                 Some(Told::Broken(broken)) => return Err(broken),
                 None => {
                     let reason = "the watches have ended".to_owned();
@@ -72,7 +72,7 @@ impl KubeFollower {
                 }
             }
         }
-        Ok(news)
+        Ok(reported)
     }
 }
 
