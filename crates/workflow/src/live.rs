@@ -161,8 +161,12 @@ impl Live {
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
-    /// Reads everything, and compares what is found in it with what was found by following.
-    async fn compare(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
+    /// Reads everything, and compares what is found in it with what was found by following: what was found anew stays. [`Self::step`]
+    /// does so each hour.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub async fn compare(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
         let Some((snapshot, followed)) = follow(datastore, operator).await? else {
             return Ok(Step::Changes(0));
         };
