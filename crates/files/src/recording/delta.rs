@@ -175,7 +175,8 @@ mod tests {
         numbers[2] = Some(7);
         let assigned = block(&numbers, &[], &[0, 1, 3, 4, 5, 6, 7, 9], 10);
         let made = delta(released.as_bytes(), assigned.as_bytes()).unwrap();
-        assert!(made.len() < record(9).len() + 60, "{}", made.len());
+        // Differences that lie near each other are one.
+        assert!(made.len() < record(9).len() + 120, "{}", made.len());
         assert_eq!(apply(released.as_bytes(), &made).as_deref(), Some(assigned.as_bytes()));
         for cut in 0..made.len() {
             assert_ne!(apply(released.as_bytes(), &made[..cut]).as_deref(), Some(assigned.as_bytes()));
