@@ -78,7 +78,7 @@ impl Recording<'_> {
         later: &mut Changes,
         mut journal: Journal,
     ) -> Result<Result<Journal, WhyWhole>, Error> {
-        let Reported { reached, changes } = match later.next().await {
+        let Reported { reached, changes } = match later.reported().await {
             Ok(reported) => reported,
             Err(Broken::Lost(why)) => return Ok(Err(why)),
             Err(Broken::Failed(error)) => return Err(error.into()),

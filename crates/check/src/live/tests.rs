@@ -134,7 +134,7 @@ fn some_changes(
 #[test]
 fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
     let (mut parts, mut all) = (0, 0);
-    for seed in 0..rounds(150) {
+    for seed in 0..rounds(40) {
         let dice = &mut Dice(seed);
         let mut read = unread(dice);
         let with_pods = dice.one_in(2);
@@ -159,7 +159,7 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
 #[test]
 fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds() {
     let (mut parts, mut codes) = (0, HashSet::new());
-    for seed in 0..rounds(4) {
+    for seed in 0..rounds(2) {
         let dice = &mut Dice(seed);
         let states = [seed + 1, seed + 1].map(|seed| Cluster::all_faults(ClusterSpec::new(seed), 2));
         let healthy = Cluster::plain(ClusterSpec::new(seed + 1), 8, 6);

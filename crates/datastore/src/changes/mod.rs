@@ -56,7 +56,7 @@ enum Source {
 
 impl Changes {
     /// Waits for what happens next; after a minute, that nothing has.
-    pub fn next(&mut self) -> Pending<'_, std::result::Result<Reported, Broken>> {
+    pub fn reported(&mut self) -> Pending<'_, std::result::Result<Reported, Broken>> {
         Box::pin(async move {
             match &mut self.0 {
                 Source::Etcd(etcd) => etcd.next().await,
