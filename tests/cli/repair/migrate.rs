@@ -8,6 +8,7 @@ use std::time::Duration;
 use calipam_testkit::allocator::{Churn, ChurnLog, Target};
 use calipam_testkit::cluster::wire::{affinity, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::rounds;
 use calipam_testkit::servers::{Tear, Tearing};
 use serde_json::{Value, json};
 
@@ -328,7 +329,8 @@ fn killed_at_any_point_and_resumed_it_comes_to_its_end_while_nodes_work() {
     let log = thread::scope(|scope| {
         let working = scope.spawn(|| churn.run_on(Target::Etcd(&endpoint), &spec, &names).unwrap());
         let torn = Tearing::etcd(&site.etcd).unwrap();
-        // Each phase is killed at every second request, until it comes to its end before.
+        // Each phase is killed at every fourth request, in a soak at each, until it comes to its end before.
+        let (between, enough) = if rounds(1) > 1 { (1, 20) } else { (4, 5) };
         let (mut killed, mut last, mut before) = (0, 1, Value::Null);
         for _ in 0..400 {
             if pool(&site, OLD).is_none() {
@@ -339,20 +341,20 @@ fn killed_at_any_point_and_resumed_it_comes_to_its_end_while_nodes_work() {
                 thread::sleep(Duration::from_millis(300));
                 continue;
             }
-            last = if phase == before { last + 2 } else { 1 };
+            last = if phase == before { last + between } else { 1 };
             before = phase;
             let arguments =
                 [&["migrate"], &AT_ONCE[..], &TO[..], &["--block-size", "28", "--apply", "--yes"]].concat();
             let mut command = site.command(&arguments);
             command.env("ETCD_ENDPOINTS", torn.url());
             let (at, mut seen) = (last, 0);
-            let tear = if last % 4 == 1 { Tear::Drop } else { Tear::Swallow };
+            let tear = if killed % 2 == 0 { Tear::Drop } else { Tear::Swallow };
             killed += usize::from(run_and_kill(command, &torn, tear, move |_| {
                 seen += 1;
                 seen == at
             }));
         }
-        assert!(killed >= 10, "{killed} killed");
+        assert!(killed >= enough, "{killed} killed");
         working.join().unwrap()
     });
 
