@@ -43,7 +43,7 @@ pub struct Cluster {
     /// Clusters of one group route to each other; one without a group to no other.
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// Ranges from which its services have their addresses, where somebody has said them: Calico's data does not.
+    /// Ranges from which its services have their addresses, as the fleet file lists them: Calico's data does not say.
     pub services: Vec<IpNet>,
     /// The report of its own; [`compare`] adds what is wrong between clusters.
     pub report: Report,

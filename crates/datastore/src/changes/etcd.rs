@@ -16,6 +16,11 @@ use crate::error::{Error, Failure, Result};
 /// What etcd calls its only kind.
 const KIND: &str = "etcd";
 
+/// What a check reads, and little else, lies in this range.
+pub(super) fn range() -> Range {
+    Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
+}
+
 pub(super) struct EtcdChanges {
     client: Arc<EtcdClient>,
     range: Range,
@@ -28,7 +33,7 @@ impl EtcdChanges {
             return Err(client.error("its changes", Failure::Other(why.to_string())));
         }
         let position = from.get(KIND).copied().unwrap_or_default();
-        Ok(Self { client: Arc::clone(client), range: Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), position })
+        Ok(Self { client: Arc::clone(client), range: range(), position })
     }
 
     pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {

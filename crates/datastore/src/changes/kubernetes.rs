@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Changes that wait to be taken. A server that has more waits.
 const MOST: usize = 10_000;
 
-enum Told {
+enum Message {
     Change(Change),
     /// Nothing else was changed up to this version.
     Reached(&'static str, i64),
@@ -34,7 +34,7 @@ enum Told {
 }
 
 pub(super) struct KubeChanges {
-    told: Receiver<Told>,
+    messages: Receiver<Message>,
     _watches: JoinSet<()>,
 }
 
@@ -43,29 +43,31 @@ impl KubeChanges {
         let plan = plan(client, &Extent::Whole).await?;
         let kinds: Vec<Kind> = plan.first.into_iter().chain(plan.second).collect();
         permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await?;
-        let (sender, told) = mpsc::channel(MOST);
+        let (sender, messages) = mpsc::channel(MOST);
         let mut watches = JoinSet::new();
         for kind in kinds {
             let position = from.get(kind.known.plural).copied();
             let follow = OneKind { client: Arc::clone(client), kind, sender: sender.clone() };
             watches.spawn(follow.run(position));
         }
-        Ok(Self { told, _watches: watches })
+        Ok(Self { messages, _watches: watches })
     }
 
     pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
         let mut reported = Reported::default();
         let mut until = Instant::now() + QUIET;
-        while let Ok(told) = timeout_at(until, self.told.recv()).await {
-            match told {
-                Some(Told::Change(change)) => {
+        while let Ok(message) = timeout_at(until, self.messages.recv()).await {
+            match message {
+                Some(Message::Change(change)) => {
                     if reported.changes.is_empty() {
                         until = Instant::now() + TOGETHER;
                     }
                     reported.changes.push(change);
                 }
-                Some(Told::Reached(kind, version)) => drop(reported.reached.insert(kind.to_owned(), version)),
-                Some(Told::Broken(broken)) => return Err(broken),
+                Some(Message::Reached(kind, version)) => {
+                    reported.reached.insert(kind.to_owned(), version);
+                }
+                Some(Message::Broken(broken)) => return Err(broken),
                 None => {
                     let reason = "the watches have ended".to_owned();
                     return Err(Broken::Lost(WhyWhole::CannotWatch(reason)));
@@ -79,7 +81,7 @@ impl KubeChanges {
 struct OneKind {
     client: Arc<KubeClient>,
     kind: Kind,
-    sender: Sender<Told>,
+    sender: Sender<Message>,
 }
 
 impl OneKind {
@@ -89,10 +91,10 @@ impl OneKind {
             None => Broken::Lost(WhyWhole::NoCacheYet),
             Some(from) => self.follow(from).await,
         };
-        let _ = self.sender.send(Told::Broken(broken)).await;
+        let _ = self.sender.send(Message::Broken(broken)).await;
     }
 
-    /// Ends where it cannot go on, or nobody listens.
+    /// Ends where it cannot go on, or the receiver is gone.
     async fn follow(&self, from: Position) -> Broken {
         let Position { revision: mut known, mut last } = from;
         match newest(&self.client, &self.kind).await {
@@ -117,7 +119,7 @@ impl OneKind {
                     Ok(None) | Err(Failure::Connection(Cause::TimedOut(_))) => break,
                     Err(failure) => return self.failed(failure),
                 };
-                let told = match event {
+                let message = match event {
                     WatchEvent::Change(change) => {
                         let version = change.version.cast_signed();
                         let change = self.change(&change);
@@ -131,16 +133,16 @@ impl OneKind {
                             continue;
                         }
                         known = version;
-                        Told::Change(change)
+                        Message::Change(change)
                     }
                     WatchEvent::Reached(version) if last.is_none() && version.cast_signed() > known => {
                         known = version.cast_signed();
-                        Told::Reached(self.kind.known.plural, known)
+                        Message::Reached(self.kind.known.plural, known)
                     }
                     WatchEvent::Reached(_) => continue,
                 };
-                if self.sender.send(told).await.is_err() {
-                    return Broken::Lost(WhyWhole::CannotWatch("nobody listens".to_owned()));
+                if self.sender.send(message).await.is_err() {
+                    return Broken::Lost(WhyWhole::CannotWatch("the receiver is gone".to_owned()));
                 }
             }
             sleep(PAUSE).await;

@@ -8,20 +8,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use calipam_files::recording::{Change, Positions};
-use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 
 use self::etcd::EtcdChanges;
 use self::kubernetes::KubeChanges;
 pub(crate) use self::kubernetes::positions;
 use crate::cache::WhyWhole;
-use crate::client::etcd::Range;
 use crate::client::kubernetes::watch;
 use crate::error::{Error, Result};
 use crate::store::{Datastore, Pending};
 
-/// What comes within this time after a change is told with it.
+/// What comes within this time after a change is reported with it.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// After this time it is told that nothing has changed.
+/// After this time it is reported that nothing has changed.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// What the server has reported since the last time.
@@ -89,7 +87,7 @@ impl Datastore {
         Box::pin(async move {
             match self {
                 Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    client.next_change(&Range::span(IPAM_PREFIX, ENDPOINT_PREFIX), after).await
+                    client.next_change(&etcd::range(), after).await
                 }
                 Self::Kubernetes(client) => {
                     let reported = watch::next_change(client, after.cast_unsigned()).await;
