@@ -1,5 +1,5 @@
 //! The second read: what a half-done operation of Calico could explain (facts 3.14) is read again some seconds later, and
-//! only findings whose objects have not changed stand. `workflow/src/recheck.rs` waits and reads.
+//! only findings whose objects have not changed stand. `workflow/src/second_read/settle.rs` waits and reads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

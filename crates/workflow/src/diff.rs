@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending};
 use crate::read::{read_at, read_two};
-use crate::recheck::recheck;
 use crate::scope::{is_known_block, is_known_network, nodes, pool, texts};
+use crate::second_read::settle::recheck;
 
 /// Where one of two states is read.
 pub struct Side {

@@ -16,12 +16,12 @@ mod planning;
 mod preflight;
 mod read;
 mod rebuild;
-mod recheck;
 mod record;
 mod release;
 mod reports;
 mod run;
 mod scope;
+mod second_read;
 mod split;
 mod timing;
 mod undo;
@@ -43,14 +43,13 @@ pub use self::migrate::{
 };
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;
-pub use self::read::{
-    CheckResult, Criteria, check_and_confirm, read, read_around, read_around_handle, read_sources,
-};
+pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};
 pub use self::scope::{Names, Part, guid, matching, nearest_pod, nodes, pool};
+pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::timing::{ReadTimes, time_reads, time_writes};
 pub use self::undo::{Undone, undo};

@@ -1,74 +1,10 @@
-//! What planning a release and planning a rebuild have in common: the second observation, and the trial of the plan.
+//! What planning a release, an assignment and a rebuild have in common.
 
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::release::Observations;
-use calipam_plan::{FailedTrial, Plan, SkipReason};
-use jiff::{SignedDuration, Timestamp};
+use calipam_plan::{FailedTrial, Plan};
 
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator, Proposal};
-use crate::preflight::Passed;
-use crate::read::{CheckResult, Criteria, read_and_check, wait};
-use crate::run::Run;
-use crate::write::sources;
-
-/// A plan, what it rests on, and whether it passed the preflight already.
-pub(crate) struct Planned {
-    pub seen: CheckResult,
-    pub plan: Plan,
-    pub passed: Option<Passed>,
-}
-
-/// Plans by `plan`, and again after the grace period where addresses were seen unused only once. The plan that is expected is
-/// shown before that wait, and what would refuse it refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
-/// addresses were seen unused again.
-pub(crate) async fn plan_after_grace(
-    run: &Run<'_>,
-    criteria: &Criteria,
-    seen: CheckResult,
-    mut observations: Vec<Observations>,
-    plan: impl AsyncFn(&CheckResult, &[Observations]) -> Plan,
-) -> Result<Planned, Error> {
-    let first = plan(&seen, &observations).await;
-    let addresses = seen_once(&first);
-    if addresses == 0 {
-        return Ok(Planned { seen, plan: first, passed: None });
-    }
-    drop(first);
-
-    let after = calipam_check::grace(&seen.snapshot, &criteria.options);
-    let observation = Observations::of_report(&seen.report);
-    let at = observation.at;
-    observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
-    let expected = plan(&seen, &observations).await;
-    let Some(writing) = run.writing() else {
-        run.operator.note(Note::SecondReadAssumed { addresses, after });
-        return Ok(Planned { seen, plan: expected, passed: None });
-    };
-
-    let expected = try_plan(seen, expected, criteria)?;
-    // The steps are made of what is read after the wait.
-    let (expected, _) = expected.divide();
-    run.operator.show(Proposal::Plan(&expected)).map_err(Error::showing)?;
-    let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
-    let passed = run.preflight(writing, guid, sources(kind), changes).await?;
-    let passed = Passed { shown: Some(expected), ..passed };
-
-    run.operator.note(Note::SecondRead { addresses, after, kind });
-    wait(after, Activity::WaitingForSecondRead, run.operator).await;
-    let seen = read_and_check(run.datastore, criteria, run.operator).await?;
-    if let Some(observation) = observations.last_mut() {
-        observation.at = at;
-    }
-    let plan = plan(&seen, &observations).await;
-    Ok(Planned { seen, plan, passed: Some(passed) })
-}
-
-/// How many addresses the plan skips because they have been seen unused only once.
-fn seen_once(plan: &Plan) -> usize {
-    plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
-}
+use crate::read::{CheckResult, Criteria};
 
 /// Tries the plan in memory. What it comes to is the plan without the steps that fail there.
 pub(crate) fn try_plan(checked: CheckResult, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
@@ -82,15 +18,4 @@ pub(crate) fn try_plan(checked: CheckResult, plan: Plan, criteria: &Criteria) ->
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
     let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
-}
-
-/// What an operation of a CNI plugin takes at most, from the first object that it writes to the last.
-const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
-
-/// Warns of a grace period in which an address that a pod is just being given looks unused.
-pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, criteria: &Criteria, operator: &dyn Operator) {
-    let grace = calipam_check::grace(snapshot, &criteria.options);
-    if grace < CNI_OPERATION {
-        operator.note(Note::ShortGrace(grace));
-    }
 }

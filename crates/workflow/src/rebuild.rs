@@ -19,10 +19,11 @@ use calipam_plan::{FailedTrial, Plan};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending};
-use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
+use crate::planning::{cooldown, try_plan};
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, Part, is_known_block, known_node};
+use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.

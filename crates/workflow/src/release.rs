@@ -9,11 +9,12 @@ use calipam_plan::release::{self, Observations, Request};
 
 use crate::error::Error;
 use crate::operator::{Operator, Pending};
-use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
+use crate::planning::{cooldown, try_plan};
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
 use crate::scope::{Names, Part};
+use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
 /// What to release, and how.

@@ -18,10 +18,11 @@ pub use self::evict::{EvictError, Eviction};
 pub use self::moving::{Group, Moving, Pin};
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending, Proposal};
-use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
+use crate::planning::{cooldown, try_plan};
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::unknown_pool;
+use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
 /// Which pool to leave, for which, and how.
