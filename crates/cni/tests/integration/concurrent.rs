@@ -24,7 +24,7 @@ const ALLOCATORS: usize = 16;
 
 #[test]
 fn allocators_on_etcd_3_6() {
-    churn(&World::etcd(EtcdVersion::V3_6), turns(40, 1_000));
+    churn(&World::etcd(EtcdVersion::V3_6), turns(24, 1_000));
 }
 
 #[test]

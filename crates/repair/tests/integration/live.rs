@@ -1,6 +1,6 @@
 //! Repairs again and again beside allocators that assign and release at full speed, on both datastores.
 //!
-//! Each test takes 20 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000
+//! Each test takes 14 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000
 //! operations.
 
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ impl Scene {
 fn extent() -> (Duration, u64, Duration) {
     match std::env::var("CALIPAM_LIVE").as_deref() {
         Ok("full") => (Duration::from_secs(60), 10_000, Duration::from_secs(600)),
-        _ => (Duration::from_secs(20), 120, Duration::from_secs(20)),
+        _ => (Duration::from_secs(14), 120, Duration::from_secs(14)),
     }
 }
 
@@ -133,7 +133,7 @@ fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
             workers: 4,
             operations: 3_500,
             limit,
-            pause: Duration::from_millis(1),
+            pause: Duration::from_millis(5),
             leaks: 80,
             seed: rounds.len() as u64 + 1,
             activity: course.activity.clone(),

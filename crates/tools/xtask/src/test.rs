@@ -1,6 +1,7 @@
 //! `cargo xtask test`.
 
 use std::ffi::OsString;
+use std::fs;
 use std::num::NonZero;
 use std::process::Command;
 use std::thread;
@@ -70,10 +71,13 @@ Variables, each the path of a program that is used instead:
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let protoc = protoc::variables()?;
+    let mut protoc = protoc::variables()?;
     let servers = servers::prepare()?;
     let left_out = LeftOut::begin()?;
     let result = if arguments.is_empty() {
+        if is_built_for_the_first_time()? {
+            protoc.push(("CARGO_INCREMENTAL", "0".into()));
+        }
         run_all(&protoc, servers, &left_out)
     } else {
         let variables = build(&protoc, servers, arguments)?;
@@ -81,6 +85,15 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     left_out.tell();
     result
+}
+
+/// Whether no crate of the workspace has been built incrementally. Then none will be: what makes a second build faster takes a
+/// sixth more processor time in the first, and files of several gigabytes.
+fn is_built_for_the_first_time() -> Result<bool, Failure> {
+    let folder = workspace::built("incremental")?;
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(true) };
+    let is_of_a_library = |name: OsString| name.to_string_lossy().starts_with("calipam_model");
+    Ok(!entries.flatten().any(|entry| is_of_a_library(entry.file_name())))
 }
 
 /// Runs every step, even where an earlier one failed: a line too long says nothing about the tests.

@@ -19,7 +19,7 @@ use crate::support::{observe, open_kubernetes};
 /// Longer than most operations of a worker take; those that take longer are waited for.
 const SETTLE: Duration = Duration::from_secs(4);
 /// How long the workers work; longer where they or the readers had not done enough by then, as on a busy machine.
-const WORK: Duration = Duration::from_secs(14);
+const WORK: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(180);
 /// Readers at once, so that there are many readings although each has to wait.
 const READERS: usize = 3;
@@ -138,7 +138,7 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
         operations: 100_000,
         enough: is_enough,
         limit: LIMIT,
-        pause: Duration::from_millis(1),
+        pause: Duration::from_millis(5),
         leaks: 80,
         seed,
         ..Churn::default()
