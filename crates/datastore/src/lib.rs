@@ -12,6 +12,7 @@ mod client;
 pub mod error;
 mod etcdv2;
 mod export;
+pub mod follow;
 pub mod log;
 pub mod lookup;
 pub mod read;

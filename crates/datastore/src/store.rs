@@ -10,7 +10,7 @@ use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
-use crate::cache::{self, CacheUse, CachedRead, Followed, News, WhyWhole, Worth};
+use crate::cache::{self, CacheUse, CachedRead, WhyWhole, Worth};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
@@ -314,39 +314,6 @@ impl Datastore {
                 }
                 Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
                 Self::File(_) => Ok(None),
-            }
-        })
-    }
-
-    /// Reads everything, and begins to follow it; `None` where this datastore cannot be followed. Of an etcd with a kubeconfig,
-    /// pods would have to be followed as well.
-    pub fn follow<'a>(
-        &'a self,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<Option<(Snapshot, Followed)>>> {
-        Box::pin(async move {
-            match self {
-                Self::Etcd(client) => cache::etcd::follow::start(client, progress).await.map(Some),
-                Self::EtcdAndKubernetes(..) | Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
-                    Ok(None)
-                }
-            }
-        })
-    }
-
-    /// Reads what has changed since it was followed last; or says why everything has to be read again: the server has forgotten
-    /// some of it, or is another one. With `until`, a revision that has been read, later changes are left for the next time.
-    pub fn news<'a>(
-        &'a self,
-        followed: &'a Followed,
-        until: Option<i64>,
-    ) -> Pending<'a, Result<std::result::Result<News, WhyWhole>>> {
-        Box::pin(async move {
-            match self {
-                Self::Etcd(client) => cache::etcd::follow::news(client, followed, until).await,
-                Self::EtcdAndKubernetes(..) | Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
-                    Ok(Err(WhyWhole::NotForThisDatastore))
-                }
             }
         })
     }

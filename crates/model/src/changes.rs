@@ -1,4 +1,5 @@
-//! What a snapshot of etcd becomes when keys change.
+//! What a snapshot becomes when objects change: one of etcd by its keys ([`Snapshot::change_entries`]), any sorted list by the paths of its
+//! objects ([`merge`]).
 
 use std::collections::HashSet;
 use std::mem::replace;
@@ -23,16 +24,16 @@ impl Snapshot {
                 let paths = below(&paths, HANDLE_PREFIX);
                 gone.handles = merge(&mut self.handles, fresh.handles, &paths, |handle, path| {
                     path.push_str(HANDLE_PREFIX);
-                    handle.id().push_to(path);
+                    handle.value.id().push_to(path);
                 });
             });
             let paths_of_endpoints = below(&paths, ENDPOINT_PREFIX);
             gone.endpoints =
                 merge(&mut self.endpoints, fresh.endpoints, &paths_of_endpoints, |endpoint, path| {
                     path.push_str(ENDPOINT_PREFIX);
-                    endpoint.namespace().push_to(path);
+                    endpoint.value.namespace().push_to(path);
                     path.push('/');
-                    endpoint.push_name(path);
+                    endpoint.value.push_name(path);
                 });
             let paths = below(&paths, BLOCK_PREFIX);
             gone.blocks = merge_keys(&mut self.blocks, fresh.blocks, &paths, |b| Key::Block(b.key));
@@ -95,21 +96,21 @@ fn merge_keys<T>(
     paths: &[&str],
     key: impl Fn(&T) -> Key,
 ) -> Vec<Versioned<T>> {
-    merge(list, fresh, paths, |object, path| path.push_str(&key(object).to_string()))
+    merge(list, fresh, paths, |object, path| path.push_str(&key(&object.value).to_string()))
 }
 
 /// Takes the objects with these paths out of a list, puts `fresh` in their places, and gives what it took. Both lists are in the
 /// order of their paths.
-fn merge<T>(
+pub fn merge<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,
     paths: &[&str],
-    push_path: impl Fn(&T, &mut String),
+    push_path: impl Fn(&Versioned<T>, &mut String),
 ) -> Vec<Versioned<T>> {
     let mut space = String::new();
     let mut compare = |object: &Versioned<T>, path: &str| {
         space.clear();
-        push_path(&object.value, &mut space);
+        push_path(object, &mut space);
         space.as_str().cmp(path)
     };
     // By path, the place of the first object that is not before it, and how many objects have it. A path is made of an object
@@ -154,7 +155,7 @@ fn merge<T>(
 
     for object in astray {
         let mut path = String::new();
-        push_path(&object.value, &mut path);
+        push_path(&object, &mut path);
         list.insert(list.partition_point(|other| compare(other, &path).is_lt()), object);
     }
     gone

@@ -7,7 +7,8 @@ use std::time::Duration;
 use calipam_check::live::{Checked, LiveCheck, Standing, Touched};
 use calipam_check::{Finding, Report};
 use calipam_datastore::Datastore;
-use calipam_datastore::cache::{Changed, Followed, WhyWhole};
+use calipam_datastore::cache::WhyWhole;
+use calipam_datastore::follow::{Changed, Followed, News};
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -53,26 +54,31 @@ pub enum Step {
     Changes(usize),
     /// Everything was read, since the changes are not known.
     Whole(WhyWhole),
+    /// The datastore cannot be followed any more, and what is known of it grows old.
+    Lost(WhyWhole),
     /// An hour has passed: everything was read and checked. These findings were lost, and these should not have been there.
     Compared { lost: Vec<Finding>, wrong: Vec<Finding> },
 }
 
 impl Live {
-    /// Reads everything, checks it, and lets it stand for as long as a half-done operation of Calico may take. `None` where the
+    /// Reads everything, checks it, and lets it stand for as long as a half-done operation of Calico may take; or says why the
     /// datastore cannot be followed.
     pub fn begin<'a>(
         datastore: &'a Datastore,
         criteria: &'a Criteria,
         operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<Option<Self>, Error>> {
+    ) -> Pending<'a, Result<Result<Self, WhyWhole>, Error>> {
         Box::pin(async move {
-            let Some((snapshot, followed)) = follow(datastore, operator).await? else { return Ok(None) };
+            let (snapshot, followed) = match follow(datastore, operator).await? {
+                Ok(read) => read,
+                Err(why) => return Ok(Err(why)),
+            };
             let check = LiveCheck::new(&snapshot, &criteria.options);
             let mut live = Self {
+                standing: Standing::new(criteria.recheck_after).apart(followed.is_apart()),
                 followed,
                 snapshot: Arc::new(RwLock::new(snapshot)),
                 check,
-                standing: Standing::new(criteria.recheck_after),
                 criteria: criteria.clone(),
                 whole: Instant::now(),
                 counts: LiveCounts { whole: 1, ..LiveCounts::default() },
@@ -82,7 +88,7 @@ impl Live {
                 wait(criteria.recheck_after, Activity::Rechecking, operator).await;
                 live.step(datastore, operator).await?;
             }
-            Ok(Some(live))
+            Ok(Ok(live))
         })
     }
 
@@ -91,17 +97,17 @@ impl Live {
     }
 
     /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true where something has.
-    pub async fn wait(&self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
+    pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
         let until_due =
-            self.standing.next().map_or(SignedDuration::MAX, |at| at.duration_since(Timestamp::now()));
+            self.standing.next().map_or(SignedDuration::MAX, |at| at.duration_since(self.followed.now()));
         let most = most.min(until_due.try_into().unwrap_or_default());
-        match tokio::time::timeout(most, datastore.next_change(self.followed.revision())).await {
+        match tokio::time::timeout(most, datastore.await_news(&mut self.followed)).await {
             Ok(changed) => Ok(changed.map(|()| true)?),
             Err(_) => Ok(false),
         }
     }
 
-    /// Reads what has changed, and checks it.
+    /// Reads what has changed, and checks it. Where a finding has stood for long enough, everything that has happened by then is known.
     ///
     /// # Errors
     /// Where the datastore cannot be read. What is known stays as it is.
@@ -114,16 +120,16 @@ impl Live {
             if self.whole.elapsed() >= WHOLE {
                 return self.compare(datastore, operator).await;
             }
-            match datastore.news(&self.followed, None).await? {
+            if self.standing.next().is_some_and(|due| due <= self.followed.now()) {
+                datastore.prove(&mut self.followed).await?;
+            }
+            match datastore.news(&mut self.followed, None).await? {
                 Ok(news) => {
                     let changes = news.len();
                     self.take(news, None);
                     Ok(Step::Changes(changes))
                 }
-                Err(why) => {
-                    self.read(datastore, operator).await?;
-                    Ok(Step::Whole(why))
-                }
+                Err(why) => self.read(datastore, operator, why).await,
             }
         })
     }
@@ -132,12 +138,12 @@ impl Live {
     pub fn report(&mut self) -> Report {
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
         let mut report = self.check.report(&snapshot);
-        self.standing.hold_back(&mut report, snapshot.taken_at);
+        self.standing.hold_back(&mut report, snapshot.taken_at, self.followed.proven(snapshot.taken_at));
         report
     }
 
     /// Checks changes; with `at` as of another time than that of their read.
-    fn take(&mut self, news: calipam_datastore::cache::News, at: Option<Timestamp>) {
+    fn take(&mut self, news: News, at: Option<Timestamp>) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
@@ -149,10 +155,18 @@ impl Live {
     }
 
     /// Reads everything, and checks it.
-    async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<(), Error> {
-        let Some((snapshot, followed)) = follow(datastore, operator).await? else { return Ok(()) };
+    async fn read(
+        &mut self,
+        datastore: &Datastore,
+        operator: &dyn Operator,
+        why: WhyWhole,
+    ) -> Result<Step, Error> {
+        let (snapshot, followed) = match follow(datastore, operator).await? {
+            Ok(read) => read,
+            Err(why) => return Ok(Step::Lost(why)),
+        };
         self.replace(LiveCheck::new(&snapshot, &self.criteria.options), snapshot, followed);
-        Ok(())
+        Ok(Step::Whole(why))
     }
 
     fn replace(&mut self, check: LiveCheck, snapshot: Snapshot, followed: Followed) {
@@ -167,15 +181,16 @@ impl Live {
     /// # Errors
     /// As [`Self::step`].
     pub async fn compare(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
-        let Some((snapshot, followed)) = follow(datastore, operator).await? else {
-            return Ok(Step::Changes(0));
+        let (snapshot, followed) = match follow(datastore, operator).await? {
+            Ok(read) => read,
+            Err(why) => return Ok(Step::Lost(why)),
         };
         let whole = LiveCheck::new(&snapshot, &self.criteria.options);
         let mut step = Step::Compared { lost: Vec::new(), wrong: Vec::new() };
-        match datastore.news(&self.followed, Some(followed.revision())).await? {
+        match datastore.news(&mut self.followed, Some(&followed)).await? {
             Ok(news) => {
                 self.take(news, Some(snapshot.taken_at));
-                if self.followed.revision() == followed.revision() {
+                if self.followed.is_at(&followed) {
                     let [found, expected] =
                         [&self.check, &whole].map(|check| check.report(&snapshot).findings);
                     let (lost, wrong) = (missing(&expected, &found), missing(&found, &expected));
@@ -201,7 +216,7 @@ fn missing(all: &[Finding], others: &[Finding]) -> Vec<Finding> {
 async fn follow(
     datastore: &Datastore,
     operator: &dyn Operator,
-) -> Result<Option<(Snapshot, Followed)>, Error> {
+) -> Result<Result<(Snapshot, Followed), WhyWhole>, Error> {
     let read =
         watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
     Ok(read.map(|(mut snapshot, followed)| {

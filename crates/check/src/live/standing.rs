@@ -1,4 +1,5 @@
-//! Findings that a half-done operation of Calico could explain: they count once they have stood for a while.
+//! Findings that a half-done operation of Calico could explain, or changes that are not known yet: they count once they have stood for a
+//! while.
 
 use std::collections::HashMap;
 
@@ -12,6 +13,7 @@ use crate::report::Report;
 #[derive(Debug)]
 pub struct Standing {
     settle: SignedDuration,
+    is_apart: bool,
     seen: HashMap<(Code, Subject), Seen>,
 }
 
@@ -26,26 +28,37 @@ struct Seen {
 impl Standing {
     /// For how long a finding has to stand unchanged.
     pub fn new(settle: SignedDuration) -> Self {
-        Self { settle, seen: HashMap::new() }
+        Self { settle, is_apart: false, seen: HashMap::new() }
     }
 
-    /// Takes out of a report, the next of the same cluster, what has not stood for long enough, and gives it.
-    pub fn hold_back(&mut self, report: &mut Report, now: Timestamp) -> Vec<Finding> {
+    /// Where the changes of some objects may be known before earlier ones of others, any finding may be one of them alone: all have to
+    /// stand.
+    #[must_use]
+    pub fn apart(self, is_apart: bool) -> Self {
+        Self { is_apart, ..self }
+    }
+
+    /// Takes out of a report of `now`, the next of the same cluster, what has not stood for long enough, and gives it. Up to `known`
+    /// everything is known that has happened.
+    pub fn hold_back(&mut self, report: &mut Report, now: Timestamp, known: Timestamp) -> Vec<Finding> {
         if !self.settle.is_positive() {
             return Vec::new();
         }
         let mut before = std::mem::take(&mut self.seen);
         let held_back = report.take_unless(|finding| {
-            if finding.depends_on.is_empty() {
+            // What rests on one object is the same finding whatever its numbers are.
+            let is_of_one = finding.depends_on.is_empty();
+            if is_of_one && !self.is_apart {
                 return true;
             }
             let key = (finding.code, finding.subject.clone());
-            let same = before
-                .remove(&key)
-                .filter(|seen| seen.evidence.as_ref().is_none_or(|evidence| *evidence == finding.evidence));
+            let is_same = |seen: &Seen| {
+                is_of_one || seen.evidence.as_ref().is_none_or(|evidence| *evidence == finding.evidence)
+            };
+            let same = before.remove(&key).filter(is_same);
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
             let was_standing = same.is_some_and(|seen| seen.evidence.is_none());
-            let stands = was_standing || now.duration_since(since) >= self.settle;
+            let stands = was_standing || known.duration_since(since) >= self.settle;
             let evidence = (!stands).then(|| finding.evidence.clone());
             self.seen.insert(key, Seen { since, evidence });
             stands

@@ -294,7 +294,8 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
     let mut standing = Standing::new(SignedDuration::from_secs(5));
     let mut found_at = |seconds: i64, snapshot: &Snapshot| {
         let mut report = check(snapshot, &Options::default());
-        let held = standing.hold_back(&mut report, begin + SignedDuration::from_secs(seconds));
+        let now = begin + SignedDuration::from_secs(seconds);
+        let held = standing.hold_back(&mut report, now, now);
         assert!(report.rechecked);
         (report.findings.len(), held.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
     };
@@ -305,4 +306,24 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
     assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
     assert_eq!(found_at(11, &snapshot), (1, 0, None));
     assert_eq!(found_at(12, &snapshot), (1, 0, None));
+}
+
+/// What is known of some objects may be older than what is known of others.
+#[test]
+fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
+    let cluster = Cluster::all_faults(ClusterSpec::new(5), 1).snapshot();
+    let begin = cluster.taken_at;
+    let mut standing = Standing::new(SignedDuration::from_secs(5)).apart(true);
+    let mut found_at = |now: i64, known: i64| {
+        let mut report = check(&cluster, &Options::default());
+        let all = report.findings.len();
+        let [now, known] = [now, known].map(|seconds| begin + SignedDuration::from_secs(seconds));
+        let held = standing.hold_back(&mut report, now, known);
+        assert_eq!(held.len() + report.findings.len(), all);
+        (report.findings.is_empty(), held.is_empty())
+    };
+    assert_eq!(found_at(0, -60), (true, false));
+    assert_eq!(found_at(9, 4), (true, false), "nobody knows whether it has stood for so long");
+    assert_eq!(found_at(10, 5), (false, true));
+    assert_eq!(found_at(11, 5), (false, true));
 }

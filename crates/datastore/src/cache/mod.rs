@@ -17,7 +17,6 @@ use std::fmt;
 
 use calipam_model::snapshot::Snapshot;
 
-pub use self::etcd::follow::{Changed, Followed, News};
 pub use self::kubernetes::Worth;
 
 /// What a read with a cache came to.
@@ -78,6 +77,12 @@ impl WhyWhole {
     /// True where that is to be expected, so that no warning is due.
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::NoCacheYet | Self::ManyChanges | Self::Compacted | Self::Little)
+    }
+
+    /// An API server that does not say when it has reported everything.
+    pub(crate) fn old_server() -> Self {
+        let reason = "only Kubernetes 1.33 and later says when it has reported all changes";
+        Self::CannotWatch(reason.to_owned())
     }
 
     fn damaged() -> Self {

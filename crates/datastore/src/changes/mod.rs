@@ -2,7 +2,7 @@
 //! What has changed since a read as a whole is the question of [`cache`](crate::cache).
 
 mod etcd;
-mod kubernetes;
+pub(crate) mod kubernetes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Datastore {
                 Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                     Source::Etcd(EtcdChanges::begin(client, &from).await?)
                 }
-                Self::Kubernetes(client) => Source::Kubernetes(KubeChanges::begin(client, from).await?),
+                Self::Kubernetes(client) => Source::Kubernetes(KubeChanges::begin(client, &from).await?),
                 Self::EtcdV2(client, _) => {
                     return Err(Error::NotForCalico2 { location: client.endpoint(), what: "record changes" });
                 }

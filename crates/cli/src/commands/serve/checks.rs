@@ -1,11 +1,12 @@
-//! The checks of `serve`, one after the other. An etcd is read once and followed; of any other datastore each check reads what it
-//! needs.
+//! The checks of `serve`, one after the other. A datastore is read once and followed; of one that cannot be followed each check reads
+//! what it needs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use calipam_check::Finding;
 use calipam_datastore::Datastore;
+use calipam_datastore::cache::WhyWhole;
 use calipam_workflow::{Live, Step};
 
 use super::super::check::Checker;
@@ -31,6 +32,8 @@ pub(super) struct Checks<'a> {
     console: Console,
     /// The cluster that is followed.
     live: Option<Live>,
+    /// Why it is not.
+    not_followed: Option<WhyWhole>,
     /// Open for as long as it answers, where it is followed.
     datastore: Option<Datastore>,
     /// The revision that was read last; of a file or an old datastore there is none.
@@ -40,7 +43,7 @@ pub(super) struct Checks<'a> {
 impl<'a> Checks<'a> {
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
         let console = Console { progress: false, ..console.clone() };
-        Self { args, global, console, live: None, datastore: None, revision: None }
+        Self { args, global, console, live: None, not_followed: None, datastore: None, revision: None }
     }
 
     /// One check, and all that is served of it.
@@ -81,11 +84,18 @@ impl<'a> Checks<'a> {
         }
         let person = Person::watching(&self.console);
         let Some(live) = &mut self.live else {
-            self.live = Live::begin(datastore, &checker.criteria(), &person).await?;
+            match Live::begin(datastore, &checker.criteria(), &person).await? {
+                Ok(live) => self.live = Some(live),
+                Err(why) => self.not_followed(&why),
+            }
             return Ok(());
         };
         match live.step(datastore, &person).await? {
             Step::Changes(_) => {}
+            Step::Lost(why) => {
+                self.live = None;
+                self.not_followed(&why);
+            }
             Step::Whole(why) if why.is_usual() => self.console.verbose(&format!("reading everything: {why}")),
             Step::Whole(why) => self.console.warn(&format!("everything was read again: {why}")),
             Step::Compared { lost, wrong } => {
@@ -94,6 +104,14 @@ impl<'a> Checks<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Says why each check reads everything.
+    fn not_followed(&mut self, why: &WhyWhole) {
+        let is_new = self.not_followed.replace(why.clone()).as_ref() != Some(why);
+        if is_new && *why != WhyWhole::NotForThisDatastore {
+            self.console.warn(&format!("each check reads the whole cluster: {why}"));
+        }
     }
 
     fn tell(&self, what: &str, findings: &[Finding]) {
@@ -113,7 +131,7 @@ impl<'a> Checks<'a> {
         let rest = (took.saturating_sub(settle) * REST).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
-        let (Some(live), Some(datastore)) = (&self.live, &self.datastore) else {
+        let (Some(live), Some(datastore)) = (&mut self.live, &self.datastore) else {
             let most = if self.live.is_some() { most.min(RETRY) } else { most };
             return watch::wait(most, self.revision, self.global, &self.console).await;
         };

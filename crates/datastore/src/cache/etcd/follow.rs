@@ -12,56 +12,40 @@ use crate::cache::WhyWhole;
 use crate::cache::newest::{Newest, sum};
 use crate::client::etcd::EtcdClient;
 use crate::error::Result;
+use crate::follow::Changed;
 use crate::read::whole;
 use crate::read::whole::etcd::pull::Collector;
 use crate::secret::redact_url;
 
 /// How far an etcd was followed.
-#[derive(Clone, Debug)]
-pub struct Followed {
+#[derive(Debug)]
+pub(crate) struct EtcdFollowed {
     identity: Identity,
     state: State,
 }
 
-impl Followed {
+impl EtcdFollowed {
     /// The revision up to which everything is known.
-    pub fn revision(&self) -> i64 {
+    pub(crate) fn revision(&self) -> i64 {
         self.state.revision
     }
 }
 
 /// What has changed since.
-pub struct News {
+pub(crate) struct EtcdNews {
     new: New,
     begun: Begun,
     location: String,
 }
 
-impl std::fmt::Debug for News {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("News").field("changes", &self.len()).finish_non_exhaustive()
-    }
-}
-
-/// The objects of keys that have changed: as they were, and as they are.
-#[derive(Debug)]
-pub struct Changed {
-    pub before: Snapshot,
-    pub now: Snapshot,
-}
-
-impl News {
+impl EtcdNews {
     /// Number of keys that have changed.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.new.changes.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.new.changes.is_empty()
-    }
-
     /// Makes the snapshot that was followed what is stored now.
-    pub fn apply(self, snapshot: &mut Snapshot, followed: &mut Followed) -> Changed {
+    pub(crate) fn apply(self, snapshot: &mut Snapshot, followed: &mut EtcdFollowed) -> Changed {
         let Self { new, begun, location } = self;
         let (keys, now) = split(new.changes);
         let before = snapshot.change_entries(&keys, now.clone());
@@ -75,7 +59,10 @@ impl News {
 ///
 /// # Errors
 /// As those of a whole read.
-pub(crate) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<(Snapshot, Followed)> {
+pub(crate) async fn start(
+    client: &Arc<EtcdClient>,
+    progress: &ProgressFn,
+) -> Result<(Snapshot, EtcdFollowed)> {
     let collect = |_: &whole::etcd::Start| Ok(Noting::default());
     let observed = whole::etcd::observe(client, None, &Extent::Whole, collect, progress).await?;
     let (start, Noting { mut snapshot, newest }) = (observed.start, observed.collector);
@@ -88,7 +75,7 @@ pub(crate) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     };
     let identity = identity(start.cluster_id(), snapshot.guid().to_owned());
     describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
-    Ok((snapshot, Followed { identity, state }))
+    Ok((snapshot, EtcdFollowed { identity, state }))
 }
 
 /// Reads what has changed; or says why everything has to be read.
@@ -97,9 +84,9 @@ pub(crate) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
 /// Where etcd cannot be asked.
 pub(crate) async fn news(
     client: &Arc<EtcdClient>,
-    followed: &Followed,
+    followed: &EtcdFollowed,
     until: Option<i64>,
-) -> Result<std::result::Result<News, WhyWhole>> {
+) -> Result<std::result::Result<EtcdNews, WhyWhole>> {
     let mut begun = begin(client).await?;
     // A member that lags behind does not know it yet.
     begun.revision = until.map_or(begun.revision, |until| until.min(begun.revision));
@@ -108,15 +95,15 @@ pub(crate) async fn news(
 
 async fn since(
     client: &Arc<EtcdClient>,
-    followed: &Followed,
+    followed: &EtcdFollowed,
     begun: Begun,
-) -> std::result::Result<News, WhyWhole> {
+) -> std::result::Result<EtcdNews, WhyWhole> {
     if begun.identity != followed.identity {
         return Err(WhyWhole::AnotherHistory("it is another cluster".to_owned()));
     }
     stale::check(client, &followed.state, &begun).await?;
     let new = watched(client, &followed.state, &begun).await?;
-    Ok(News { new, begun, location: redact_url(client.endpoint()) })
+    Ok(EtcdNews { new, begun, location: redact_url(client.endpoint()) })
 }
 
 /// Gathers a snapshot, and notes what was written last.

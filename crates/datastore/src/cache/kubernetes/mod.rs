@@ -247,8 +247,7 @@ impl Reader {
         let unusable = |text: &str| WhyWhole::Unusable(text.to_owned());
         let lost = |lost: tokio::task::JoinError| WhyWhole::Unusable(lost.to_string());
         if !self.client.api().whole_lists {
-            let reason = "only Kubernetes 1.33 and later says when it has reported all changes".to_owned();
-            return Err(WhyWhole::CannotWatch(reason));
+            return Err(WhyWhole::old_server());
         }
         let cluster = self.cluster.as_ref();
         let cluster =

@@ -6,10 +6,10 @@ use calipam_datastore::Datastore;
 use calipam_datastore::cache::{CacheUse, CachedRead, WhyWhole, Worth};
 use serde_json::{Value, json};
 
-use super::fake::{Fake, Reply};
 use super::faults::{PODS, ok};
 use super::support::settings_for_url;
 use crate::support::quiet;
+use calipam_testkit::kube::fake::{Fake, Reply};
 
 /// What the server says next.
 #[derive(Clone)]

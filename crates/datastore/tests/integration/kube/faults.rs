@@ -9,9 +9,9 @@ use calipam_datastore::write::Consent;
 use calipam_datastore::{Cause, Datastore, Error, Failure};
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
-use super::fake::{Fake, Reply};
 use super::support::{SHORT, settings_for_url};
 use crate::support::observe;
+use calipam_testkit::kube::fake::{Fake, Reply};
 
 pub(super) const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
 pub(super) const PODS: &str = "/api/v1/pods";

@@ -4,7 +4,6 @@ mod access;
 mod added_to_etcd;
 mod cache;
 mod cache_faults;
-mod fake;
 mod faults;
 mod one_connection;
 mod order;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::fake::Reply;
 use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
+use calipam_testkit::kube::fake::Reply;
 
 /// The server makes both lists at the same time: the first has begun, so that its revision is settled.
 #[tokio::test(flavor = "multi_thread")]

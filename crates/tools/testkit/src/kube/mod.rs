@@ -2,6 +2,7 @@
 
 mod connection;
 mod crds;
+pub mod fake;
 pub mod form;
 mod objects;
 mod seed;

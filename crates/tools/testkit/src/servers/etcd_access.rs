@@ -51,9 +51,14 @@ impl Etcd {
 
     /// Everything under `/calico/`.
     pub fn entries(&self) -> Result<Entries, ServerError> {
+        self.entries_below("/calico/")
+    }
+
+    /// Everything below a prefix.
+    pub fn entries_below(&self, prefix: &str) -> Result<Entries, ServerError> {
         let answer = self.with_client(async |client| {
             let mut client = client.kv_client().max_decoding_message_size(usize::MAX);
-            client.get("/calico/", Some(GetOptions::new().with_prefix())).await
+            client.get(prefix, Some(GetOptions::new().with_prefix())).await
         })?;
         let entry = |kv: &KeyValue| {
             let key = kv.key_str().map_or_else(|_| kv.key().escape_ascii().to_string(), str::to_owned);

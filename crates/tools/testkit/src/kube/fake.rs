@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How the server answers one request.
 #[derive(Clone)]
-pub(super) enum Reply {
+pub enum Reply {
     /// A status and a body.
     Whole(u16, String),
     /// A status, and after how many seconds the request may come again.
@@ -24,14 +24,14 @@ pub(super) enum Reply {
 }
 
 /// Answers by path, and remembers what it was asked for.
-pub(super) struct Fake {
+pub struct Fake {
     pub url: String,
     pub asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fake {
     /// Starts a server; `answer` gives the reply to a path with its query. Its threads end with the process.
-    pub(super) fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -48,7 +48,7 @@ impl Fake {
     }
 
     /// How often paths with that beginning were asked for.
-    pub(super) fn count(&self, path: &str) -> usize {
+    pub fn count(&self, path: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| asked.starts_with(path)).count()
     }
 }

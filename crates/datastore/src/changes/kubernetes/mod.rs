@@ -1,0 +1,78 @@
+//! The changes of the kinds that a check reads on Kubernetes, each by a watch of its own.
+
+mod one_kind;
+pub(crate) mod watches;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use calipam_files::Extent;
+use calipam_files::objects::{Encoding, KnownKind};
+use calipam_files::recording::{Change, Position, Positions};
+use tokio::time::{Instant, timeout_at};
+
+use self::watches::{Message, Watches};
+use super::{Broken, QUIET, Reported, TOGETHER};
+use crate::client::kubernetes::kinds::Kind;
+use crate::client::kubernetes::{KubeClient, permission, watch};
+use crate::error::Result;
+use crate::read::whole::kubernetes::plan;
+
+pub(super) struct KubeChanges(Watches);
+
+impl KubeChanges {
+    pub(super) async fn begin(client: &Arc<KubeClient>, from: &Positions) -> Result<Self> {
+        let plan = plan(client, &Extent::Whole).await?;
+        let kinds: Vec<Kind> = plan.first.into_iter().chain(plan.second).collect();
+        require_watch(client, &kinds).await?;
+        Ok(Self(Watches::begin(client, &kinds, from)))
+    }
+
+    pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
+        let mut reported = Reported::default();
+        let mut until = Instant::now() + QUIET;
+        while let Ok(message) = timeout_at(until, self.0.next()).await {
+            match message {
+                Message::Change(known, change) => {
+                    if reported.changes.is_empty() {
+                        until = Instant::now() + TOGETHER;
+                    }
+                    reported.changes.push(recorded(known, &change));
+                }
+                Message::Reached(kind, version) => {
+                    reported.reached.insert(kind.to_owned(), version);
+                }
+                Message::Current(..) => {}
+                Message::Broken(broken) => return Err(broken),
+            }
+        }
+        Ok(reported)
+    }
+}
+
+/// Fails where the user may not watch one of the kinds.
+pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
+    permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
+}
+
+/// The object as an export has it. One that is of no interest any more is as if it were deleted.
+pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
+    let exported = match change.is_deleted {
+        true => None,
+        false => known.export(&change.object, Encoding::Json),
+    };
+    let (key, value) = match exported {
+        Some(entry) => (entry.key, Some(entry.value)),
+        None => (format!("{}/{}", known.plural, change.name).into_bytes(), None),
+    };
+    Change { key, revision: change.version.cast_signed(), value }
+}
+
+/// Where the changes after some lists begin, by the plurals of their kinds and the versions at which they were read.
+pub(crate) fn positions<'k>(lists: impl Iterator<Item = (&'k Kind, &'k str)>) -> Positions {
+    let known = lists.filter_map(|(kind, version)| {
+        let revision = watch::number(version).ok()?.cast_signed();
+        Some((kind.known.plural.to_owned(), Position::at(revision)))
+    });
+    known.collect::<BTreeMap<_, _>>()
+}

@@ -1,0 +1,294 @@
+//! A datastore that is read once and then followed in memory: an etcd by asking for what has changed, as a cache does, Kubernetes by
+//! watches, and an etcd whose cluster runs on Kubernetes by both.
+
+mod kubernetes;
+mod objects;
+
+use std::fmt;
+use std::sync::Arc;
+
+use calipam_files::{Extent, ProgressFn};
+use calipam_model::snapshot::{Snapshot, Source};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use self::kubernetes::{KubeFollowed, KubeNews};
+use crate::cache::WhyWhole;
+use crate::cache::etcd::follow as etcd;
+use crate::cache::etcd::follow::{EtcdFollowed, EtcdNews};
+use crate::changes::kubernetes::{positions, require_watch};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::Kind;
+use crate::error::{Error, Result};
+use crate::read::whole::kubernetes::list::{Counter, Listed};
+use crate::read::whole::kubernetes::order::{Lists, lists, lists_in_order};
+use crate::read::whole::kubernetes::{Plan, assemble, plan};
+use crate::read::with_kubernetes;
+use crate::store::{Datastore, Pending};
+
+/// What may be unknown, so that everything has to be read.
+type OrWhole<T> = std::result::Result<T, WhyWhole>;
+
+/// How far a datastore was followed.
+pub struct Followed {
+    etcd: Option<EtcdFollowed>,
+    kubernetes: Option<KubeFollowed>,
+}
+
+/// What has changed since.
+pub struct News {
+    etcd: Option<EtcdNews>,
+    kubernetes: Option<KubeNews>,
+}
+
+/// Objects that have changed: as they were, and as they are.
+#[derive(Debug)]
+pub struct Changed {
+    pub before: Snapshot,
+    pub now: Snapshot,
+}
+
+impl fmt::Debug for Followed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Followed").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("News").field("changes", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Followed {
+    /// The revision up to which everything is known; of the Kubernetes datastore the version up to which blocks are.
+    pub fn revision(&self) -> i64 {
+        let of_etcd = self.etcd.as_ref().map(EtcdFollowed::revision);
+        of_etcd.or(self.kubernetes.as_ref().map(KubeFollowed::revision)).unwrap_or_default()
+    }
+
+    /// True where the same is known as of another: both say what is stored at the same revisions.
+    pub fn is_at(&self, other: &Self) -> bool {
+        let revision = |followed: &Self| followed.etcd.as_ref().map(EtcdFollowed::revision);
+        let is_kubernetes_at = match (&self.kubernetes, &other.kubernetes) {
+            (Some(kubernetes), Some(other)) => kubernetes.is_at(other),
+            (kubernetes, other) => kubernetes.is_none() && other.is_none(),
+        };
+        revision(self) == revision(other) && is_kubernetes_at
+    }
+
+    /// True where the changes of some kinds may be known before earlier ones of others.
+    pub fn is_apart(&self) -> bool {
+        self.kubernetes.is_some()
+    }
+
+    /// The time by the clock that the snapshot goes by.
+    pub fn now(&self) -> Timestamp {
+        match (&self.etcd, &self.kubernetes) {
+            (None, Some(kubernetes)) => kubernetes.now(),
+            _ => Timestamp::now(),
+        }
+    }
+
+    /// Up to when everything is known in a snapshot of `taken_at`: what happened before [`Datastore::prove`] was called last.
+    pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
+        self.kubernetes.as_ref().map_or(taken_at, KubeFollowed::proven)
+    }
+}
+
+impl News {
+    /// Number of objects that have changed.
+    pub fn len(&self) -> usize {
+        self.etcd.as_ref().map_or(0, EtcdNews::len) + self.kubernetes.as_ref().map_or(0, KubeNews::len)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes the snapshot that was followed what is stored now.
+    pub fn apply(self, snapshot: &mut Snapshot, followed: &mut Followed) -> Changed {
+        let mut changed = Changed { before: Snapshot::default(), now: Snapshot::default() };
+        let mut add = |other: Changed| {
+            changed.before.absorb(other.before);
+            changed.now.absorb(other.now);
+        };
+        if let (Some(news), Some(followed)) = (self.kubernetes, &mut followed.kubernetes) {
+            add(news.apply(snapshot, followed));
+            snapshot.revision = followed.revision().to_string();
+        }
+        // It says the time and the revision where there is one.
+        if let (Some(news), Some(followed)) = (self.etcd, &mut followed.etcd) {
+            add(news.apply(snapshot, followed));
+        }
+        changed
+    }
+}
+
+impl Datastore {
+    /// Reads everything, and begins to follow it; or says why this datastore cannot be followed.
+    ///
+    /// # Errors
+    /// As those of [`Self::observe`].
+    pub fn follow<'a>(
+        &'a self,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<OrWhole<(Snapshot, Followed)>>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) => {
+                    let (snapshot, etcd) = etcd::start(client, progress).await?;
+                    Ok(Ok((snapshot, Followed { etcd: Some(etcd), kubernetes: None })))
+                }
+                Self::Kubernetes(client) => follow_kubernetes(client, progress).await,
+                Self::EtcdAndKubernetes(client, kubernetes) => {
+                    let kinds = with_kubernetes::kinds(kubernetes).await?;
+                    if let Some(why) = why_not(kubernetes, &kinds).await? {
+                        return Ok(Err(why));
+                    }
+                    let (mut snapshot, etcd) = etcd::start(client, progress).await?;
+                    let kubernetes = add_kubernetes(kubernetes, &mut snapshot, kinds, progress).await?;
+                    Ok(Ok((snapshot, Followed { etcd: Some(etcd), kubernetes: Some(kubernetes) })))
+                }
+                Self::EtcdV2(..) | Self::File(_) => Ok(Err(WhyWhole::NotForThisDatastore)),
+            }
+        })
+    }
+
+    /// What has changed since it was followed last; or why everything has to be read again: the server has forgotten some of it,
+    /// or is another one. With `until`, which was read since, later changes are left for the next time.
+    ///
+    /// # Errors
+    /// Where the server cannot be asked.
+    pub fn news<'a>(
+        &'a self,
+        followed: &'a mut Followed,
+        until: Option<&'a Followed>,
+    ) -> Pending<'a, Result<OrWhole<News>>> {
+        Box::pin(async move {
+            let mut news = News { etcd: None, kubernetes: None };
+            let (etcd, kubernetes) = self.clients();
+            if until.is_some() {
+                self.prove(followed).await?;
+            }
+            if let (Some(client), Some(followed)) = (etcd, &followed.etcd) {
+                let until = until.and_then(|until| until.etcd.as_ref()).map(EtcdFollowed::revision);
+                match etcd::news(client, followed, until).await? {
+                    Ok(of_etcd) => news.etcd = Some(of_etcd),
+                    Err(why) => return Ok(Err(why)),
+                }
+            }
+            // Nothing is waited for from here on, so that what was taken is not lost.
+            if let (Some(client), Some(followed)) = (kubernetes, &mut followed.kubernetes) {
+                match followed.news(client, until.and_then(|until| until.kubernetes.as_ref()))? {
+                    Ok(of_kubernetes) => news.kubernetes = Some(of_kubernetes),
+                    Err(why) => return Ok(Err(why)),
+                }
+            }
+            Ok(Ok(news))
+        })
+    }
+
+    /// Waits until something has changed, or it is known that this cannot be known.
+    ///
+    /// # Errors
+    /// Where the server cannot be asked.
+    pub fn await_news<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
+        Box::pin(async move {
+            let (etcd, kubernetes) = self.clients();
+            let revision = followed.revision();
+            let of_etcd = async {
+                match etcd {
+                    Some(_) => self.next_change(revision).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let of_kubernetes = async {
+                match (kubernetes, &mut followed.kubernetes) {
+                    (Some(client), Some(followed)) => followed.wait(client).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = of_etcd => changed,
+                () = of_kubernetes => Ok(()),
+            }
+        })
+    }
+
+    /// Sees to it that the next [`Self::news`] has everything that has happened by now. Of etcd it always has.
+    ///
+    /// # Errors
+    /// Where the server does not say so.
+    pub fn prove<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
+        Box::pin(async move {
+            let now = followed.now();
+            match (self.clients().1, &mut followed.kubernetes) {
+                (Some(client), Some(followed)) => followed.prove(client, now).await,
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn clients(&self) -> (Option<&Arc<crate::client::etcd::EtcdClient>>, Option<&Arc<KubeClient>>) {
+        match self {
+            Self::Etcd(etcd) => (Some(etcd), None),
+            Self::EtcdAndKubernetes(etcd, kubernetes) => (Some(etcd), Some(kubernetes)),
+            Self::Kubernetes(kubernetes) => (None, Some(kubernetes)),
+            Self::EtcdV2(..) | Self::File(_) => (None, None),
+        }
+    }
+}
+
+/// Why the kinds cannot be followed; `None` where they can.
+async fn why_not(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<Option<WhyWhole>> {
+    if !client.api().whole_lists {
+        return Ok(Some(WhyWhole::old_server()));
+    }
+    match require_watch(client, kinds).await {
+        Ok(()) => Ok(None),
+        Err(error @ Error::Permission { .. }) => Ok(Some(WhyWhole::CannotWatch(error.to_string()))),
+        Err(error) => Err(error),
+    }
+}
+
+async fn follow_kubernetes(
+    client: &Arc<KubeClient>,
+    progress: &ProgressFn,
+) -> Result<OrWhole<(Snapshot, Followed)>> {
+    let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
+    let kinds: Vec<Kind> = first.iter().chain(&second).cloned().collect();
+    if let Some(why) = why_not(client, &kinds).await? {
+        return Ok(Err(why));
+    }
+    let begin = Instant::now();
+    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let (mut read, later) = lists_in_order::<Snapshot>(&reader, first, second).await?;
+    read.extend(later);
+
+    let positions = positions_of(&kinds, &read);
+    let mut snapshot = assemble(client, coverage, read.into_iter());
+    let clock = (begin, snapshot.taken_at);
+    let kubernetes = KubeFollowed::begin(client, kinds, positions, clock, &mut snapshot);
+    Ok(Ok((snapshot, Followed { etcd: None, kubernetes: Some(kubernetes) })))
+}
+
+/// Adds what uses addresses to a snapshot of etcd, and begins to follow it. Of nodes only their names were read, to know the cluster by.
+async fn add_kubernetes(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    kinds: Vec<Kind>,
+    progress: &ProgressFn,
+) -> Result<KubeFollowed> {
+    let begin = (Instant::now(), Timestamp::now());
+    let reader = Lists { client: Arc::clone(client), counter: with_kubernetes::counter(snapshot, progress) };
+    let lists = lists::<Snapshot>(&reader, kinds.clone()).await?;
+    let positions = positions_of(&kinds, &lists);
+    with_kubernetes::add_lists(client, snapshot, lists)?;
+    let followed = kinds.into_iter().filter(|kind| kind.known.source != Source::Nodes).collect();
+    Ok(KubeFollowed::begin(client, followed, positions, begin, snapshot))
+}
+
+fn positions_of(kinds: &[Kind], lists: &[Listed<Snapshot>]) -> calipam_files::recording::Positions {
+    positions(kinds.iter().zip(lists.iter().map(|listed| listed.resource_version.as_str())))
+}

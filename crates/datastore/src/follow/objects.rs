@@ -1,0 +1,177 @@
+//! What a snapshot becomes when objects of Kubernetes change.
+//!
+//! Lists are in the order of the names that objects have by what they hold, and those of one name in the order of their UIDs. An object with
+//! another name is known by the defect that says so.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::mem::take;
+
+use calipam_files::objects::names::{affinity_name, block_name, handle_name};
+use calipam_files::objects::{name_in_kind, path};
+use calipam_model::changes::merge;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source, Versioned};
+
+/// The name of the one object that Calico uses of kinds with only one.
+const DEFAULT: &str = "default";
+
+/// An object that has changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Changed {
+    pub plural: &'static str,
+    pub source: Source,
+    /// Namespace, where the kind has them, and name.
+    pub name: String,
+    pub uid: String,
+}
+
+/// Calls a macro with each list of a snapshot: its field, its source, and the name of an object of it.
+macro_rules! each_list {
+    ($do:ident) => {
+        $do!(blocks, Source::Blocks, |block| block_name(block.key));
+        $do!(handles, Source::Handles, |handle| handle_name(&handle.id().to_string()));
+        $do!(affinities, Source::Affinities, |affinity| affinity_name(&affinity.key));
+        $do!(pools, Source::Pools, |pool| pool.name.clone());
+        $do!(reservations, Source::Reservations, |reservation| reservation.name.clone());
+        $do!(nodes, Source::Nodes, |node| node.name.clone());
+        $do!(pods, Source::Pods, |pod| format!("{}/{}", pod.namespace(), pod.name()));
+        $do!(services, Source::Services, |service| name_in_kind(&service.namespace, &service.name));
+        $do!(machines, Source::Machines, |machine| name_in_kind(&machine.namespace, &machine.name));
+    };
+}
+
+/// Brings a snapshot that was read into the order in which it can be changed.
+pub(super) fn sort(snapshot: &mut Snapshot) {
+    macro_rules! sort {
+        ($list:ident, $source:expr, $name:expr) => {
+            sort_list(&mut snapshot.$list, $name)
+        };
+    }
+    each_list!(sort);
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Makes a snapshot what it is when these objects have changed, where `fresh` is what there is of them now. Gives what there was of them.
+pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut fresh: Snapshot) -> Snapshot {
+    let mut gone = Snapshot::default();
+    let places: Vec<(Source, String)> =
+        changed.iter().map(|changed| (changed.source, place_of(changed, &snapshot.defects))).collect();
+    macro_rules! change {
+        ($list:ident, $source:expr, $name:expr) => {
+            let of_source = places.iter().filter(|(source, _)| *source == $source);
+            let paths: BTreeSet<&str> = of_source.map(|(_, place)| place.as_str()).collect();
+            let paths: Vec<&str> = paths.into_iter().collect();
+            let fresh = take(&mut fresh.$list);
+            if !paths.is_empty() {
+                gone.$list = merge(&mut snapshot.$list, fresh, &paths, |object, path| {
+                    *path = path_of(object, $name);
+                });
+            }
+        };
+    }
+    each_list!(change);
+
+    let has =
+        |source: Source| changed.iter().any(|changed| changed.source == source && changed.name == DEFAULT);
+    if has(Source::IpamConfig) {
+        gone.ipam_config = std::mem::replace(&mut snapshot.ipam_config, fresh.ipam_config);
+    }
+    if has(Source::ClusterInformation) {
+        gone.cluster = std::mem::replace(&mut snapshot.cluster, fresh.cluster);
+        gone.cluster_revision = std::mem::replace(&mut snapshot.cluster_revision, fresh.cluster_revision);
+    }
+    if has(Source::KubeControllersConfiguration) {
+        gone.kube_controllers = std::mem::replace(&mut snapshot.kube_controllers, fresh.kube_controllers);
+    }
+
+    let read_again: HashSet<String> = changed.iter().map(path_of_defect).collect();
+    gone.defects = snapshot.defects.extract_if(.., |defect| read_again.contains(&defect.path)).collect();
+    snapshot.defects.append(&mut fresh.defects);
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot.newest_creation = snapshot.newest_creation.max(fresh.newest_creation);
+    gone
+}
+
+/// Takes out what has been written and says the same: pods and nodes are written for many reasons that do not matter here.
+pub(super) fn drop_same(before: &mut Snapshot, now: &mut Snapshot) {
+    macro_rules! drop {
+        ($list:ident, $source:expr, $name:expr) => {
+            drop_same_of(&mut before.$list, &mut now.$list)
+        };
+    }
+    each_list!(drop);
+    if before.ipam_config == now.ipam_config {
+        (before.ipam_config, now.ipam_config) = (None, None);
+    }
+    if before.cluster == now.cluster {
+        (before.cluster, now.cluster) = (None, None);
+    }
+    if before.kube_controllers == now.kube_controllers {
+        (before.kube_controllers, now.kube_controllers) = (None, None);
+    }
+    let known: Vec<Defect> = before.defects.extract_if(.., |defect| now.defects.contains(defect)).collect();
+    now.defects.retain(|defect| !known.contains(defect));
+}
+
+fn drop_same_of<T: PartialEq>(before: &mut Vec<Versioned<T>>, now: &mut Vec<Versioned<T>>) {
+    let written: HashMap<&str, &T> = now.iter().map(|object| (uid(object), &object.value)).collect();
+    let is_same = |object: &&Versioned<T>| written.get(uid(object)) == Some(&&object.value);
+    let same: HashSet<String> = before.iter().filter(is_same).map(|object| uid(object).to_owned()).collect();
+    for list in [before, now] {
+        list.retain(|object| !same.contains(uid(object)));
+    }
+}
+
+fn uid<T>(object: &Versioned<T>) -> &str {
+    match &object.revision {
+        Revision::Kubernetes(version) => &version.uid,
+        Revision::Etcd(_) => "",
+    }
+}
+
+/// Where an object stands in its list. No name has the character in between.
+fn path_of<T>(object: &Versioned<T>, name: impl Fn(&T) -> String) -> String {
+    in_list(name(&object.value), uid(object))
+}
+
+fn in_list(mut name: String, uid: &str) -> String {
+    name.push('\0');
+    name.push_str(uid);
+    name
+}
+
+fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
+    let mut last = String::new();
+    let is_sorted = list.iter().all(|object| {
+        let path = path_of(object, &name);
+        let is_after = last < path;
+        last = path;
+        is_after
+    });
+    if !is_sorted {
+        list.sort_by_cached_key(|object| path_of(object, &name));
+    }
+}
+
+/// Where an object that has changed stood before.
+fn place_of(changed: &Changed, defects: &[Defect]) -> String {
+    let path = path_of_defect(changed);
+    let at = defects.partition_point(|defect| defect.path < path);
+    let of_object = defects[at..].iter().take_while(|defect| defect.path == path);
+    let held = of_object.filter(|defect| matches!(defect.kind, DefectKind::Fields(_)));
+    let held = held.filter_map(|defect| {
+        Some(match defect.key.as_ref()? {
+            Key::Block(cidr) => block_name(*cidr),
+            Key::Handle(id) => handle_name(id),
+            Key::Affinity(key) => affinity_name(key),
+            _ => return None,
+        })
+    });
+    in_list(held.last().unwrap_or_else(|| changed.name.clone()), &changed.uid)
+}
+
+/// The path of what is wrong with an object. Both kinds of machines have the same one.
+fn path_of_defect(changed: &Changed) -> String {
+    let plural = if changed.source == Source::Machines { "virtualmachines" } else { changed.plural };
+    path(plural, "", &changed.name)
+}

@@ -1,0 +1,250 @@
+//! A Kubernetes datastore that is followed, and an etcd with the pods of one: after any change it is what a whole read finds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use calipam_check::{Code, Finding, check};
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::Overrides;
+use calipam_model::snapshot::{Revision, Snapshot};
+use calipam_testkit::allocator::{Churn, ChurnLog, Target};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::{Flavour, install, install_kubevirt, seed, seed_nodes};
+use calipam_testkit::rounds;
+use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_workflow::{Live, Step};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Unattended, criteria, open};
+
+/// How long it may take on a busy machine until a change is known.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn on(server: &KubeApiserver, etcd: Option<&Etcd>) -> Overrides {
+    Overrides {
+        datastore: Some(if etcd.is_some() { "etcd" } else { "kubernetes" }.to_owned()),
+        etcd_endpoints: etcd.map(Etcd::endpoint),
+        kubeconfig: Some(server.kubeconfig().display().to_string()),
+        ..Overrides::default()
+    }
+}
+
+async fn read(datastore: &Datastore) -> Snapshot {
+    sorted(datastore.observe(&(Arc::new(|_| {}) as _)).await.unwrap())
+}
+
+/// With its lists in an order that does not depend on what objects are called.
+fn sorted(mut snapshot: Snapshot) -> Snapshot {
+    macro_rules! sort {
+        ($($list:ident)*) => {
+            $(snapshot.$list.sort_by_key(|object| match &object.revision {
+                Revision::Kubernetes(version) => version.uid.clone(),
+                Revision::Etcd(_) => String::new(),
+            });)*
+        };
+    }
+    sort!(blocks affinities handles pools reservations nodes pods services machines);
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot
+}
+
+async fn begin(datastore: &Datastore) -> Live {
+    Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
+}
+
+/// What is held, as of the time of another snapshot.
+fn held(live: &Live, at: &Snapshot) -> Snapshot {
+    let held = live.snapshot();
+    let held = held.read().unwrap().clone();
+    Snapshot {
+        taken_at: at.taken_at,
+        revision: at.revision.clone(),
+        newest_creation: at.newest_creation,
+        coverage: at.coverage.clone(),
+        ..sorted(held)
+    }
+}
+
+/// Follows until it holds what a whole read finds, and compares what is found in it.
+async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
+    let begin = Instant::now();
+    let whole = read(datastore).await;
+    while held(live, &whole) != whole {
+        assert!(begin.elapsed() < PATIENCE, "{name}: {}", differences(&held(live, &whole), &whole));
+        live.wait(datastore, Duration::from_millis(500)).await.unwrap();
+        live.step(datastore, &Unattended).await.unwrap();
+    }
+    let key = |finding: &Finding| (finding.code, finding.subject.clone());
+    let expected = check(&whole, &criteria(0).options).findings;
+    let found = live.report().findings;
+    assert_eq!(
+        found.iter().map(key).collect::<Vec<_>>(),
+        expected.iter().map(key).collect::<Vec<_>>(),
+        "{name}"
+    );
+}
+
+/// Reads everything, and finds nothing else in it, also while others write.
+async fn assert_compares(live: &mut Live, datastore: &Datastore) {
+    let Step::Compared { lost, wrong } = live.compare(datastore, &Unattended).await.unwrap() else {
+        panic!("not compared")
+    };
+    assert_eq!((lost, wrong), (vec![], vec![]));
+}
+
+fn differences(held: &Snapshot, whole: &Snapshot) -> String {
+    macro_rules! of {
+        ($($list:ident)*) => {
+            [$((stringify!($list), held.$list == whole.$list, format!("{:#?}\n{:#?}", held.$list.iter().find(|o| !whole.$list.contains(o)), whole.$list.iter().find(|o| !held.$list.contains(o))))),*]
+        };
+    }
+    let lists =
+        of!(blocks affinities handles pools reservations nodes endpoints pods services machines defects);
+    let different: Vec<_> = lists.into_iter().filter(|(_, same, _)| !same).collect();
+    format!("{different:?}")
+}
+
+/// What is stored of the objects that are read, by key.
+type Stored = BTreeMap<String, Vec<u8>>;
+
+fn stored(server: &KubeApiserver, flavour: Flavour) -> Stored {
+    let group = flavour.api_version().split('/').next().unwrap().to_owned();
+    let prefixes = [
+        format!("{group}/"),
+        "pods/".into(),
+        "minions/".into(),
+        "services/specs/".into(),
+        "kubevirt.io/".into(),
+    ];
+    let all = prefixes
+        .iter()
+        .flat_map(|prefix| server.etcd().entries_below(&format!("/registry/{prefix}")).unwrap());
+    all.map(|(key, (value, _))| (key, value)).collect()
+}
+
+/// Takes the content of another object of the kind, under a name that is not the one that it states.
+fn with_the_spec_of(value: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    let [mut object, other] = [value, other].map(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    object.as_mut()?["spec"] = other?["spec"].clone();
+    Some(object?.to_string().into_bytes())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_whole_read_finds() {
+    let (flavour, seed) = (Flavour::Classic, 5);
+    let server = KubeApiserver::start().unwrap();
+    install(&server, flavour).unwrap();
+    install_kubevirt(&server).unwrap();
+    let spec = ClusterSpec::new(seed).at(Timestamp::now());
+    Cluster::all_faults(spec, 1).kubernetes(flavour).write_to_server(&server).unwrap();
+    let first = stored(&server, flavour);
+    let keys: Vec<&String> = first.keys().collect();
+    let datastore = open(&on(&server, None)).await;
+    let mut live = begin(&datastore).await;
+    assert_equal(&mut live, &datastore, "at first").await;
+
+    let mut random = seed;
+    let mut below = |most: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % most
+    };
+    for round in 0..rounds(3) {
+        let mut changed = Vec::new();
+        for _ in 0..=below(16) {
+            let key = keys[below(keys.len())];
+            let other = keys[below(keys.len())];
+            let is_of_kind = key.rsplit_once('/').unwrap().0 == other.rsplit_once('/').unwrap().0;
+            let value = match below(3) {
+                0 => None,
+                1 if is_of_kind => with_the_spec_of(&first[key], &first[other]),
+                _ => Some(first[key].clone()),
+            };
+            changed.push((key.as_str(), value.is_some()));
+            let written = server.etcd().with_client(async |mut client| match &value {
+                Some(value) => client.put(key.as_str(), value.clone(), None).await.map(drop),
+                None => client.delete(key.as_str(), None).await.map(drop),
+            });
+            written.unwrap();
+        }
+        assert_equal(&mut live, &datastore, &format!("seed {seed}, round {round}: {changed:?}")).await;
+    }
+    assert_compares(&mut live, &datastore).await;
+}
+
+/// Workers that start and stop pods for a while.
+async fn churn(
+    target: impl FnOnce(Churn) -> ChurnLog + Send + 'static,
+    live: &mut Live,
+    datastore: &Datastore,
+) {
+    let enough = |log: &ChurnLog| log.operations() >= 30;
+    let churn =
+        Churn { workers: 4, operations: 100_000, enough, limit: PATIENCE, leaks: 80, ..Churn::default() };
+    let activity = churn.activity.clone();
+    let work = std::thread::spawn(move || target(churn));
+    let mut steps = 0;
+    while !work.is_finished() {
+        live.wait(datastore, Duration::from_millis(200)).await.unwrap();
+        assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
+        steps += 1;
+        if steps == 3 {
+            assert_compares(live, datastore).await;
+        }
+        if steps > 8 && activity.done() > 30 {
+            activity.stop();
+        }
+    }
+    let log = work.join().unwrap();
+    assert!(enough(&log) && steps > 8, "{steps}, {log:?}");
+    assert_equal(live, datastore, "after the churn").await;
+    assert!(live.counts.parts > 1, "{:?}", live.counts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
+    let (spec, flavour) = (ClusterSpec::new(9).v4_only(), Flavour::Native);
+    let server = Arc::new(KubeApiserver::start().unwrap());
+    let nodes = seed(&server, flavour, &spec, 4).unwrap();
+    let datastore = open(&on(&server, None)).await;
+    let mut live = begin(&datastore).await;
+    let shared = Arc::clone(&server);
+    let work = move |churn: Churn| churn.run_on(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
+    churn(work, &mut live, &datastore).await;
+
+    // It has forgotten what was before; what happens while it is away is not lost.
+    let mut server = Arc::into_inner(server).unwrap();
+    let handles =
+        format!("/registry/{}/ipamhandles/", Flavour::Native.api_version().split('/').next().unwrap());
+    let lost = server.etcd().entries_below(&handles).unwrap().into_keys().next().unwrap();
+    let delete = |etcd: &mut Etcd| {
+        etcd.with_client(async |mut client| client.delete(lost.as_str(), None).await.map(drop))
+    };
+    server.restart(delete).unwrap();
+    let begin = Instant::now();
+    while let Err(error) = live.step(&datastore, &Unattended).await {
+        assert!(begin.elapsed() < PATIENCE, "{error}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_equal(&mut live, &datastore, "after the restart").await;
+    assert!(live.report().findings.iter().any(|finding| finding.code == Code::MissingHandle));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_pods_of_an_etcd_come_and_go() {
+    let spec = ClusterSpec::new(9).v4_only();
+    let (server, etcd) = (Arc::new(KubeApiserver::start().unwrap()), Arc::new(Etcd::start().unwrap()));
+    let cluster = Cluster::plain(spec, 4, 0);
+    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+    seed_nodes(&server, &nodes).unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let datastore = open(&on(&server, Some(&etcd))).await;
+    let mut live = begin(&datastore).await;
+    let (shared, endpoint) = (Arc::clone(&server), etcd.endpoint());
+    let work = move |churn: Churn| {
+        churn.run_on(Target::EtcdAndKubernetes(&endpoint, &shared), &spec, &nodes).unwrap()
+    };
+    churn(work, &mut live, &datastore).await;
+}

@@ -1,0 +1,55 @@
+//! A datastore that is followed, on real servers.
+
+mod etcd;
+mod kubernetes;
+mod lagging;
+
+use std::io;
+use std::sync::Arc;
+
+use calipam_check::Options;
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::write::{Consent, Question};
+use calipam_workflow::{Activity, Criteria, Meter, NoConsent, Note, Operator, Pending, Proposal};
+use jiff::SignedDuration;
+
+/// Nobody is there.
+struct Unattended;
+
+impl Operator for Unattended {
+    fn note(&self, _: Note<'_>) {}
+
+    fn start(&self, _: Activity) -> Arc<dyn Meter> {
+        Arc::new(Self)
+    }
+
+    fn show(&self, _: Proposal<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn can_agree(&self) -> Result<(), NoConsent> {
+        Err(NoConsent::Declined)
+    }
+
+    fn ask(&self, _: Question) -> Pending<'_, Result<Consent, NoConsent>> {
+        Box::pin(async { Err(NoConsent::Declined) })
+    }
+}
+
+impl Meter for Unattended {
+    fn set(&self, _: u64, _: u64) {}
+
+    fn end(&self) {}
+}
+
+async fn open(overrides: &Overrides) -> Datastore {
+    let settings = Settings::resolve(overrides, &Default::default(), &LocalFiles).unwrap();
+    Datastore::open(&settings).await.unwrap()
+}
+
+/// Everything is old enough; what a half-done operation could explain has to stand for so many seconds.
+fn criteria(settle: i64) -> Criteria {
+    let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+    Criteria { options, recheck_after: SignedDuration::from_secs(settle) }
+}
