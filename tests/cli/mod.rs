@@ -51,6 +51,7 @@ mod scheduled;
 mod schemas;
 mod selection;
 mod serve;
+mod serve_kubernetes;
 mod shell;
 mod show;
 mod simulate;

@@ -25,6 +25,7 @@ pub mod write;
 
 pub use self::client::etcd::{Carrier, EtcdClient, NotCarried};
 pub use self::client::etcdv2::EtcdV2Client;
+pub use self::client::kubernetes::events::{Event, Events, Regarding};
 pub use self::client::kubernetes::lease::{HeldUntil, Lease};
 pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server, credential_plugin};
 pub use self::client::webhook::Webhook;

@@ -43,6 +43,9 @@ pub(crate) struct ServeArgs {
     /// file, which keeps what is secret in it off the command line
     #[arg(long, value_name = "URL", help_heading = SERVING)]
     pub webhook: Option<String>,
+    /// Tell of new findings by Events of Kubernetes, on the pod or node that they concern
+    #[arg(long, help_heading = SERVING)]
+    pub events: bool,
     /// Check only while this replica holds the lease in Kubernetes; of several, the others stand by
     #[arg(long, value_name = "NAMESPACE/NAME", help_heading = SERVING)]
     pub lease: Option<String>,

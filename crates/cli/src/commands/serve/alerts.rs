@@ -1,27 +1,21 @@
 //! `serve --webhook`: an Alertmanager, or what takes its format (version 2 of its API), is told of findings that have come and gone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use calipam_check::{Code, Finding, Report, Subject};
 use calipam_datastore::Webhook;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::Instant;
 
-use super::served::Served;
-use crate::console::Console;
+use super::served::Good;
+use super::telling::{MOST, Tell, Told};
 
-/// Time between two requests.
-const PAUSE: Duration = Duration::from_secs(5);
 /// After how long an Alertmanager is told again of what has not gone; otherwise it takes it for gone.
 const AGAIN: Duration = Duration::from_mins(4);
 /// For how long it may take a finding to be there that it is told of.
 const LASTS: SignedDuration = SignedDuration::from_mins(15);
-/// Findings that it is told of, the most severe ones first.
-const MOST: usize = 500;
 
 /// What an Alertmanager was told of.
 pub(super) struct Alerts {
@@ -43,32 +37,15 @@ impl Alerts {
     pub(super) fn new(webhook: Webhook) -> Self {
         Self { webhook, told: BTreeMap::new(), again: Instant::now() + AGAIN }
     }
+}
 
-    /// Tells what each check has found, for as long as there are checks.
-    pub(super) async fn run(mut self, mut served: watch::Receiver<Arc<Served>>, console: Console) {
-        let mut is_failing = false;
-        loop {
-            if let Ok(Err(_)) = timeout_at(self.again, served.changed()).await {
-                return;
-            }
-            let Some(good) = served.borrow_and_update().good.clone() else { continue };
-            match self.tell(&good.report).await {
-                Ok(()) => is_failing = false,
-                Err(reason) if !is_failing => {
-                    is_failing = true;
-                    let host = self.webhook.host();
-                    console.warn(&format!("{host} is not told of findings: {reason}; it is tried again"));
-                }
-                Err(_) => {}
-            }
-            sleep(PAUSE).await;
-            if is_failing {
-                self.again = Instant::now();
-            }
-        }
+impl Tell for Alerts {
+    fn whom(&self) -> String {
+        self.webhook.host().to_owned()
     }
 
-    async fn tell(&mut self, report: &Report) -> Result<(), String> {
+    async fn tell(&mut self, good: &Good) -> Result<Told, String> {
+        let report = &good.report;
         let now = Timestamp::now();
         let is_due = Instant::now() >= self.again;
         let there: BTreeSet<(Code, &Subject)> =
@@ -97,7 +74,7 @@ impl Alerts {
         if is_due {
             self.again = Instant::now() + AGAIN;
         }
-        Ok(())
+        Ok(Told::All)
     }
 }
 

@@ -7,11 +7,13 @@
 mod alerts;
 mod ask;
 mod checks;
+mod events;
 mod host;
 mod http;
 mod impatient;
 mod replica;
 mod served;
+mod telling;
 
 use std::io;
 use std::path::Path;
@@ -19,7 +21,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use calipam_datastore::Webhook;
+use calipam_datastore::settings::{LocalFiles, Settings};
+use calipam_datastore::{Events, Webhook};
 use calipam_files::regular;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -27,13 +30,15 @@ use tokio::sync::watch as state;
 
 use self::alerts::Alerts;
 use self::checks::Checks;
+use self::events::FindingEvents;
 use self::host::Hosts;
 use self::http::Shown;
-use self::replica::{Holding, Turn};
+use self::replica::{Holding, Turn, holder};
 use self::served::Served;
 use super::check::Checker;
 use super::record;
 use crate::args::{Global, ServeArgs};
+use crate::connect;
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::render::text::count;
@@ -81,7 +86,13 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
     if let Some(webhook) = webhook {
-        tokio::spawn(Alerts::new(webhook).run(served.clone(), console.clone()));
+        tokio::spawn(telling::run(Alerts::new(webhook), served.clone(), console.clone()));
+    }
+    if args.events {
+        let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles)
+            .map_err(calipam_datastore::Error::from)?;
+        let events = FindingEvents::new(Events::new(settings.kubernetes, holder()));
+        tokio::spawn(telling::run(events, served.clone(), console.clone()));
     }
     let holding = args.lease.as_deref().map(|lease| Holding::begin(lease, &global, console)).transpose()?;
     let (holding, turn) = holding.unzip();

@@ -84,7 +84,7 @@ impl Holding {
 }
 
 /// The name of the pod, or of the machine, and what no other process has.
-fn holder() -> String {
+pub(super) fn holder() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
     let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
     format!("{host}_{}_{:x}", std::process::id(), nanoseconds)

@@ -8,6 +8,7 @@ mod classify;
 mod connect;
 mod credentials;
 pub(crate) mod discovery;
+pub(crate) mod events;
 mod flags;
 pub(crate) mod kinds;
 pub(crate) mod lease;

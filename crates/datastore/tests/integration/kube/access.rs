@@ -36,7 +36,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     assert_eq!(missing.len(), 2 * 11, "{error}");
     assert!(!error.is_usage() && !error.to_string().contains(&token));
 
-    let [mut role, mut binding, repairer, _] = documented().try_into().unwrap();
+    let [mut role, mut binding, repairer, ..]: [_; 5] = documented().try_into().unwrap();
     let rules = role["rules"].as_array_mut().unwrap();
     for rule in rules.iter_mut() {
         rule["resources"].as_array_mut().unwrap().retain(|resource| resource != "pods");
@@ -56,7 +56,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
     assert_eq!(*missing, [pods("get"), pods("list")]);
 
-    let [role, ..]: [_; 4] = documented().try_into().unwrap();
+    let [role, ..]: [_; 5] = documented().try_into().unwrap();
     let changed = server.request("PUT", &format!("{ROLES}/calipam-reader"), &role.to_string()).unwrap();
     assert_eq!(changed.status, 200, "{}", changed.body);
     let snapshot = wait_for(&settings, Result::is_ok).await.unwrap();
@@ -68,7 +68,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     let Error::Permission { missing, .. } = &error else { panic!("{error}") };
     assert_eq!(missing.len(), 3 * 3 + 1, "{error}");
     create(&server, ROLES, &[repairer]).unwrap();
-    let [_, mut binding, ..]: [_; 4] = documented().try_into().unwrap();
+    let [_, mut binding, ..]: [_; 5] = documented().try_into().unwrap();
     binding["metadata"]["name"] = "calipam-repairer".into();
     binding["roleRef"]["name"] = "calipam-repairer".into();
     binding["subjects"][0]["namespace"] = "default".into();

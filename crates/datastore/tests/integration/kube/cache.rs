@@ -230,7 +230,7 @@ async fn a_cache_that_is_damaged_or_strange_is_passed_over() {
 
     // The documented role is enough; without the right to watch everything is read.
     let token = service_account_token(&server, "calipam").unwrap();
-    let [mut role, mut binding, _, _] = documented().try_into().unwrap();
+    let [mut role, mut binding, ..]: [_; 5] = documented().try_into().unwrap();
     binding["subjects"][0]["namespace"] = "default".into();
     create(&server, ROLES, &[role.clone()]).unwrap();
     create(&server, BINDINGS, &[binding]).unwrap();
