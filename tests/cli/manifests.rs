@@ -51,7 +51,7 @@ fn assert_checks(cluster: &KubeCluster, account: &str) {
 fn the_kustomizations_are_accepted_and_their_account_may_check() {
     for flavour in FLAVOURS {
         let cluster = KubeCluster::start(flavour);
-        for (folder, objects) in [("docs/kubernetes", 13), ("docs/kubernetes/cni", 5)] {
+        for (folder, objects) in [("docs/kubernetes", 14), ("docs/kubernetes/cni", 5)] {
             // A dry run stores no namespace, and the other objects are in it.
             done(&kube(&cluster.server, &["apply", "-f", &format!("{folder}/namespace.yaml")]));
             let dry = kube(&cluster.server, &["apply", "-k", folder, "--dry-run=server"]);

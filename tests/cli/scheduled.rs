@@ -82,7 +82,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     assert_eq!(dry_run(&server, &namespace).0, 201);
     create(&server, &collection(&namespace), &[namespace.clone()]).unwrap();
     let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
-    assert_eq!(others.len(), 12);
+    assert_eq!(others.len(), 13);
     let serve = documents(SERVE);
     assert_eq!(serve.len(), 6);
     for object in others.iter().chain(&serve).chain(&documents(POLICY)) {
