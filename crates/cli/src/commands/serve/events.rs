@@ -12,10 +12,13 @@ use super::telling::{MOST, Tell, Told};
 /// Events at once.
 const TOGETHER: usize = 10;
 
+/// What tells a finding from others.
+type Key = (Code, Subject);
+
 /// What was told.
 pub(super) struct FindingEvents {
     events: Events,
-    told: BTreeSet<(Code, Subject)>,
+    told: BTreeSet<Key>,
 }
 
 impl FindingEvents {
@@ -24,7 +27,7 @@ impl FindingEvents {
     }
 
     /// Events of findings that were not told, and whether there are more.
-    fn new_ones(&self, good: &Good) -> (Vec<((Code, Subject), Event)>, bool) {
+    fn new_ones(&self, good: &Good) -> (Vec<(Key, Event)>, bool) {
         let snapshot = good.snapshot();
         let findings = good.report.findings.iter().take(MOST);
         let untold = findings.map(|finding| ((finding.code, finding.subject.clone()), finding));
