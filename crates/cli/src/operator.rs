@@ -65,6 +65,10 @@ impl Operator for Person<'_> {
                     ));
                 }
             }
+            Note::SecondLook { after } => console.info(&format!(
+                "looking at the pool again in {after:#}, before it is deleted: a pod that was being started while it was disabled may get a \
+                 block there"
+            )),
             Note::PlanHasChanged => console.info("since the first check the plan has changed"),
             Note::SecondReadAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
@@ -157,7 +161,13 @@ impl Operator for Person<'_> {
                 "the cache in {} cannot be written, so that the next check reads everything: {reason}",
                 quoted(folder)
             )),
-            Note::Evicted(pods) => console.info(&format!("evicted {}", count(pods, "pod", "pods"))),
+            Note::Evicted { pods, tied } => {
+                console.info(&format!("evicted {}", count(pods, "pod", "pods")));
+                if tied > 0 {
+                    let tied = count(tied, "pod", "pods");
+                    console.warn(&format!("not evicted, since an annotation asks for the old pool or an address of it: {tied}"));
+                }
+            }
             Note::JournalWithoutEnd => console.warn(
                 "the run of this journal did not come to its end: what it did after the last line of the journal, if anything, is \
                  not undone",

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::DecodeError;
 use crate::config::{IpamConfig, IpamSetting};
+use crate::resource::METADATA;
 
 /// A JSON object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -72,9 +73,28 @@ impl Document {
     }
 
     /// Sets `disabled` in the `spec` of a pool.
-    pub fn disable(&mut self) {
+    pub fn set_disabled(&mut self, disabled: bool) {
         if let Some(Value::Object(spec)) = self.0.get_mut("spec") {
-            spec.insert("disabled".into(), true.into());
+            spec.insert("disabled".into(), disabled.into());
+        }
+    }
+
+    /// Gives a resource an annotation, or takes it away wherever it is kept.
+    pub fn annotate(&mut self, name: &str, value: Option<String>) {
+        let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else { return };
+        let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
+        let Value::Object(annotations) = annotations else { return };
+        annotations.remove(name);
+        let text = annotations.get(METADATA).and_then(Value::as_str).unwrap_or_default();
+        if let Ok(mut own) = serde_json::from_str::<Map<String, Value>>(text)
+            && let Some(Value::Object(kept)) = own.get_mut("annotations")
+        {
+            kept.remove(name);
+            annotations.insert(METADATA.into(), Value::Object(own).to_string().into());
+        }
+        annotations.extend(value.map(|value| (name.to_owned(), value.into())));
+        if annotations.is_empty() {
+            metadata.remove("annotations");
         }
     }
 
@@ -104,8 +124,6 @@ impl Document {
     }
 }
 
-/// The annotation in which Calico keeps its own metadata on Kubernetes (facts 2.8).
-const METADATA: &str = "projectcalico.org/metadata";
 /// What of a parent is still true of its children, in that annotation.
 const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
@@ -149,6 +167,25 @@ mod tests {
             "spec": {"cidr": "10.0.0.0/25", "blockSize": 26, "future": [1]},
         });
         assert_eq!(Value::Object(child.0), expected);
+    }
+
+    #[test]
+    fn an_annotation_is_taken_away_wherever_calico_keeps_it() {
+        let kept = r#"{"annotations":{"own":"1","x":"2"}}"#;
+        let pool = json!({"metadata": {"annotations": {METADATA: kept, "own": "1"}}});
+        let mut pool = Document::parse(pool.to_string().as_bytes()).unwrap();
+        let annotations = |pool: &Document| pool.fields()["metadata"].get("annotations").cloned();
+        pool.annotate("own", Some("3".into()));
+        let own = json!({METADATA: r#"{"annotations":{"x":"2"}}"#, "own": "3"});
+        assert_eq!(annotations(&pool), Some(own));
+        pool.annotate("own", None);
+        assert_eq!(annotations(&pool), Some(json!({METADATA: r#"{"annotations":{"x":"2"}}"#})));
+
+        let mut plain = Document::parse(br#"{"metadata":{"name":"p"}}"#).unwrap();
+        plain.annotate("own", Some("3".into()));
+        assert_eq!(annotations(&plain), Some(json!({"own": "3"})));
+        plain.annotate("own", None);
+        assert_eq!(annotations(&plain), None);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! IP pools and IP reservations (facts 1.7, 1.8).
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::DecodeError;
 use crate::cidr;
-use crate::resource::{Condition, Parsed, read};
+use crate::resource::{Condition, Metadata, Parsed, read};
 use crate::snapshot::FieldDefect;
 
 /// What addresses of a pool may be used for.
@@ -17,6 +18,18 @@ pub enum PoolUse {
     Tunnel,
     /// LoadBalancer services; never combined with the others.
     LoadBalancer,
+}
+
+/// The annotation by which a temporary pool says which pool comes after it, as the JSON of a [`Successor`].
+pub const TEMPORARY_FOR: &str = "calipam.io/temporary-for";
+
+/// The pool that comes after a temporary one: what uses the temporary pool moves there, in the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Successor {
+    pub name: String,
+    pub cidr: IpNet,
+    pub block_size: u8,
 }
 
 /// An IP pool.
@@ -40,6 +53,9 @@ pub struct Pool {
     pub allowed_uses: Vec<PoolUse>,
     /// `assignmentMode` is `Automatic`, or not stated: addresses are taken without being asked for by name.
     pub automatic: bool,
+    pub created: Option<Timestamp>,
+    /// It is a temporary pool of `migrate`: which pool comes after it.
+    pub temporary_for: Option<Successor>,
 }
 
 impl Pool {
@@ -63,6 +79,7 @@ impl Pool {
         };
         let refused =
             |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
+        let (temporary_for, defects) = temporary_for(&metadata);
         let value = Self {
             name: name.to_owned(),
             cidr,
@@ -74,8 +91,10 @@ impl Pool {
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
             allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
             automatic: spec.assignment_mode.is_none_or(|mode| mode == "Automatic"),
+            created: metadata.created(),
+            temporary_for,
         };
-        Ok(Parsed { value, defects: Vec::new(), created: metadata.created() })
+        Ok(Parsed { value, defects, created: metadata.created() })
     }
 
     /// True if Calico allocates from it: not disabled, not being deleted, allocatable.
@@ -91,6 +110,16 @@ impl Pool {
     /// True if `allowedUses` contains the use.
     pub fn allows(&self, wanted: PoolUse) -> bool {
         self.allowed_uses.contains(&wanted)
+    }
+}
+
+fn temporary_for(metadata: &Metadata) -> (Option<Successor>, Vec<FieldDefect>) {
+    match metadata.annotation(TEMPORARY_FOR).map(|text| serde_json::from_str(&text)) {
+        None => (None, Vec::new()),
+        Some(Ok(successor)) => (Some(successor), Vec::new()),
+        Some(Err(error)) => {
+            (None, vec![FieldDefect::new("metadata.annotations", format!("{TEMPORARY_FOR}: {error}"))])
+        }
     }
 }
 

@@ -11,6 +11,9 @@ use crate::json;
 use crate::snapshot::FieldDefect;
 use crate::time::parse_time;
 
+/// The annotation in which Calico keeps its own metadata on Kubernetes (facts 2.8).
+pub(crate) const METADATA: &str = "projectcalico.org/metadata";
+
 /// The outer form of all resources.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,8 +33,16 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
+    /// An annotation; on Kubernetes Calico's client keeps those of others in one of its own (facts 2.8).
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
-        self.annotations.as_ref()?.get(name).cloned()
+        #[derive(Deserialize)]
+        struct Kept {
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        let annotations = self.annotations.as_ref()?;
+        let kept =
+            || serde_json::from_str::<Kept>(annotations.get(METADATA)?).ok()?.annotations?.remove(name);
+        annotations.get(name).cloned().or_else(kept)
     }
 
     /// When the object was created.

@@ -162,6 +162,8 @@ pub enum Verb {
     CreatePool,
     /// A pool is disabled: nodes get no addresses from it any more.
     DisablePool,
+    /// A pool is enabled: nodes get addresses from it again.
+    EnablePool,
     /// A pool is deleted; its blocks and affinities stay.
     DeletePool,
     /// A setting of the allocator gets another value.
@@ -186,7 +188,7 @@ pub struct Totals {
     pub handles: usize,
     /// Affinities that are written or deleted.
     pub affinities: usize,
-    /// Pools that are created, disabled or deleted.
+    /// Pools that are created, disabled, enabled or deleted.
     #[serde(skip_serializing_if = "is_zero")]
     pub pools: usize,
     /// 1 where the configuration of the allocator is written.

@@ -92,7 +92,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     let mut old = stored.clone();
     if split.disables_first && !pool.disabled {
         actions.push(disabling(pool, stored));
-        old.disable();
+        old.set_disabled(true);
     }
 
     let mut step = Step::new(format!("split of pool {}", pool.name));

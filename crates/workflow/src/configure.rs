@@ -36,11 +36,8 @@ pub fn configure<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
-        datastore.require_calico_3("change the settings of the allocator")?;
-        let run = Run { datastore, intent: &request.intent, operator };
-        if !datastore.is_live() {
-            return Err(Error::NotLive("to configure it"));
-        }
+        let what = ["change the settings of the allocator", "to configure it"];
+        let run = Run::on_live(datastore, &request.intent, operator, what)?;
         let keys = [
             Key::ClusterInformation("default".into()),
             Key::IpamConfiguration("default".into()),

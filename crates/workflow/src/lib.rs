@@ -39,7 +39,7 @@ pub use self::export::export;
 pub use self::history::{History, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{
-    EvictError, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
+    Estimate, EvictError, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
 };
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;

@@ -90,6 +90,10 @@ pub enum Note<'a> {
     },
     /// The plan is not the one that was shown before the wait.
     PlanHasChanged,
+    /// The old pool of a migration is read again after this time, before it is deleted.
+    SecondLook {
+        after: SignedDuration,
+    },
     /// Nothing will be written: the plan is made as if a second read found the same.
     SecondReadAssumed {
         addresses: usize,
@@ -179,8 +183,11 @@ pub enum Note<'a> {
     },
     /// The run whose journal is undone did not come to its end by itself.
     JournalWithoutEnd,
-    /// So many pods were evicted, and are back.
-    Evicted(usize),
+    /// So many pods were evicted, and are back; so many stay, since they would come back to the old pool.
+    Evicted {
+        pods: usize,
+        tied: usize,
+    },
 }
 
 /// What the operator is about to be asked to agree to.

@@ -65,6 +65,21 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// A run that needs the datastore of a Calico 3 itself, also where it only plans. `what` it does, as Calico 2 and a file are told why
+    /// they do not do: `split a pool`, and `a split`.
+    pub(crate) fn on_live(
+        datastore: &'a Datastore,
+        intent: &'a Intent,
+        operator: &'a dyn Operator,
+        what: [&'static str; 2],
+    ) -> Result<Self, Error> {
+        datastore.require_calico_3(what[0])?;
+        if !datastore.is_live() {
+            return Err(Error::NotLive(what[1]));
+        }
+        Ok(Self { datastore, intent, operator })
+    }
+
     /// How to write; `None` where nothing is to be written, or can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())

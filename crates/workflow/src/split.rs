@@ -45,10 +45,7 @@ pub fn split<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
-        datastore.require_calico_3("split a pool")?;
-        if !datastore.is_live() {
-            return Err(Error::NotLive("a split"));
-        }
+        let run = Run::on_live(datastore, &request.intent, operator, ["split a pool", "a split"])?;
         let snapshot = read(datastore, operator).await?;
         let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
         if request.needs_lock && !is_locked {
@@ -67,7 +64,7 @@ pub fn split<'a>(
         // as calicoctl wants it, there is nothing to lock.
         let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
         let intent = Intent { writing, max_changes: request.intent.max_changes };
-        Run { datastore, intent: &intent, operator }.write(plan, None).await
+        Run { intent: &intent, ..run }.write(plan, None).await
     })
 }
 

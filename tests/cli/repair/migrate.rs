@@ -1,27 +1,20 @@
-//! `migrate`: from pool to pool in phases that follow from the datastore alone, each of them with its undo; killed and resumed, while
-//! nodes work.
+//! `migrate`: from pool to pool in phases that follow from the datastore alone, each of them with its undo.
 
 use std::collections::BTreeSet;
-use std::thread;
-use std::time::Duration;
 
-use calipam_testkit::allocator::{Churn, ChurnLog, Target};
 use calipam_testkit::cluster::wire::{affinity, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::rounds;
-use calipam_testkit::servers::{Tear, Tearing};
 use serde_json::{Value, json};
 
-use super::killed::run_and_kill;
 use super::site::*;
 use crate::cli::program::Run;
 
 pub(super) const OLD: &str = "default-ipv4-ippool";
-const NEW: &str = "default-ipv4-ippool-10-99-0-0-16";
+pub(super) const NEW: &str = "default-ipv4-ippool-10-99-0-0-16";
 const TO: [&str; 4] = ["--from", OLD, "--to-cidr", "10.99.0.0/16"];
 
 /// As it is now, without a cooldown of released addresses.
-fn spec() -> ClusterSpec {
+pub(super) fn spec() -> ClusterSpec {
     ClusterSpec { cooldown_seconds: 0, ..ClusterSpec::new(31).at(jiff::Timestamp::now()).v4_only() }
 }
 
@@ -30,12 +23,12 @@ pub(super) fn cluster() -> Cluster {
     Cluster::plain(spec(), 3, 1)
 }
 
-fn migrate(site: &Site, arguments: &[&str]) -> Run {
+pub(super) fn migrate(site: &Site, arguments: &[&str]) -> Run {
     site.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
 }
 
 /// Carries out a phase, which has to be this one.
-fn resume(site: &Site, phase: &str) -> Run {
+pub(super) fn resume(site: &Site, phase: &str) -> Run {
     let run = migrate(site, &["resume", "--from", OLD, "--yes", "-o", "json"]);
     assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
     run
@@ -45,12 +38,12 @@ fn phase(site: &Site) -> Value {
     migrate(site, &["status", "--from", OLD, "-o", "json"]).json()
 }
 
-fn pool(site: &Site, name: &str) -> Option<Value> {
+pub(super) fn pool(site: &Site, name: &str) -> Option<Value> {
     site.value(&key::pool(name)).map(|raw| serde_json::from_slice(&raw).unwrap())
 }
 
 /// All that uses addresses goes: pods with their endpoints, and nodes have other tunnels. Their addresses leak.
-fn leave(site: &Site) {
+pub(super) fn leave(site: &Site) {
     for (key, (raw, _)) in site.dump() {
         if key.contains("/workloadendpoints/") {
             site.delete(&key);
@@ -66,7 +59,7 @@ fn leave(site: &Site) {
 }
 
 /// Blocks and affinities in `10.244.0.0/16`.
-fn left_of_old(site: &Site) -> BTreeSet<String> {
+pub(super) fn left_of_old(site: &Site) -> BTreeSet<String> {
     let dump = site.dump();
     let lies_there = |key: &&String| key.starts_with("/calico/ipam/") && key.contains("/10.244.");
     dump.keys().filter(lies_there).cloned().collect()
@@ -135,6 +128,20 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
 }
 
 #[test]
+fn a_pool_that_exists_and_is_disabled_is_enabled_first() {
+    let site = Site::of(&cluster());
+    let mut other = pool(&site, OLD).unwrap();
+    (other["metadata"]["name"], other["spec"]["cidr"]) = ("closed".into(), "10.98.0.0/16".into());
+    other["spec"]["disabled"] = true.into();
+    site.put(&key::pool("closed"), other.to_string());
+    let run = migrate(&site, &["--from", OLD, "--to", "closed", "--apply", "--yes", "-o", "json"]);
+    assert_eq!((run.code, changes(&run.json())), (0, set(["enable-pool 10.98.0.0/16"])), "{run:?}");
+    assert_eq!(pool(&site, "closed").unwrap()["spec"]["disabled"], false);
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert_eq!(pool(&site, "closed").unwrap(), other);
+}
+
+#[test]
 fn a_block_or_affinity_of_another_size_refuses_the_new_pool() {
     let site = Site::of(&cluster());
     let stray: calipam_model::IpNet = "10.99.7.64/26".parse().unwrap();
@@ -164,7 +171,6 @@ fn a_refused_migration_changes_nothing() {
         (&["--from", "nope", "--to-cidr", "10.99.0.0/16"][..], 1, "there is no pool \"nope\""),
         (&["--from", OLD, "--to", "nope"], 1, "there is no pool nope"),
         (&["--from", OLD, "--to", OLD], 1, "is both the old and the new pool"),
-        (&["--from", OLD, "--to", "closed"], 1, "the new pool closed is disabled"),
         (&["--from", OLD, "--to-cidr", "10.244.128.0/17"], 1, "10.244.128.0/17 overlaps 10.244.0.0/16"),
         (
             &["--from", OLD, "--to-cidr", "fd00:99::/64"],
@@ -174,7 +180,16 @@ fn a_refused_migration_changes_nothing() {
         (&["--from", OLD, "--to-cidr", "fd00:99::/64", "--block-size", "122"], 1, "are of two families"),
         (&["--from", OLD, "--to-cidr", "10.99.0.0/16", "--block-size", "19"], 1, "/20 to /32"),
         (&["--from", OLD, "--to-cidr", "10.99.0.0/28"], 1, "10.99.0.0/28 is smaller than one block of /26"),
-        (&["--from", OLD, "--block-size", "28"], 1, "hint: move through a pool in between"),
+        (&["--from", OLD, "--block-size", "28"], 1, "hint: its users move to a temporary pool and back"),
+        (&["--from", OLD, "--block-size", "26"], 1, "has blocks of /26 already"),
+        (&["--from", OLD, "--block-size", "19", "--via", "10.99.0.0/16"], 1, "/20 to /32"),
+        (
+            &["--from", OLD, "--block-size", "28", "--via", "10.98.0.0/16"],
+            1,
+            "closed, which is no temporary one",
+        ),
+        (&["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"], 1, "overlaps 10.244.0.0/16"),
+        (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
         (&["status"], 1, "no disabled pool has blocks"),
         (&["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"], 2, "cannot be used with"),
         (
@@ -297,75 +312,4 @@ fn addresses_that_cool_down_keep_their_block_until_they_have() {
     assert_eq!(site.run(&["configure", "--ip-cooldown-seconds", "0", "--yes"]).code, 0);
     resume(&site, "clean-up");
     assert_eq!(left_of_old(&site), BTreeSet::new());
-}
-
-/// Every pod that lives has moved, and there were some.
-fn all_have_moved(log: &ChurnLog) -> bool {
-    let mut live = log.ledger.live().peekable();
-    log.started > 200
-        && live.peek().is_some()
-        && live.all(|tenant| tenant.address.to_string().starts_with("10.99."))
-}
-
-#[test]
-fn killed_at_any_point_and_resumed_it_comes_to_its_end_while_nodes_work() {
-    let mut cluster = Cluster::plain(spec(), 8, 0);
-    let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-    // Their agents move tunnels, of which there are none here.
-    for name in &names {
-        let node = cluster.node_mut(name);
-        (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
-    }
-    let site = Site::of(&cluster);
-    let churn = Churn {
-        workers: 8,
-        operations: 0,
-        enough: all_have_moved,
-        limit: Duration::from_secs(90),
-        leaks: 50,
-        ..Churn::default()
-    };
-    let (endpoint, spec) = (site.etcd.endpoint(), *cluster.spec());
-    let log = thread::scope(|scope| {
-        let working = scope.spawn(|| churn.run_on(Target::Etcd(&endpoint), &spec, &names).unwrap());
-        let torn = Tearing::etcd(&site.etcd).unwrap();
-        // Each phase is killed at every fourth request, in a soak at each, until it comes to its end before.
-        let (between, enough) = if rounds(1) > 1 { (1, 20) } else { (4, 5) };
-        let (mut killed, mut last, mut before) = (0, 1, Value::Null);
-        for _ in 0..400 {
-            if pool(&site, OLD).is_none() {
-                break;
-            }
-            let phase = phase(&site)["phase"].take();
-            if phase == "move" {
-                thread::sleep(Duration::from_millis(300));
-                continue;
-            }
-            last = if phase == before { last + between } else { 1 };
-            before = phase;
-            let arguments =
-                [&["migrate"], &AT_ONCE[..], &TO[..], &["--block-size", "28", "--apply", "--yes"]].concat();
-            let mut command = site.command(&arguments);
-            command.env("ETCD_ENDPOINTS", torn.url());
-            let (at, mut seen) = (last, 0);
-            let tear = if killed % 2 == 0 { Tear::Drop } else { Tear::Swallow };
-            killed += usize::from(run_and_kill(command, &torn, tear, move |_| {
-                seen += 1;
-                seen == at
-            }));
-        }
-        assert!(killed >= enough, "{killed} killed");
-        working.join().unwrap()
-    });
-
-    assert!(all_have_moved(&log), "{log:?}");
-    assert_eq!(log.ledger.verify(Target::Etcd(&endpoint)).unwrap(), []);
-    assert_eq!(pool(&site, OLD), None, "{:?}", phase(&site));
-    assert_eq!(left_of_old(&site), BTreeSet::new());
-    let errors = site
-        .findings(&[])
-        .into_iter()
-        .filter(|line| line.starts_with("error") || line.starts_with("critical"));
-    let of_leaks = |line: &String| line.contains("leaked-address 10.99.");
-    assert_eq!(errors.filter(|line| !of_leaks(line)).collect::<Vec<_>>(), Vec::<String>::new());
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use calipam_testkit::kube::{Flavour, create, create_in_etcd};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::kubernetes::{KubeSite, Objects, in_each_group};
@@ -12,6 +13,7 @@ use super::migrate::{OLD, cluster};
 use super::site::{AT_ONCE, journal_of};
 use super::split::add_pool;
 use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
 
 fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&cluster(), flavour);
@@ -32,55 +34,79 @@ fn on_kubernetes(flavour: Flavour) {
     };
     assert_eq!(lies_there(&site.objects()), 2);
 
-    let step = |arguments: &[&str], phase: &str| {
+    // There and back, where the API server alone says what is next.
+    let step = |arguments: &[&str], leg: &str, phase: &str| {
         let run = site.run(&[&["migrate", "--yes", "-o", "json"], &AT_ONCE[..], arguments].concat());
-        assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
+        let document = run.json();
+        let found = (run.code, &document["detour"]["leg"], &document["phase"]);
+        assert_eq!(found, (0, &json!(leg), &json!(phase)), "{run:?}");
         run
     };
-    step(&["--from", "p", "--to-cidr", "10.8.0.0/28", "--block-size", "29", "--apply"], "create");
-    let new = site.list("ippools")["p-10-8-0-0-28"].clone();
-    assert_eq!((&new["spec"]["blockSize"], &new["metadata"]["labels"]["zone"]), (&json!(29), &json!("a")));
-    let disabled = step(&["resume", "--from", "p"], "disable");
-    let cleaned = step(&["resume"], "clean-up");
+    let begin = ["--from", "p", "--block-size", "29", "--via", "10.8.0.0/28", "--apply"];
+    let mut runs = vec![step(&begin, "there", "create")];
+    let temporary = site.list("ippools")["p-10-8-0-0-28"].clone();
+    let (size, metadata) = (&temporary["spec"]["blockSize"], &temporary["metadata"]);
+    assert_eq!((size, &metadata["labels"]["zone"]), (&json!(30), &json!("a")));
+    let successor = r#"{"blockSize":29,"cidr":"10.7.0.0/29","name":"p"}"#;
+    assert_eq!(metadata["annotations"]["calipam.io/temporary-for"], successor);
+    runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["resume"], "there", phase)));
     assert_eq!(lies_there(&site.objects()), 0);
-    let deleted = step(&["resume", "--from", "p"], "delete");
     assert!(!site.list("ippools").contains_key("p"));
+    // Calico's client keeps annotations of others in its own.
+    if flavour == Flavour::Classic {
+        let mut object = site.list("ippools")["p-10-8-0-0-28"].clone();
+        let kept = json!({"annotations": {"calipam.io/temporary-for": successor}}).to_string();
+        object["metadata"]["annotations"] = json!({"projectcalico.org/metadata": kept});
+        let path = format!("{}/p-10-8-0-0-28", flavour.path("ippools"));
+        assert_eq!(site.server.request("PUT", &path, &object.to_string()).unwrap().status, 200);
+    }
+    runs.extend(["create", "disable", "delete"].map(|phase| step(&["resume"], "back", phase)));
+    let pools = site.list("ippools");
+    let new = &pools["p"];
+    assert_eq!((&new["spec"]["blockSize"], &new["metadata"]["labels"]["zone"]), (&json!(29), &json!("a")));
+    assert!(!new["metadata"]["annotations"].to_string().contains("temporary-for"), "{new}");
+    assert!(!pools.contains_key("p-10-8-0-0-28"));
 
-    for run in [deleted, cleaned, disabled] {
-        let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
+    for run in runs.iter().rev().take(6) {
+        let undo = site.run(&["undo", &journal_of(run), "--yes"]);
         assert_eq!(undo.code, 0, "{undo:?}");
     }
     assert_eq!(lies_there(&site.objects()), 2);
     let old = &site.list("ippools")["p"];
-    assert_ne!(old["spec"]["disabled"], true, "{old}");
+    assert_eq!((&old["spec"]["blockSize"], old["spec"]["disabled"] == true), (&json!(30), false), "{old}");
 }
 
 in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);
 
-/// A pod of a Deployment, with an address that Calico's plugin has noted.
+/// A pod with an address that Calico's plugin has noted. Only those of a Deployment do not ask for the pool `p`.
 fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {
     let uid = format!("00000000-0000-4000-8000-{number:012}");
     let owner = json!({"apiVersion": "apps/v1", "kind": controller, "name": "web-5d9", "uid": uid, "controller": true});
     let owners = if controller.is_empty() { json!([]) } else { json!([owner]) };
+    let mut annotations = json!({"cni.projectcalico.org/podIP": format!("{address}/32")});
+    if controller != "ReplicaSet" {
+        annotations["cni.projectcalico.org/ipv4pools"] = r#"["p"]"#.into();
+    }
     let condition = if ready { "True" } else { "False" };
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("web-{number}"), "namespace": "default", "uid": uid, "creationTimestamp": "2026-05-01T10:00:00Z",
             "labels": {"app": "web", "pod-template-hash": "5d9"}, "ownerReferences": owners,
-            "annotations": {"cni.projectcalico.org/podIP": format!("{address}/32"), "cni.projectcalico.org/ipv4pools": "[\"p\"]"}},
+            "annotations": annotations},
         "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
         "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
             "conditions": [{"type": "Ready", "status": condition}]},
     })
 }
 
-/// Pods `web-0` to `web-3` of a Deployment in the pool `p`, which is disabled, and one that nothing brings back.
+/// Pods `web-0` to `web-3` of a Deployment in the pool `p`, which is disabled, one that nothing brings back, and one of a StatefulSet.
 fn with_pods() -> KubeSite {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
     add_pool(&site, Flavour::Classic);
     let mut pods: Vec<Value> =
         (0..4).map(|number| web(number, "ReplicaSet", &format!("10.7.0.{number}"), true)).collect();
     pods.push(web(4, "", "10.7.0.4", true));
+    pods.push(web(5, "StatefulSet", "10.7.0.5", true));
     create_in_etcd(&site.server, "/registry/pods/", &pods).unwrap();
     let disable = site.run(
         &[&["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"], &AT_ONCE[..]].concat(),
@@ -110,7 +136,9 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
             let (mut least, mut next) = (4, 10);
             while !done.load(Ordering::SeqCst) {
                 let pods = pods_of(site);
-                let running = pods.iter().filter(|pod| !pod["metadata"]["ownerReferences"].is_null());
+                let is_of_deployment =
+                    |pod: &&Value| pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet";
+                let running = pods.iter().filter(is_of_deployment);
                 let running = running.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count();
                 least = least.min(running);
                 let missing =
@@ -150,34 +178,41 @@ fn pods_are_named_by_what_brings_them_back_and_with_what_ties_them_to_the_pool()
         workload
     };
     let restart = "kubectl -n default rollout restart deployment/web";
-    let expected = [workload(None, "web-4", 1, None), workload(Some("Deployment"), "web", 4, Some(restart))];
+    let again = "kubectl -n default rollout restart statefulset/web-5d9";
+    let expected = [
+        workload(None, "web-4", 1, None),
+        workload(Some("Deployment"), "web", 4, Some(restart)),
+        workload(Some("StatefulSet"), "web-5d9", 1, Some(again)),
+    ];
     assert_eq!(document["workloads"], json!(expected), "{run:?}");
     let pin = |subject: &str| json!({"subject": subject, "annotation": "cni.projectcalico.org/ipv4pools", "value": "[\"p\"]"});
-    assert_eq!(document["pins"], json!([pin("Deployment default/web"), pin("Pod default/web-4")]));
+    assert_eq!(document["pins"], json!([pin("Pod default/web-4"), pin("StatefulSet default/web-5d9")]));
     assert_eq!(document["differences"][0]["setting"], "ipipMode");
 }
 
 #[test]
-fn evicted_pods_come_back_before_the_next_ones_go_and_what_nothing_brings_back_stays() {
+fn evicted_pods_come_back_before_the_next_ones_go_and_what_would_not_move_stays() {
     let site = with_pods();
     let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["-o", "json"]);
-    assert_eq!(run.code, 1, "the pod without a controller is left: {run:?}");
+    assert_eq!(run.code, 1, "two pods are left: {run:?}");
     assert!(run.stderr.contains("evicted 4 pods"), "{run:?}");
+    assert!(run.stderr.contains("an annotation asks for the old pool or an address of it: 1 pod"), "{run:?}");
     assert!(least >= 3, "one at a time: {least}");
     let document = run.json();
-    assert_eq!((&document["phase"], &document["left"]["inUse"]), (&json!("move"), &json!(1)));
-    assert_eq!(document["users"][0]["name"], "default/web-4");
+    assert_eq!((&document["phase"], &document["left"]["inUse"]), (&json!("move"), &json!(2)));
+    let users = [0, 1].map(|index| document["users"][index]["name"].as_str().unwrap());
+    assert_eq!(users, ["default/web-4", "default/web-5"]);
 }
 
 #[test]
 fn eviction_stops_when_a_new_pod_has_an_address_of_the_old_pool() {
     let site = with_pods();
-    let (run, _) = evict(&site, |number| format!("10.7.0.{}", 5 + number % 3), &[]);
+    let (run, _) = evict(&site, |number| format!("10.7.0.{}", 6 + number % 2), &[]);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stderr.contains("got an address of the old pool again"), "{run:?}");
     let old =
         pods_of(&site).iter().filter(|pod| pod["metadata"]["name"].as_str().unwrap().len() == 5).count();
-    assert_eq!(old, 4, "one of four was evicted, and the one without a controller is there");
+    assert_eq!(old, 5, "one of four was evicted, and the two others are there");
 }
 
 #[test]
@@ -187,4 +222,18 @@ fn eviction_stops_where_budgets_let_no_pod_go() {
     let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["--patience", "2s"]);
     assert_eq!((run.code, least), (1, 4), "{run:?}");
     assert!(run.stderr.contains("disruption budgets have let none of 4 pods go for 2s"), "{run:?}");
+}
+
+#[test]
+fn an_eviction_shows_how_far_it_is_and_ctrl_c_ends_it() {
+    let site = with_pods();
+    add_budget(&site);
+    let evict = ["migrate", "resume", "--from", "p", "--yes", "--evict"];
+    let mut command = site.command_by(site.server.kubeconfig(), &[&evict, &AT_ONCE[..]].concat());
+    command.env("TERM", "xterm-256color");
+    let shown = Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, child| {
+        kill_process(Pid::from_child(child), Signal::INT).unwrap();
+    });
+    assert_eq!(shown.code, Some(130), "{shown:?}");
+    assert_eq!(pods_of(&site).len(), 6, "the budget let none go");
 }

@@ -27,7 +27,7 @@ pub(crate) struct MigrateArgs {
     /// Of a migration that has begun: where it stands, or its next phase
     #[arg(value_name = "ACTION")]
     pub action: Option<MigrateAction>,
-    /// The old pool, by name or CIDR [default: the disabled pool that has blocks]
+    /// The old pool, by name or CIDR [default: that of the migration that has begun]
     #[arg(long, value_name = "POOL", help_heading = POOLS)]
     pub from: Option<String>,
     /// The new pool, by name
@@ -39,6 +39,9 @@ pub(crate) struct MigrateArgs {
     /// The block size of the new pool, as prefix length [default: that of the old pool]
     #[arg(long, value_name = "LENGTH", conflicts_with = "to", requires = "from", help_heading = POOLS)]
     pub block_size: Option<u8>,
+    /// The CIDR of a temporary pool, through which the old CIDR gets blocks of another size
+    #[arg(long, value_name = "CIDR", conflicts_with_all = ["to", "to_cidr"], requires = "block_size", help_heading = POOLS)]
+    pub via: Option<IpNet>,
     /// Carry out the next phase; without this it is only printed
     #[arg(long, conflicts_with = "dry_run")]
     pub apply: bool,
@@ -85,7 +88,9 @@ impl MigrateArgs {
         match (&self.to, self.to_cidr, self.block_size) {
             (Some(name), ..) => Target::Pool(name.clone()),
             (None, Some(cidr), block_size) => Target::Network { cidr: cidr.trunc(), block_size },
-            (None, None, Some(block_size)) => Target::SameNetwork { block_size },
+            (None, None, Some(block_size)) => {
+                Target::SameNetwork { block_size, via: self.via.map(|cidr| cidr.trunc()) }
+            }
             (None, None, None) => Target::Unstated,
         }
     }

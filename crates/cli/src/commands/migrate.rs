@@ -1,6 +1,6 @@
 //! `migrate`.
 
-use calipam_plan::migrate::Phase;
+use calipam_plan::migrate::{Detour, Leg, Migration, Phase};
 use calipam_workflow::{MigrateRequest, Migrated};
 
 use super::repair;
@@ -26,28 +26,34 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         let person = Person::new(console, args.writing.yes);
         let Migrated { surveyed, repaired } =
             calipam_workflow::migrate(&datastore, &request, &person).await?;
-        let (phase, old) = (surveyed.survey.phase, surveyed.survey.migration.old.name.clone());
+        let (phase, migration) = (surveyed.survey.phase, &surveyed.survey.migration);
         let run = repaired.run.as_ref();
         let document = MigrationDocument { surveyed: &surveyed, plan: &repaired.plan, run };
         repair::print(&repaired.plan, run.is_none(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());
         let outcome = repair::ended(repaired, !applies, true, console)?;
-        Ok(next(phase, &old, applies, is_complete, outcome, console))
+        Ok(next(phase, migration, applies, is_complete, outcome, console))
     })
 }
 
 /// Says what comes after this run.
 fn next(
     phase: Phase,
-    old: &str,
+    migration: &Migration,
     applies: bool,
     is_complete: bool,
     outcome: Outcome,
     console: &Console,
 ) -> Outcome {
-    let resume = || hints::command(&["migrate", "resume", "--from", old]);
+    let old = migration.old.name.as_str();
+    let resume = |from: &str| hints::command(&["migrate", "resume", "--from", from]);
     match phase {
+        Phase::Delete
+            if is_complete && let Some(Detour { leg: Leg::There, temporary, .. }) = migration.detour() =>
+        {
+            console.hint(&format!("the way back: {}", resume(&temporary.name)));
+        }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {
             console.hint(&format!(
@@ -57,7 +63,7 @@ fn next(
             ));
             return if applies { Outcome::Refused } else { outcome };
         }
-        _ if is_complete => console.hint(&format!("the next phase: {}", resume())),
+        _ if is_complete => console.hint(&format!("the next phase: {}", resume(old))),
         _ => {}
     }
     outcome

@@ -171,14 +171,25 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
         MigrateRefusal::SeveralBegun(_) => "name one of them with --from".to_owned(),
         MigrateRefusal::SameCidr { pool, cidr, block_size } => {
             let size = block_size.to_string();
-            let first = command(&["migrate", "--from", pool, "--to-cidr", "OTHER-CIDR"]);
-            let back = ["migrate", "--from", "OTHER-CIDR", "--to-cidr", &cidr.to_string(), "--block-size", &size];
+            let through = ["migrate", "--from", pool, "--block-size", &size, "--via", "OTHER-CIDR"];
             format!(
-                "move through a pool in between: {first}, and once {pool} is deleted {}; or, where one half has room for all, split \
-                 it, and move from half to half (docs/migrate.md)",
-                command(&back)
+                "its users move to a temporary pool and back: {}, where OTHER-CIDR is free, and has room for all of them; or, where one \
+                 half of {cidr} has, split it, and move from half to half (docs/migrate.md)",
+                command(&through)
             )
         }
+        MigrateRefusal::OtherBegun { temporary, .. } => format!(
+            "go on with {}; or give it up, as long as the old pool is there: {}",
+            command(&["migrate", "resume", "--from", temporary]),
+            command(&["migrate", "--from", temporary, "--to", "OLD-POOL"])
+        ),
+        MigrateRefusal::NotTemporary { .. } => {
+            "name a CIDR of which there is no pool; or move to that pool for good, with --to".to_owned()
+        }
+        MigrateRefusal::NoRoomBack { .. } => format!(
+            "name another block size, or change what the reason says; {} goes on all the same",
+            again(&["--force"], &[])
+        ),
         MigrateRefusal::BlockInTheWay { block, .. } => format!(
             "Calico assigns addresses twice where blocks overlap; {} shows what {block} holds",
             command(&["show", "--block", &block.to_string()])
@@ -186,11 +197,16 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
         MigrateRefusal::OtherBlockSize { .. } => {
             "a pool has one block size; name another CIDR, or leave --block-size out".to_owned()
         }
-        MigrateRefusal::NewPoolDisabled(_) => "enable it (`disabled: false`), or name another".to_owned(),
+        MigrateRefusal::NewPoolUnusable(_) => {
+            "its condition Allocatable says why; where it was just enabled, wait a moment, or name another".to_owned()
+        }
         MigrateRefusal::NoRoom { .. } => format!(
             "name a larger pool; the table shows each node, and {} goes on all the same",
             again(&["--force"], &[])
         ),
+        MigrateRefusal::NoLongerEmpty(pool) => {
+            format!("{} shows what has come", command(&["migrate", "status", "--from", pool]))
+        }
         MigrateRefusal::Finalizer { pool, .. } => format!(
             "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it",
             escape(pool)
@@ -204,6 +220,7 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
         MigrateRefusal::SamePool(_)
         | MigrateRefusal::OtherFamily { .. }
         | MigrateRefusal::NoBlockSize { .. }
+        | MigrateRefusal::SameBlockSize { .. }
         | MigrateRefusal::SmallerThanBlock { .. }
         | MigrateRefusal::Overlaps { .. }
         | MigrateRefusal::NameTaken(_)

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_files::objects::Accept;
+use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -32,7 +33,7 @@ pub struct Controller {
 }
 
 /// What a migration asks about a pod.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct WorkloadPod {
     pub namespace: String,
     pub name: String,
@@ -47,6 +48,8 @@ pub struct WorkloadPod {
     pub addresses: Vec<IpAddr>,
     /// Its condition `Ready` is true, and nobody has deleted it.
     pub ready: bool,
+    /// From its creation until it was last ready.
+    pub ready_after: Option<SignedDuration>,
     pub finished: bool,
     pub host_network: bool,
 }

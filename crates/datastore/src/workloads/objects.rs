@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{ASKING, Asks, Controller, WorkloadPod};
@@ -26,6 +27,7 @@ pub(super) struct Metadata {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) uid: String,
+    pub(super) creation_timestamp: Option<String>,
     pub(super) deletion_timestamp: Option<String>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
@@ -71,11 +73,12 @@ pub(super) struct PodStatus {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct Condition {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) status: String,
+    pub(super) last_transition_time: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -148,13 +151,17 @@ impl From<Pod> for WorkloadPod {
         let address = |text: &str| text.trim().split('/').next()?.parse().ok();
         let addresses = texts.into_iter().filter_map(address).collect();
 
-        let is_ready =
-            status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True");
+        let is_true = |condition: &&Condition| condition.kind == "Ready" && condition.status == "True";
+        let ready = status.conditions.iter().find(is_true);
+        let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
+        let since = ready.and_then(|ready| time(&ready.last_transition_time));
+        let ready_after = since.zip(time(&metadata.creation_timestamp));
         Self {
             addresses,
+            ready_after: ready_after.map(|(ready, created)| ready.duration_since(created)),
             asks: asks(&metadata.annotations),
             controller: controller(&metadata),
-            ready: is_ready && metadata.deletion_timestamp.is_none(),
+            ready: ready.is_some() && metadata.deletion_timestamp.is_none(),
             finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             host_network: spec.host_network,
             namespace: metadata.namespace,
@@ -175,6 +182,10 @@ pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
 /// The controller of a pod; of a ReplicaSet that a Deployment has made, the Deployment: that calls it after itself and the hash that it puts
 /// into the labels.
 fn controller(metadata: &Metadata) -> Option<Controller> {
+    // A pod that a node has from a file. Old versions of Kubernetes name no owner.
+    if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
+        return Some(Controller { kind: "Node".into(), name: metadata.name.clone() });
+    }
     let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
     let hash = metadata.labels.get("pod-template-hash").filter(|_| owner.kind == "ReplicaSet");
     let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
@@ -189,6 +200,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use std::net::IpAddr;
+
+    use jiff::SignedDuration;
 
     use super::super::Budget;
     use super::*;
@@ -211,6 +224,8 @@ mod tests {
         assert!(
             pod(json!({"metadata": {"ownerReferences": [{"kind": "X", "name": "y"}]}})).controller.is_none()
         );
+        let mirror = json!({"name": "etcd-n1", "annotations": {"kubernetes.io/config.mirror": "0a"}});
+        assert_eq!(pod(json!({"metadata": mirror})).controller.unwrap().kind, "Node");
     }
 
     #[test]
@@ -219,6 +234,12 @@ mod tests {
             json!({"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}]});
         let plain = pod(json!({"metadata": {}, "status": status}));
         assert_eq!((plain.addresses, plain.ready), (vec!["10.0.0.1".parse().unwrap()], true));
+        assert_eq!(plain.ready_after, None);
+        let condition =
+            json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T10:00:40Z"});
+        let created = json!({"creationTimestamp": "2026-05-01T10:00:00Z"});
+        let timed = pod(json!({"metadata": created, "status": {"conditions": [condition]}}));
+        assert_eq!(timed.ready_after, Some(SignedDuration::from_secs(40)));
         let noted = json!({"cni.projectcalico.org/podIPs": "10.0.0.2/32, fd00::2/128"});
         let noted =
             pod(json!({"metadata": {"annotations": noted, "deletionTimestamp": "now"}, "status": status}));

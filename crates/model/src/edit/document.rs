@@ -19,7 +19,12 @@ pub(super) fn changed(
         }
         Edit::Pool(_, PoolEdit::Disable(planned)) => {
             let mut pool = as_planned(key, stored, planned)?;
-            pool.disable();
+            pool.set_disabled(true);
+            Ok(Some(Some(Object::Pool(pool))))
+        }
+        Edit::Pool(_, PoolEdit::Enable(planned)) => {
+            let mut pool = as_planned(key, stored, planned)?;
+            pool.set_disabled(false);
             Ok(Some(Some(Object::Pool(pool))))
         }
         Edit::Pool(_, PoolEdit::Delete(planned)) => {
@@ -106,13 +111,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_disabled_only_as_it_was_planned() {
+    fn a_pool_is_disabled_and_enabled_only_as_it_was_planned() {
         let planned = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"},"status":{"x":1}}"#;
         let disabled = pool(
             r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24","disabled":true},"status":{"x":1}}"#,
         );
         let disable = |now| edit(PoolEdit::Disable(pool(planned)), now);
-        assert_eq!(disable(Some(planned)), Ok(vec![(Key::Pool("p".into()), Some(Object::Pool(disabled)))]));
+        let changed = |pool| Ok(vec![(Key::Pool("p".into()), Some(Object::Pool(pool)))]);
+        assert_eq!(disable(Some(planned)), changed(disabled.clone()));
+        let enabled =
+            edit(PoolEdit::Enable(disabled.clone()), Some(&serde_json::to_string(&disabled).unwrap()));
+        let mut expected = pool(planned);
+        expected.set_disabled(false);
+        assert_eq!(enabled, changed(expected));
+        assert!(
+            edit(PoolEdit::Enable(disabled), Some(planned)).unwrap_err().to_string().contains("has changed")
+        );
         let other = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.1.0/24"}}"#;
         assert!(disable(Some(other)).unwrap_err().to_string().contains("has changed"));
         assert!(disable(None).unwrap_err().to_string().contains("is gone"));

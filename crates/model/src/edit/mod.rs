@@ -287,6 +287,8 @@ pub enum PoolEdit {
     Create(Document),
     /// Disables the pool. Its `spec` must be what was read.
     Disable(Document),
+    /// Enables the pool. Its `spec` must be what was read.
+    Enable(Document),
     /// Deletes the pool. Its `spec` must be what was read, whatever controllers have noted in its status since. One with
     /// finalizers is not deleted: Calico would first release the affinities of all its blocks, and wait until these are
     /// gone.

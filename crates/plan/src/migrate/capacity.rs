@@ -1,15 +1,18 @@
 //! What the allocator finds for the users of the old pool once that is disabled: by its own code, node by node, on the snapshot.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use calipam_assign::{Allocator, AutoAssign, Event, Family, SnapshotStore, without_waiting};
-use calipam_model::pool::PoolUse;
+use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
+use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 use serde::Serialize;
 
-use super::{Migration, User, UserKind};
+use super::{Detour, Leg, Migration, User, UserKind};
 
 /// What a node finds without the old pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +33,50 @@ pub struct NodeCapacity {
 /// Lets the allocator assign an address to each user of the old pool, with the old pool disabled and the new one there. Nothing is kept: the
 /// snapshot is afterwards as it was.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
+    let before = snapshot.pools.clone();
+    for pool in &mut snapshot.pools {
+        pool.value.disabled |= pool.value.name == migration.old.name;
+    }
+    open(&mut snapshot.pools, migration.new.as_ref());
+    let capacity = assign_to(snapshot, Family::of(migration.old.cidr), users);
+    snapshot.pools = before;
+    capacity
+}
+
+/// The same for the way back from a temporary pool, with the old CIDR empty and blocks of the other size there. Nothing where no
+/// temporary pool is needed, or where its users have left.
+pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
+    let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {
+        return Vec::new();
+    };
+    let is_there = |cidr: IpNet| overlap(cidr, successor.cidr);
+    let pools = snapshot.pools.clone();
+    let blocks = mem::take(&mut snapshot.blocks);
+    let affinities = mem::take(&mut snapshot.affinities);
+    snapshot.blocks = blocks.iter().filter(|block| !is_there(block.value.key)).cloned().collect();
+    snapshot.affinities =
+        affinities.iter().filter(|affinity| !is_there(affinity.value.key.cidr)).cloned().collect();
+
+    snapshot.pools.retain(|pool| ![&migration.old.name, &temporary.name].contains(&&pool.value.name));
+    let again = Pool { block_size: successor.block_size, disabled: false, ..migration.old.clone() };
+    open(&mut snapshot.pools, Some(&again));
+    let capacity = assign_to(snapshot, Family::of(successor.cidr), users);
+    (snapshot.pools, snapshot.blocks, snapshot.affinities) = (pools, blocks, affinities);
+    capacity
+}
+
+/// Creates or enables a pool.
+fn open(pools: &mut Vec<Versioned<Pool>>, new: Option<&Pool>) {
+    let Some(new) = new else { return };
+    let open = Pool { disabled: false, allocatable: true, ..new.clone() };
+    match pools.iter_mut().find(|pool| pool.value.name == new.name) {
+        Some(pool) => pool.value = open,
+        None => pools.push(Versioned { value: open, revision: Revision::Etcd(0) }),
+    }
+}
+
+/// What the allocator finds for the users, node by node.
+fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
     let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for user in users {
         match user.kind {
@@ -37,14 +84,6 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
             UserKind::Tunnel => demand.entry(&user.node).or_default().1 += 1,
             UserKind::Service => {}
         }
-    }
-
-    let before = snapshot.pools.clone();
-    for pool in &mut snapshot.pools {
-        pool.value.disabled |= pool.value.name == migration.old.name;
-    }
-    if let Some(new) = migration.new.clone().filter(|_| migration.creates) {
-        snapshot.pools.push(Versioned { value: new, revision: Revision::Etcd(0) });
     }
 
     let claimed = Arc::new(AtomicUsize::new(0));
@@ -56,7 +95,6 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
     };
     let store = SnapshotStore::new(snapshot);
     let allocator = Allocator::new(&store).observed_by(Arc::new(count));
-    let family = Family::of(migration.old.cidr);
     let of_node = |(node, (workloads, tunnels)): (&str, (u32, u32))| {
         let (mut found, mut reason) = (0, None);
         let windows = snapshot.nodes.iter().any(|other| other.value.name == node && other.value.is_windows());
@@ -83,10 +121,5 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
             reason,
         }
     };
-    let capacity = demand.into_iter().map(of_node).collect();
-
-    drop(allocator);
-    drop(store);
-    snapshot.pools = before;
-    capacity
+    demand.into_iter().map(of_node).collect()
 }

@@ -20,6 +20,16 @@ pub enum MigrateRefusal {
         "{cidr} is the CIDR of the pool {pool} itself: blocks of /{block_size} can only be created there once its present ones are gone"
     )]
     SameCidr { pool: String, cidr: IpNet, block_size: u8 },
+    #[error("the pool {pool} has blocks of /{size} already")]
+    SameBlockSize { pool: String, size: u8 },
+    /// The migration to another block size in the same CIDR has begun, with another size or another temporary pool.
+    #[error(
+        "the migration to blocks of /{block_size} in {cidr} through the temporary pool {temporary} has begun"
+    )]
+    OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
+    /// All of its users would have to move on with those of the old pool.
+    #[error("{cidr} is the CIDR of the pool {pool}, which is no temporary one")]
+    NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
     OtherBlockSize { pool: String, size: u8, wanted: u8 },
     #[error("{old} and {new} are of two families")]
@@ -35,8 +45,8 @@ pub enum MigrateRefusal {
     BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },
     #[error("there is a pool {0} already, with another CIDR")]
     NameTaken(String),
-    #[error("the new pool {0} is disabled or being deleted: no pod gets an address from it")]
-    NewPoolDisabled(String),
+    #[error("the new pool {0} is being deleted, or Calico says that nothing can be allocated there")]
+    NewPoolUnusable(String),
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
     /// Calico refuses such a pool when it is created.
@@ -47,6 +57,14 @@ pub enum MigrateRefusal {
     /// Without the old pool these would not get an address again.
     #[error("without {pool} there are no addresses for {missing} of {needed} users; first {node}: {reason}")]
     NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
+    /// They could leave the pool, and not come back.
+    #[error(
+        "with blocks of /{block_size} {cidr} has no addresses for {missing} of {needed} users; first {node}: {reason}"
+    )]
+    NoRoomBack { cidr: IpNet, block_size: u8, missing: u32, needed: u32, node: String, reason: String },
+    /// Something has come since it was found empty.
+    #[error("the pool {0} is not empty any more")]
+    NoLongerEmpty(String),
     /// Others have to agree before the pool goes.
     #[error(
         "the pool {pool} has the finalizer {finalizer}: Calico itself deletes it, and looks for blocks before"

@@ -8,6 +8,8 @@ use calipam_check::index::{Index, Owner, Use};
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::{Difference, Migration, NodeCapacity};
@@ -17,7 +19,7 @@ use crate::basis::Basis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The new pool is created, enabled.
+    /// The new pool is created, enabled; or enabled, where it is there.
     Create,
     /// The old pool is disabled.
     Disable,
@@ -90,16 +92,18 @@ pub struct Survey {
     pub users: Vec<User>,
     /// What the allocator finds for them without the old pool, by node.
     pub capacity: Vec<NodeCapacity>,
+    /// The same for the way back, before they leave for a temporary pool.
+    pub capacity_back: Vec<NodeCapacity>,
     /// In which settings a new pool that exists differs from the old one.
     pub differences: Vec<Difference>,
 }
 
-/// Surveys a migration. Capacity and differences are not in it yet: see [`super::capacity()`] and [`super::differences()`].
+/// Surveys a migration. Capacity and differences are not in it yet: see [`super::capacity()`], [`super::capacity_back()`] and [`super::differences()`].
 pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
     let users = users(&basis.context.index, cidr);
     let left = left(basis, cidr, &users);
-    let phase = if migration.creates {
+    let phase = if migration.creates || migration.enables() {
         Phase::Create
     } else if !migration.old.disabled {
         Phase::Disable
@@ -110,7 +114,15 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     } else {
         Phase::Delete
     };
-    Survey { migration, phase, left, users, capacity: Vec::new(), differences: Vec::new() }
+    Survey {
+        migration,
+        phase,
+        left,
+        users,
+        capacity: Vec::new(),
+        capacity_back: Vec::new(),
+        differences: Vec::new(),
+    }
 }
 
 fn left(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Left {
@@ -135,13 +147,20 @@ fn left(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Left {
         .filter(is_other)
         .count();
 
-    // What cannot be decoded, or is half deleted, is there, too.
-    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
-    let stored = snapshot.blocks.iter().map(|block| block.value.key);
-    let blocks: BTreeSet<IpNet> = stored.chain(hidden).filter(|cidr| lies_there(*cidr)).collect();
-    let affinities =
-        snapshot.affinities.iter().filter(|affinity| lies_there(affinity.value.key.cidr)).count();
+    let (blocks, affinities) =
+        lying_in(snapshot, cidr).into_iter().partition::<Vec<Key>, _>(|key| matches!(key, Key::Block(_)));
+    let affinities = affinities.len();
     Left { blocks: blocks.len(), affinities, in_use: used.len(), named, leaked: leaked.len(), others }
+}
+
+/// The blocks and affinities that share an address with `cidr`; also those that cannot be decoded, or are half deleted.
+pub fn lying_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
+    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+    let blocks = snapshot.blocks.iter().map(|block| block.value.key).chain(hidden);
+    let blocks = blocks.filter(|block| overlap(*block, cidr)).map(Key::Block);
+    let affinities = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
+    let affinities = affinities.filter(|key| overlap(key.cidr, cidr)).map(|key| Key::Affinity(key.clone()));
+    blocks.chain(affinities).collect()
 }
 
 /// Who uses addresses in `cidr`, ascending.

@@ -14,6 +14,7 @@ use calipam_datastore::write::{Consent, Question, Writer};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
+use jiff::Timestamp;
 
 use self::refusal::in_the_way;
 use self::task::UndoTask;
@@ -26,6 +27,8 @@ use crate::session::{Options, Purpose, carry_out, writer};
 #[derive(Clone, Debug)]
 pub struct UndoPlan {
     cluster: String,
+    /// When the run began, by the clock of its machine.
+    began: Option<Timestamp>,
     steps: Vec<UndoStep>,
     skipped: Vec<NotUndone>,
     already: usize,
@@ -114,6 +117,7 @@ impl UndoPlan {
     pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
         let mut plan = Self {
             cluster: recorded.header.cluster.clone(),
+            began: recorded.header.started_at.parse().ok(),
             steps: Vec::new(),
             skipped: Vec::new(),
             already: 0,
@@ -358,7 +362,7 @@ pub async fn undo(
     let writer = writer(datastore, consent, &purpose).await?;
 
     // Again: between plan and consent others may have created something.
-    let refusals = in_the_way(datastore, &plan.steps).await?;
+    let refusals = in_the_way(datastore, &plan.steps, plan.began).await?;
     let groups = groups(plan.steps.clone(), refusals, &writer);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }

@@ -12,6 +12,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
+use jiff::Timestamp;
 
 use super::restored::is_restored;
 use super::{NotUndone, UndoObject, UndoPlan, UndoStep};
@@ -121,7 +122,7 @@ impl UndoPlan {
 
         // What one refused step would have deleted is in the way of others.
         loop {
-            let refusals = in_the_way(datastore, &self.steps).await?;
+            let refusals = in_the_way(datastore, &self.steps, self.began).await?;
             if refusals.iter().all(Option::is_none) {
                 return Ok(self);
             }
@@ -197,14 +198,41 @@ fn stranded(step: &UndoStep, again: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
     })
 }
 
+/// How many seconds the clocks of machines differ at most.
+const CLOCKS: i64 = 60;
+
+/// A block or affinity that is created again in a pool which has blocks of another size, and is newer than the run: nodes would have
+/// blocks of both sizes, which overlap.
+fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
+    Taken::by(object)?;
+    let cidr = match &object.key {
+        Key::Block(cidr) => *cidr,
+        Key::Affinity(key) => key.cidr,
+        _ => return None,
+    };
+    let pool = newer.iter().find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
+    let Pool { name, block_size, .. } = pool;
+    Some(format!(
+        "{} would lie in the pool {name}, which is newer, and has blocks of /{block_size}",
+        object.key
+    ))
+}
+
 /// Of each step, what is in its way, where something is: what overlaps an object that it creates again, blocks that
 /// were absent when the run wrote it, and blocks in a pool that it deletes. What the steps write themselves is not.
 pub(super) async fn in_the_way(
     datastore: &Datastore,
     steps: &[UndoStep],
+    began: Option<Timestamp>,
 ) -> Result<Vec<Option<String>>, RepairError> {
     let own: BTreeSet<&Key> = steps.iter().flat_map(|step| &step.objects).map(|object| &object.key).collect();
-    let existing = existing(datastore, steps).await?;
+    let (existing, pools) = existing(datastore, steps).await?;
+    let newer = |pool: &&Pool| {
+        pool.created
+            .zip(began)
+            .is_some_and(|(created, began)| created.as_second() + CLOCKS >= began.as_second())
+    };
+    let newer: Vec<&Pool> = pools.iter().filter(newer).collect();
     let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
 
     let taken = steps.iter().flat_map(|step| &step.objects).filter_map(Taken::by);
@@ -222,6 +250,9 @@ pub(super) async fn in_the_way(
         if let Some(reason) = stranded(step, &again, &existing) {
             return Some(reason);
         }
+        if let Some(reason) = step.objects.iter().find_map(|object| of_another_size(object, &newer)) {
+            return Some(reason);
+        }
         step.objects.iter().find_map(|object| {
             let taken = Taken::by(object)?;
             let (other, _) = others.iter().find(|(key, cidr)| taken.overlaps(key, *cidr))?;
@@ -233,7 +264,10 @@ pub(super) async fn in_the_way(
 
 /// The pools, blocks and affinities that are there, as far as they can be in the way. All blocks are read only where one is
 /// missing: two that overlap are not both there.
-async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Vec<(Key, IpNet)>, RepairError> {
+async fn existing(
+    datastore: &Datastore,
+    steps: &[UndoStep],
+) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>), RepairError> {
     let taken: Vec<Taken> = steps.iter().flat_map(|step| &step.objects).filter_map(Taken::by).collect();
     let mut sources = BTreeSet::new();
     if taken.iter().any(|taken| matches!(taken, Taken::Pool(_))) {
@@ -245,10 +279,10 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Vec<(Key,
         || is_block_missing(datastore, &taken).await?
         || steps.iter().any(|step| !step.absent.is_empty())
     {
-        sources.extend([Source::Blocks, Source::Affinities]);
+        sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
     }
     if sources.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
 
     let snapshot = datastore.observe_extent(&Extent::Sources(sources), &(Arc::new(|_| {}) as _)).await?;
@@ -258,10 +292,11 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<Vec<(Key,
         blocks.map(|block| block.value.key).chain(snapshot.defects.iter().filter_map(|d| d.hidden_block()));
     let affinities = snapshot.affinities.iter().filter(|affinity| !affinity.value.deleted);
     let affinities = affinities.map(|affinity| &affinity.value.key);
-    Ok(pools
+    let keys = pools
         .chain(blocks.map(|cidr| (Key::Block(cidr), cidr)))
         .chain(affinities.map(|key| (Key::Affinity(key.clone()), key.cidr)))
-        .collect())
+        .collect();
+    Ok((keys, snapshot.pools.iter().map(|pool| pool.value.clone()).collect()))
 }
 
 async fn is_block_missing(datastore: &Datastore, taken: &[Taken]) -> Result<bool, RepairError> {

@@ -325,6 +325,8 @@ impl PoolSpec {
             namespace_selector: String::new(),
             allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
             automatic: true,
+            created: None,
+            temporary_for: None,
         }
     }
 }

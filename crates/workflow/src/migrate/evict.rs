@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use calipam_datastore::workloads::{Controller, Evicted, WorkloadPod, Workloads};
 use calipam_model::IpNet;
+use calipam_model::pool::Pool;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
+use super::moving::Ties;
 use crate::error::Error;
-use crate::operator::{Activity, Operator};
+use crate::operator::{Activity, Note, Operator};
 
 /// How pods are evicted.
 #[derive(Clone, Debug)]
@@ -49,20 +51,27 @@ const POLL: Duration = Duration::from_secs(1);
 type Owner = (String, Controller);
 
 impl Eviction {
-    /// Evicts pods of the old pool, batch after batch, until none is left that can be. Gives how many were evicted.
+    /// Evicts pods of the old pool, batch after batch, until none is left that can be. Says how many were evicted.
     pub(super) async fn run(
         &self,
         workloads: &Workloads,
-        old: IpNet,
+        pool: &Pool,
         operator: &dyn Operator,
-    ) -> Result<usize, Error> {
+    ) -> Result<Note<'static>, Error> {
+        // Where namespaces cannot be read, pods alone say what they ask for; the survey says so.
+        let namespaces = workloads.namespaces().await.unwrap_or_default();
+        let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);
         let (mut evicted, mut refused_since): (usize, Option<Instant>) = (0, None);
         loop {
             let pods = workloads.pods().await?;
-            let left: Vec<&WorkloadPod> = pods.iter().filter(|pod| self.moves(pod, old)).collect();
+            let of_old = pods.iter().filter(|pod| self.moves(pod, old));
+            let (tied, left): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| ties.hold(pod));
             meter.set(evicted as u64, (evicted + left.len()) as u64);
-            let Some(first) = left.first() else { break };
+            let Some(first) = left.first() else {
+                meter.end();
+                return Ok(Note::Evicted { pods: evicted, tied: tied.len() });
+            };
 
             let mut gone: BTreeMap<String, Owner> = BTreeMap::new();
             let mut moved = false;
@@ -94,20 +103,11 @@ impl Eviction {
             self.until_back(workloads, &pods, &gone, old).await?;
             sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
         }
-        meter.end();
-        Ok(evicted)
     }
 
-    /// True for a pod that is evicted: one of the old pool that something brings back. Jobs come to their end; static pods are the
-    /// node's, and the pods of virtual machines move with these.
+    /// True for a pod that is evicted, if nothing ties it to the old pool.
     fn moves(&self, pod: &WorkloadPod, old: IpNet) -> bool {
-        let comes_back = pod.controller.as_ref().is_some_and(|controller| {
-            !["Node", "Job", "VirtualMachineInstance"].contains(&controller.kind.as_str())
-        });
-        comes_back
-            && !pod.finished
-            && !pod.host_network
-            && pod.addresses.iter().any(|address| old.contains(address))
+        can_move(pod, old)
             && (self.nodes.is_empty() || self.nodes.contains(&pod.node))
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
     }
@@ -159,6 +159,16 @@ impl Eviction {
     fn patience(&self) -> Duration {
         Duration::try_from(self.patience).unwrap_or_default()
     }
+}
+
+/// True for a pod of the old pool that something brings back. Jobs come to their end; static pods are the node's, and virtual machines
+/// keep their addresses.
+pub(super) fn can_move(pod: &WorkloadPod, old: IpNet) -> bool {
+    let comes_back = pod.controller.as_ref().is_some_and(|controller| {
+        !["Node", "Job", "VirtualMachineInstance"].contains(&controller.kind.as_str())
+    });
+    let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
+    comes_back && !pod.finished && !pod.host_network && is_of_old()
 }
 
 fn is_of(pod: &WorkloadPod, (namespace, controller): &Owner) -> bool {

@@ -1,5 +1,6 @@
 //! `migrate`: from one pool to another, one phase in a run.
 
+mod estimate;
 mod evict;
 mod moving;
 
@@ -8,27 +9,32 @@ use calipam_datastore::Datastore;
 use calipam_datastore::write::Question;
 use calipam_model::document::Document;
 use calipam_model::key::Key;
-use calipam_model::pool::Pool;
-use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
-use calipam_plan::migrate::{self, MigrateRefusal, Migration, Phase, Survey, Target, UserKind};
+use calipam_plan::migrate::{
+    self, Detour, MigrateRefusal, Migration, NodeCapacity, Phase, StoredPools, Survey, Target, UserKind,
+};
 use calipam_plan::{Plan, PlanKind, SkipReason, Skipped};
 
+use jiff::SignedDuration;
+
+pub use self::estimate::Estimate;
 pub use self::evict::{EvictError, Eviction};
 pub use self::moving::{Group, Moving, Pin};
 use crate::error::Error;
-use crate::operator::{Note, Operator, Pending, Proposal};
+use crate::operator::{Activity, Note, Operator, Pending, Proposal};
 use crate::planning::{cooldown, try_plan};
-use crate::read::{CheckResult, Criteria, read_and_check};
+use crate::preflight::Passed;
+use crate::read::{CheckResult, Criteria, read, read_and_check, wait};
 use crate::run::{Intent, Run};
 use crate::scope::unknown_pool;
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
-use crate::write::Repaired;
+use crate::write::{Repaired, sources};
 
 /// Which pool to leave, for which, and how.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR; otherwise the disabled pool that has blocks, where there is one.
+    /// The old pool, by name or CIDR; otherwise the disabled pool that has blocks or of which a temporary pool tells, where there
+    /// is one.
     pub from: Option<String>,
     pub target: Target,
     /// Go on although the allocator does not find addresses for all users.
@@ -65,11 +71,7 @@ pub fn migrate<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Migrated, Error>> {
     Box::pin(async move {
-        datastore.require_calico_3("migrate a pool")?;
-        if !datastore.is_live() {
-            return Err(Error::NotLive("a migration"));
-        }
-        let run = Run { datastore, intent: &request.intent, operator };
+        let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
         let criteria = &request.criteria;
         let (mut seen, mut surveyed, stored) = survey(datastore, request, operator).await?;
         if surveyed.survey.phase == Phase::Move
@@ -99,95 +101,139 @@ pub fn migrate<'a>(
                 let plan = try_plan(seen, plan, criteria)?;
                 run.write(plan, passed).await?
             }
-            phase => {
-                let plan = match migrate::plan_pools(&seen.snapshot, &survey.migration, &stored, phase) {
-                    // Where nothing will be written, the rest of what was asked for is still shown.
-                    Err(refusal) if run.writing().is_none() => {
-                        let subject = Subject::Pool(survey.migration.old.cidr);
-                        let refused = Skipped::new(subject, SkipReason::NeedsDecision, refusal.to_string());
-                        Plan { skipped: vec![refused], ..Plan::nothing(PlanKind::Migrate, &seen.snapshot) }
-                    }
-                    plan => plan?,
-                };
-                run.write(plan, None).await?
+            Phase::Delete => {
+                let plan = pools_or_skipped(&run, &seen, survey, &stored)?;
+                let passed = look_again(&run, request, survey, &plan).await?;
+                run.write(plan, passed).await?
             }
+            _ => run.write(pools_or_skipped(&run, &seen, survey, &stored)?, None).await?,
         };
         Ok(Migrated { surveyed, repaired })
     })
 }
 
-/// Reads, and says where the migration stands. Gives the old pool as it is stored, too.
+/// The plan of a phase that writes a pool. Where nothing will be written, a refusal is a part of it: the rest of what was asked for is
+/// still shown.
+fn pools_or_skipped(
+    run: &Run<'_>,
+    seen: &CheckResult,
+    survey: &Survey,
+    stored: &StoredPools,
+) -> Result<Plan, MigrateRefusal> {
+    match migrate::plan_pools(&seen.snapshot, &survey.migration, stored, survey.phase) {
+        Err(refusal) if run.writing().is_none() => {
+            let subject = Subject::Pool(survey.migration.old.cidr);
+            let refused = Skipped::new(subject, SkipReason::NeedsDecision, refusal.to_string());
+            Ok(Plan { skipped: vec![refused], ..Plan::nothing(PlanKind::Migrate, &seen.snapshot) })
+        }
+        plan => plan,
+    }
+}
+
+/// Longer than a CNI plugin takes for an address: Calico's gives up after 90 seconds.
+const ADD: SignedDuration = SignedDuration::from_mins(2);
+
+/// Looks at the pool again, after the grace period, before it is deleted: a plugin that had read it while it was enabled may get a block
+/// there a moment later. `None` where nothing is written.
+async fn look_again(
+    run: &Run<'_>,
+    request: &MigrateRequest,
+    survey: &Survey,
+    plan: &Plan,
+) -> Result<Option<Passed>, Error> {
+    let Some(writing) = run.writing() else { return Ok(None) };
+    let cluster = plan.cluster.guid.clone();
+    let passed = run.preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len()).await?;
+    let mut seen = read(run.datastore, run.operator).await?;
+    let after = calipam_check::grace(&seen, &request.criteria.options).min(ADD);
+    if after.is_positive() {
+        run.operator.note(Note::SecondLook { after });
+        wait(after, Activity::WaitingForSecondRead, run.operator).await;
+        seen = read(run.datastore, run.operator).await?;
+    }
+    match migrate::lying_in(&seen, survey.migration.old.cidr).is_empty() {
+        true => Ok(Some(passed)),
+        false => Err(MigrateRefusal::NoLongerEmpty(survey.migration.old.name.clone()).into()),
+    }
+}
+
+/// Reads, and says where the migration stands. Gives the pools as they are stored, too.
 async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<(CheckResult, Surveyed, Document), Error> {
+) -> Result<(CheckResult, Surveyed, StoredPools), Error> {
     let criteria = &request.criteria;
     let mut seen = read_and_check(datastore, criteria, operator).await?;
-    let old = old_pool(&seen.snapshot, request.from.as_deref())?;
-    let migration = Migration::of(&seen.snapshot, old, &request.target)?;
-    let mut survey = migrate::survey(&seen.basis(criteria), migration);
-    survey.capacity = migrate::capacity(&mut seen.snapshot, &survey.migration, &survey.users);
+    let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
+    let unknown = |name: &str| Error::UnknownPool(unknown_pool(&seen.snapshot, name));
+    let (old, target) = found.ok_or_else(|| unknown(request.from.as_deref().unwrap_or_default()))?;
+    let migration = Migration::of(&seen.snapshot, old, &target)?;
 
     let pool = async |name: &str| -> Result<Document, Error> {
         let stored = datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
             // It is gone since it was listed.
-            _ => Err(Error::UnknownPool(unknown_pool(&seen.snapshot, name))),
+            _ => Err(unknown(name)),
         }
     };
-    let stored = pool(&survey.migration.old.name).await?;
-    if let Some(new) = survey.migration.new.as_ref().filter(|_| !survey.migration.creates) {
-        survey.differences = migrate::differences(&stored, &pool(&new.name).await?);
+    let old = pool(&migration.old.name).await?;
+    let new = match migration.new.as_ref().filter(|_| !migration.creates) {
+        Some(new) => Some(pool(&new.name).await?),
+        None => None,
+    };
+    let stored = StoredPools { old, new };
+
+    let mut survey = migrate::survey(&seen.basis(criteria), migration);
+    survey.differences = stored.new.iter().flat_map(|new| migrate::differences(&stored.old, new)).collect();
+    survey.capacity = migrate::capacity(&mut seen.snapshot, &survey.migration, &survey.users);
+    if matches!(survey.phase, Phase::Create | Phase::Disable) {
+        survey.capacity_back = migrate::capacity_back(&mut seen.snapshot, &survey.migration, &survey.users);
     }
 
     let moving = match datastore.workloads() {
-        Some(workloads) => Some(Moving::read(&workloads, &survey).await),
+        Some(workloads) => {
+            let since = seen.snapshot.cluster.as_ref().and_then(|cluster| cluster.is_since((3, 32)));
+            Some(Moving::read(&workloads, &survey, request.eviction.as_ref(), since == Some(false)).await)
+        }
         None => None,
     };
     Ok((seen, Surveyed { survey, moving }, stored))
 }
 
-/// The pool that is left: the one that is named, or the one disabled pool that has blocks.
-fn old_pool<'s>(snapshot: &'s Snapshot, name: Option<&str>) -> Result<&'s Pool, Error> {
-    let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
-    if let Some(name) = name {
-        let cidr = name.parse().ok();
-        let found = pools.find(|pool| pool.name == name || Some(pool.cidr) == cidr);
-        return found.ok_or_else(|| Error::UnknownPool(unknown_pool(snapshot, name)));
+/// While the old pool still serves, all of its users have to find an address without it, and back again from a temporary pool.
+fn has_room(survey: &Survey, force: bool) -> Result<(), MigrateRefusal> {
+    if force || !matches!(survey.phase, Phase::Create | Phase::Disable) {
+        return Ok(());
     }
-
-    let has_blocks = |pool: &&Pool| {
-        let mut keys = snapshot.blocks.iter().map(|block| block.value.key);
-        pool.disabled && keys.any(|block| pool.cidr.contains(&block))
-    };
-    let begun: Vec<&Pool> = pools.filter(has_blocks).collect();
-    match begun.as_slice() {
-        [pool] => Ok(pool),
-        [] => Err(MigrateRefusal::NoneBegun.into()),
-        several => {
-            Err(MigrateRefusal::SeveralBegun(several.iter().map(|pool| pool.name.clone()).collect()).into())
+    let migration = &survey.migration;
+    if let Some((needed, missing, first)) = shortage(&survey.capacity) {
+        let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
+        return Err(MigrateRefusal::NoRoom {
+            pool: migration.old.name.clone(),
+            missing,
+            needed,
+            node,
+            reason,
+        });
+    }
+    match (shortage(&survey.capacity_back), migration.detour()) {
+        (Some((needed, missing, first)), Some(Detour { successor, .. })) => {
+            let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
+            let (cidr, block_size) = (successor.cidr, successor.block_size);
+            Err(MigrateRefusal::NoRoomBack { cidr, block_size, missing, needed, node, reason })
         }
+        _ => Ok(()),
     }
 }
 
-/// While the old pool still serves, all of its users have to find an address without it.
-fn has_room(survey: &Survey, force: bool) -> Result<(), MigrateRefusal> {
-    let serves = matches!(survey.phase, Phase::Create | Phase::Disable);
-    let sum = |of: fn(&migrate::NodeCapacity) -> u32| survey.capacity.iter().map(of).sum::<u32>();
-    let (needed, missing) = (sum(|node| node.needed), sum(|node| node.needed.saturating_sub(node.found)));
-    let first = survey.capacity.iter().find(|node| node.found < node.needed);
-    match first.filter(|_| serves && !force) {
-        Some(node) => Err(MigrateRefusal::NoRoom {
-            pool: survey.migration.old.name.clone(),
-            missing,
-            needed,
-            node: node.node.clone(),
-            reason: node.reason.clone().unwrap_or_default(),
-        }),
-        None => Ok(()),
-    }
+/// How many addresses are needed, how many of them are not found, and the first node without.
+fn shortage(capacity: &[NodeCapacity]) -> Option<(u32, u32, &NodeCapacity)> {
+    let first = capacity.iter().find(|node| node.found < node.needed)?;
+    let needed = capacity.iter().map(|node| node.needed).sum();
+    let missing = capacity.iter().map(|node| node.needed.saturating_sub(node.found)).sum();
+    Some((needed, missing, first))
 }
 
 /// Evicts the pods of the old pool, once the operator agrees.
@@ -199,7 +245,7 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
     run.ask(question).await?;
 
-    let evicted = eviction.run(&workloads, surveyed.survey.migration.old.cidr, run.operator).await?;
-    run.operator.note(Note::Evicted(evicted));
+    let evicted = eviction.run(&workloads, &surveyed.survey.migration.old, run.operator).await?;
+    run.operator.note(evicted);
     Ok(())
 }

@@ -3,10 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use calipam_datastore::workloads::{Asks, Budget, WorkloadPod, Workloads};
+use calipam_datastore::workloads::{AskingNamespace, Asks, Budget, WorkloadPod, Workloads};
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_plan::migrate::{Survey, UserKind};
+use jiff::SignedDuration;
+
+use super::Eviction;
+use super::estimate::Estimate;
+use super::evict::can_move;
 
 /// Pods of the old pool that the same thing brings back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +40,22 @@ pub struct Pin {
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
+    /// How long their eviction takes; `None` where none of the pods shows it.
+    pub estimate: Option<Estimate>,
+    /// A live migration gives a virtual machine another address. From Calico 3.32 on it keeps its own until it is deleted.
+    pub live_migration_moves: bool,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
 impl Moving {
     /// Reads what it can.
-    pub(super) async fn read(workloads: &Workloads, survey: &Survey) -> Self {
+    pub(super) async fn read(
+        workloads: &Workloads,
+        survey: &Survey,
+        eviction: Option<&Eviction>,
+        live_migration_moves: bool,
+    ) -> Self {
         let mut unread = Vec::new();
         let pods = or_unread(workloads.pods().await, &mut unread);
         let budgets = or_unread(workloads.budgets().await, &mut unread);
@@ -54,18 +68,30 @@ impl Moving {
         let moving: Vec<&WorkloadPod> = names.iter().filter_map(|name| by_name.get(*name).copied()).collect();
 
         let old = &survey.migration.old;
-        let mut pins: BTreeSet<Pin> = BTreeSet::new();
+        let mut all: BTreeSet<Pin> = BTreeSet::new();
         for pod in &pods {
             let subject = match &pod.controller {
                 Some(controller) => format!("{} {}/{}", controller.kind, pod.namespace, controller.name),
                 None => format!("Pod {}/{}", pod.namespace, pod.name),
             };
-            pins.extend(pinned(subject, &pod.asks, old));
+            all.extend(pins(subject, &pod.asks, old));
         }
         for namespace in &namespaces {
-            pins.extend(pinned(format!("Namespace {}", namespace.name), &namespace.asks, old));
+            all.extend(pins(format!("Namespace {}", namespace.name), &namespace.asks, old));
         }
-        Self { workloads: groups(&moving, &budgets), pins: pins.into_iter().collect(), unread }
+        let ties = Ties::of(old, &namespaces);
+        let evicted: Vec<&&WorkloadPod> =
+            moving.iter().filter(|pod| can_move(pod, old.cidr) && !ties.hold(pod)).collect();
+        let ready_after = evicted.iter().filter_map(|pod| pod.ready_after).collect();
+        let (batch, pause) =
+            eviction.map_or((1, SignedDuration::ZERO), |eviction| (eviction.batch, eviction.pause));
+        Self {
+            estimate: Estimate::of(evicted.len(), ready_after, batch, pause),
+            workloads: groups(&moving, &budgets),
+            pins: all.into_iter().collect(),
+            live_migration_moves,
+            unread,
+        }
     }
 }
 
@@ -98,20 +124,70 @@ fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-/// The annotations that ask for the pool, by name or CIDR, or for an address of it.
-fn pinned(subject: String, asks: &[Asks], old: &Pool) -> Vec<Pin> {
+fn pins<'a>(subject: String, asks: &'a [Asks], old: &'a Pool) -> impl Iterator<Item = Pin> + 'a {
+    asks.iter().filter(|asks| asks_for(asks, old)).map(move |asks| Pin {
+        subject: subject.clone(),
+        annotation: asks.annotation,
+        value: asks.value.clone(),
+    })
+}
+
+/// True for an annotation that asks for the pool, by name or CIDR, or for an address of it.
+fn asks_for(asks: &Asks, old: &Pool) -> bool {
     let is_old = |text: &String| {
         let is_network = text.parse::<IpNet>().is_ok_and(|cidr| cidr.trunc() == old.cidr);
         let is_address = text.parse::<IpAddr>().is_ok_and(|address| old.cidr.contains(&address));
         *text == old.name || is_network || is_address
     };
-    let asks = asks.iter().filter(|asks| {
-        serde_json::from_str::<Vec<String>>(&asks.value).is_ok_and(|texts| texts.iter().any(is_old))
-    });
-    let pin = |asks: &Asks| Pin {
-        subject: subject.clone(),
-        annotation: asks.annotation,
-        value: asks.value.clone(),
-    };
-    asks.map(pin).collect()
+    serde_json::from_str::<Vec<String>>(&asks.value).is_ok_and(|texts| texts.iter().any(is_old))
+}
+
+/// What ties pods to the old pool: they would come back to it, or not start while it is disabled.
+pub(super) struct Ties<'p> {
+    old: &'p Pool,
+    namespaces: HashMap<&'p str, &'p [Asks]>,
+}
+
+impl<'p> Ties<'p> {
+    pub(super) fn of(old: &'p Pool, namespaces: &'p [AskingNamespace]) -> Self {
+        let namespaces = namespaces.iter().map(|asking| (asking.name.as_str(), asking.asks.as_slice()));
+        Self { old, namespaces: namespaces.collect() }
+    }
+
+    /// True where the pod asks for the old pool, or its namespace does and the pod does not ask for others.
+    pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
+        let of_namespace = || self.namespaces.get(pod.namespace.as_str()).copied().unwrap_or_default().iter();
+        let asks_itself = |annotation| pod.asks.iter().any(|asks| asks.annotation == annotation);
+        pod.asks.iter().any(|asks| asks_for(asks, self.old))
+            || of_namespace().any(|asks| asks_for(asks, self.old) && !asks_itself(asks.annotation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_tied_by_its_own_annotations_before_those_of_its_namespace() {
+        let old = br#"{"spec":{"cidr":"10.7.0.0/16"}}"#;
+        let old = Pool::parse("p", old).unwrap().value;
+        let asks = |annotation, value: &str| Asks { annotation, value: value.to_owned() };
+        let (pools, addresses) = ("cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs");
+        let tied = |of_pod: &[Asks], of_namespace: &[Asks]| {
+            let namespaces = [AskingNamespace { name: "n".into(), asks: of_namespace.to_vec() }];
+            let pod = WorkloadPod { namespace: "n".into(), asks: of_pod.to_vec(), ..WorkloadPod::default() };
+            Ties::of(&old, &namespaces).hold(&pod)
+        };
+        assert!(!tied(&[], &[]));
+        for value in [r#"["p"]"#, r#"["other","10.7.0.0/16"]"#] {
+            assert!(tied(&[asks(pools, value)], &[]) && tied(&[], &[asks(pools, value)]), "{value}");
+        }
+        assert!(tied(&[asks(addresses, r#"["10.7.0.9"]"#)], &[]));
+        let others = [asks(pools, r#"["other"]"#), asks(addresses, r#"["10.8.0.9"]"#), asks(pools, "p")];
+        for other in &others {
+            assert!(!tied(std::slice::from_ref(other), &[]), "{other:?}");
+        }
+        assert!(!tied(&others[..1], &[asks(pools, r#"["p"]"#)]), "the pod asks for another pool");
+        assert!(tied(&others[1..2], &[asks(pools, r#"["p"]"#)]));
+    }
 }

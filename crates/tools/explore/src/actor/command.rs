@@ -11,12 +11,13 @@ use calipam_check::Options;
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::config::IpamSetting;
+use calipam_plan::migrate::Target;
 use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as plan_release};
 use calipam_repair::journal::Recorded;
 use calipam_workflow::{
-    Activity, AssignRequest, ConfigureRequest, Criteria, Error, Executed, Intent, Meter, NoConsent, Note,
-    Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired, SplitRequest, Writing,
-    assign, configure, rebuild, release, split, undo,
+    Activity, AssignRequest, ConfigureRequest, Criteria, Error, Executed, Intent, Meter, MigrateRequest,
+    NoConsent, Note, Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired,
+    SplitRequest, Writing, assign, configure, migrate, rebuild, release, split, undo,
 };
 use jiff::SignedDuration;
 
@@ -35,6 +36,8 @@ pub enum Command {
     Assign(IpAddr, &'static str, &'static str),
     Split(&'static str),
     Configure(IpamSetting),
+    /// The next phase of the migration from the pool: to another CIDR, or through it to blocks of this size.
+    Migrate(&'static str, Option<u8>),
     /// Before the next command someone else creates a key, and deletes another one.
     Others {
         create: (&'static str, &'static str),
@@ -90,6 +93,8 @@ impl Session {
         // What it could not do, it leaves to the next command.
         let why = match carry_out(datastore, command, intent, &self.person()).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
+            // Who uses the pool has to move first.
+            Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
         };
@@ -213,6 +218,17 @@ async fn carry_out(
             let request = ConfigureRequest { settings: vec![*setting], foresees: false, intent };
             configure(datastore, &request, operator).await
         }
+        Command::Migrate(cidr, size) => {
+            let cidr = cidr.parse().map_err(|_| Error::NoJournalDirectory)?;
+            let target = match *size {
+                Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
+                None => Target::Network { cidr, block_size: None },
+            };
+            let from = Some("pool".to_owned());
+            let request =
+                MigrateRequest { from, target, force: false, eviction: None, criteria: criteria(), intent };
+            migrate(datastore, &request, operator).await.map(|migrated| migrated.repaired)
+        }
         Command::Undo | Command::Others { .. } => Err(Error::NoJournalDirectory),
     }
 }
@@ -258,7 +274,8 @@ struct AtTerminal(Option<(Arc<World>, usize)>);
 
 impl Operator for AtTerminal {
     fn note(&self, note: Note<'_>) {
-        if let (Note::SecondRead { .. }, Self(Some((world, actor)))) = (note, self) {
+        if let (Note::SecondRead { .. } | Note::SecondLook { .. }, Self(Some((world, actor)))) = (note, self)
+        {
             world.wait_for_grace(*actor);
         }
     }

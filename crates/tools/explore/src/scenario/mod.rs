@@ -3,6 +3,7 @@
 mod aimed;
 mod calico;
 mod kubernetes;
+mod migrate;
 mod plugin;
 mod repairs;
 
@@ -254,6 +255,6 @@ pub fn all() -> Vec<Scenario> {
         .concat()
         .into_iter()
         .map(|scenario| Scenario { end: invariants::at_the_end, ..scenario });
-    let others = [calico::all(), repairs::all(), kubernetes::all()].concat();
+    let others = [calico::all(), repairs::all(), migrate::all(), kubernetes::all()].concat();
     of_plugin.chain(others).collect()
 }

@@ -31,6 +31,8 @@ pub struct Churn {
     /// For how many seconds pods say they have had their addresses when they get them. Above the grace period of a
     /// check, nothing protects what is half done.
     pub ages: Range<u64>,
+    /// How many pods each worker keeps, about; where it is 0, that is left to chance.
+    pub pods: usize,
     /// What the workers' choices follow from, and the names of their pods: those of two churns on one cluster need
     /// different seeds, of 40 that there are.
     pub seed: u64,
@@ -48,6 +50,7 @@ impl Default for Churn {
             pause: Duration::from_millis(4),
             leaks: 0,
             ages: 3600..7200,
+            pods: 0,
             seed: 1,
             activity: Activity::default(),
         }

@@ -96,7 +96,7 @@ impl<'w> Worker<'w> {
             }
 
             let _operation = churn.activity.begin(self.number, begin);
-            match self.rng.below(20) {
+            match self.kind() {
                 0..=8 => self.start(false)?,
                 9 => self.start(true)?,
                 10..=18 => self.stop()?,
@@ -111,6 +111,15 @@ impl<'w> Worker<'w> {
         log.writes += writes;
         log.conflicts += conflicts;
         Ok(())
+    }
+
+    /// A kind of operation, by its number. A worker that keeps a number of pods stops none before it has them.
+    fn kind(&mut self) -> u64 {
+        match (self.rng.below(20), self.pods.len(), self.churn.pods) {
+            (kind @ 10..=18, there, kept) if there < kept => kind - 10,
+            (kind @ 0..=8, there, kept) if there > kept && kept > 0 => kind + 10,
+            (kind, ..) => kind,
+        }
     }
 
     /// What all workers did so far.
@@ -221,9 +230,10 @@ impl<'w> Worker<'w> {
         if self.pods.is_empty() {
             return Ok(());
         }
-        let number = self.pods.len() as u64;
+        // Where pods are kept the oldest one ends, as in a rollout.
+        let number = if self.churn.pods > 0 { 1 } else { self.pods.len() as u64 };
         let place = self.rng.below(number) as usize;
-        let holder = self.pods.swap_remove(place);
+        let holder = self.pods.remove(place);
         let lost = self.rng.below(1000) < self.churn.leaks;
         let ending = match self.rng.below(5) {
             _ if lost => Ending::Lost,
@@ -292,8 +302,10 @@ impl<'w> Worker<'w> {
         let claimed = finish(self.allocator.claim_affinity(net, AffinityType::Host, node));
         match claimed {
             Ok(claimed) => Ok(!claimed.claimed.is_empty()),
-            // The pool was disabled.
-            Err(partly) if matches!(partly.error, Error::CidrOutsidePools(_)) => Ok(false),
+            // The pool was disabled, or has larger blocks now.
+            Err(partly) if matches!(partly.error, Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
+                Ok(false)
+            }
             Err(partly) => Err(partly.error.into()),
         }
     }

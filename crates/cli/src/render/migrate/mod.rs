@@ -1,15 +1,18 @@
 //! What `migrate` prints: where the migration stands, and the plan of its next phase.
 
+mod shown;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_plan::PlanSummary;
-use calipam_plan::migrate::{Difference, Left, NodeCapacity, Phase, Survey, User, UserKind};
-use calipam_workflow::{Executed, Group, Moving, Pin, Surveyed};
+use calipam_plan::migrate::{Detour, Difference, Left, Leg, NodeCapacity, Phase, Survey, User, UserKind};
+use calipam_workflow::{Estimate, Executed, Group, Moving, Surveyed};
+use jiff::Unit;
 use serde::Serialize;
 
+use self::shown::ShownSurvey;
 use super::document::{Detail, Document};
 use super::header;
 use super::plan::{FEW, PlanDocument, Shown};
@@ -25,63 +28,6 @@ pub(crate) struct MigrationDocument<'a> {
     pub surveyed: &'a Surveyed,
     pub plan: &'a PlanSummary,
     pub run: Option<&'a Executed>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ShownPool<'a> {
-    name: &'a str,
-    cidr: IpNet,
-    block_size: u8,
-    disabled: bool,
-}
-
-impl<'a> From<&'a Pool> for ShownPool<'a> {
-    fn from(pool: &'a Pool) -> Self {
-        Self { name: &pool.name, cidr: pool.cidr, block_size: pool.block_size, disabled: pool.disabled }
-    }
-}
-
-#[derive(Serialize)]
-struct ShownGroup<'a> {
-    namespace: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'a str>,
-    name: &'a str,
-    pods: usize,
-    budgets: &'a BTreeMap<String, i64>,
-    /// What moves it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<String>,
-}
-
-impl<'a> From<&'a Group> for ShownGroup<'a> {
-    fn from(group: &'a Group) -> Self {
-        let Group { namespace, kind, name, pods, budgets } = group;
-        Self { namespace, kind: kind.as_deref(), name, pods: *pods, budgets, command: command(group) }
-    }
-}
-
-#[derive(Serialize)]
-struct ShownPin<'a> {
-    subject: &'a str,
-    annotation: &'static str,
-    value: &'a str,
-}
-
-#[derive(Serialize)]
-struct ShownSurvey<'a> {
-    from: ShownPool<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<ShownPool<'a>>,
-    phase: Phase,
-    left: &'a Left,
-    capacity: &'a [NodeCapacity],
-    users: &'a [User],
-    workloads: Vec<ShownGroup<'a>>,
-    pins: Vec<ShownPin<'a>>,
-    differences: &'a [Difference],
-    unread: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -102,6 +48,9 @@ impl Document for SurveyDocument<'_> {
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let Surveyed { survey, moving } = self.0;
         writeln!(out, "{}\n", on_page(&escape(&heading(survey)), 0, page))?;
+        if let Some(detour) = survey.migration.detour() {
+            writeln!(out, "{}\n", on_page(&escape(&there_and_back(detour)), 0, page))?;
+        }
         phases(survey, detail, page).write(out)?;
         if !survey.differences.is_empty() {
             writeln!(out)?;
@@ -111,9 +60,19 @@ impl Document for SurveyDocument<'_> {
             writeln!(out)?;
             capacity(&survey.capacity, detail, page).write(out)?;
         }
+        if let Some(Detour { successor, .. }) = survey.migration.detour()
+            && !survey.capacity_back.is_empty()
+        {
+            let back = format!("Back in {}, with blocks of /{}:", successor.cidr, successor.block_size);
+            writeln!(out, "\n{back}\n")?;
+            capacity(&survey.capacity_back, detail, page).write(out)?;
+        }
         if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
             writeln!(out)?;
             workloads(moving, detail, page).write(out)?;
+            if let Some(estimate) = &moving.estimate {
+                writeln!(out, "\n{}", on_page(&how_long(estimate), 0, page))?;
+            }
         } else if survey.phase == Phase::Move {
             writeln!(out)?;
             users(&survey.users, detail, page).write(out)?;
@@ -131,28 +90,6 @@ impl Document for SurveyDocument<'_> {
 
     fn schema(&self) -> impl Serialize {
         self.shown()
-    }
-}
-
-impl<'a> SurveyDocument<'a> {
-    fn shown(&self) -> ShownSurvey<'a> {
-        let Surveyed { survey, moving } = self.0;
-        let groups = moving.iter().flat_map(|moving| &moving.workloads);
-        let pins = moving.iter().flat_map(|moving| &moving.pins);
-        ShownSurvey {
-            from: (&survey.migration.old).into(),
-            to: survey.migration.new.as_ref().map(ShownPool::from),
-            phase: survey.phase,
-            left: &survey.left,
-            capacity: &survey.capacity,
-            users: &survey.users,
-            workloads: groups.map(ShownGroup::from).collect(),
-            pins: pins
-                .map(|Pin { subject, annotation, value }| ShownPin { subject, annotation, value })
-                .collect(),
-            differences: &survey.differences,
-            unread: notes(self.0),
-        }
     }
 }
 
@@ -186,6 +123,20 @@ fn heading(survey: &Survey) -> String {
     let pool = |pool: &Pool| format!("{} ({}, blocks of /{})", pool.name, pool.cidr, pool.block_size);
     let to = survey.migration.new.as_ref().map(|new| format!(" to {}", pool(new))).unwrap_or_default();
     format!("Migration from pool {}{to}", pool(&survey.migration.old))
+}
+
+/// Which half of the way through a temporary pool it is, and why that is the way.
+fn there_and_back(Detour { leg, temporary, successor }: Detour<'_>) -> String {
+    let (temporary, name, size) = (&temporary.name, &successor.name, successor.block_size);
+    match leg {
+        Leg::There => format!(
+            "This is the way there. The pool {temporary} is temporary: once {name} is empty it is deleted, and created again with blocks of \
+             /{size}; then all move back. Blocks of two sizes in one CIDR would overlap, and addresses be assigned twice."
+        ),
+        Leg::Back => format!(
+            "This is the way back, to {name} with blocks of /{size}. At its end the temporary pool {temporary} is deleted."
+        ),
+    }
 }
 
 fn phases(survey: &Survey, detail: Detail, page: Page) -> Grid {
@@ -247,6 +198,16 @@ fn capacity(capacity: &[NodeCapacity], detail: Detail, page: Page) -> Grid {
     grid
 }
 
+/// How long the eviction takes, and what that rests on.
+fn how_long(Estimate { pods, batch, each, total }: &Estimate) -> String {
+    let (pods, total) = (count(*pods, "pod", "pods"), total.round(Unit::Second).unwrap_or(*total));
+    let each = each.round(Unit::Second).unwrap_or(*each);
+    format!(
+        "Evicting {pods}, {batch} at a time, takes about {total:#}: when they were last started, as many were ready after {each:#}. Waiting for \
+         disruption budgets is not in it"
+    )
+}
+
 fn workloads(moving: &Moving, detail: Detail, page: Page) -> Grid {
     let mut grid = Grid::new(page, detail, "NAMESPACE  WORKLOAD  >PODS  BUDGETS  RESTARTED BY");
     grid.can_do_without(&["BUDGETS"]);
@@ -254,7 +215,7 @@ fn workloads(moving: &Moving, detail: Detail, page: Page) -> Grid {
         let budgets: Vec<String> =
             group.budgets.iter().map(|(name, allowed)| format!("{name} ({allowed} now)")).collect();
         let kind = group.kind.as_deref().unwrap_or("Pod");
-        let way = command(group).unwrap_or_else(|| without_command(group).to_owned());
+        let way = command(group, moving).unwrap_or_else(|| without_command(group).to_owned());
         grid.row([
             group.namespace.clone(),
             format!("{kind}/{}", group.name),
@@ -267,13 +228,15 @@ fn workloads(moving: &Moving, detail: Detail, page: Page) -> Grid {
 }
 
 /// What restarts a workload, as far as one command does.
-fn command(group: &Group) -> Option<String> {
+fn command(group: &Group, moving: &Moving) -> Option<String> {
     let (namespace, name) = (shell_word(&group.namespace), shell_word(&group.name));
     match group.kind.as_deref()? {
         kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => {
             Some(format!("kubectl -n {namespace} rollout restart {}/{name}", kind.to_ascii_lowercase()))
         }
-        "VirtualMachineInstance" => Some(format!("virtctl -n {namespace} migrate {name}")),
+        "VirtualMachineInstance" if moving.live_migration_moves => {
+            Some(format!("virtctl -n {namespace} migrate {name}"))
+        }
         _ => None,
     }
 }
@@ -281,6 +244,7 @@ fn command(group: &Group) -> Option<String> {
 fn without_command(group: &Group) -> &'static str {
     match group.kind.as_deref() {
         None => "nothing brings it back: delete and create it",
+        Some("VirtualMachineInstance") => "it keeps its address, also in a live migration: docs/migrate.md",
         Some("Job") => "ends by itself",
         Some("Node") => "static: restart it on its node",
         Some(_) => "delete its pods one by one, or --evict",

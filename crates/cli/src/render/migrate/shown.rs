@@ -1,0 +1,135 @@
+//! Where a migration stands, for programs.
+
+use std::collections::BTreeMap;
+
+use calipam_model::IpNet;
+use calipam_model::pool::Pool;
+use calipam_plan::migrate::{Detour, Difference, Left, Leg, NodeCapacity, Phase, User};
+use calipam_workflow::{Estimate, Group, Moving, Pin, Surveyed};
+use serde::Serialize;
+
+use super::{SurveyDocument, command, notes};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownPool<'a> {
+    name: &'a str,
+    cidr: IpNet,
+    block_size: u8,
+    disabled: bool,
+}
+
+impl<'a> From<&'a Pool> for ShownPool<'a> {
+    fn from(pool: &'a Pool) -> Self {
+        Self { name: &pool.name, cidr: pool.cidr, block_size: pool.block_size, disabled: pool.disabled }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownDetour<'a> {
+    leg: Leg,
+    temporary: &'a str,
+    name: &'a str,
+    cidr: IpNet,
+    block_size: u8,
+}
+
+impl<'a> From<Detour<'a>> for ShownDetour<'a> {
+    fn from(Detour { leg, temporary, successor }: Detour<'a>) -> Self {
+        let (temporary, name) = (temporary.name.as_str(), successor.name.as_str());
+        Self { leg, temporary, name, cidr: successor.cidr, block_size: successor.block_size }
+    }
+}
+
+#[derive(Serialize)]
+struct ShownGroup<'a> {
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    name: &'a str,
+    pods: usize,
+    budgets: &'a BTreeMap<String, i64>,
+    /// What moves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+}
+
+impl<'a> ShownGroup<'a> {
+    fn of(group: &'a Group, moving: &Moving) -> Self {
+        let Group { namespace, kind, name, pods, budgets } = group;
+        Self { namespace, kind: kind.as_deref(), name, pods: *pods, budgets, command: command(group, moving) }
+    }
+}
+
+#[derive(Serialize)]
+struct ShownPin<'a> {
+    subject: &'a str,
+    annotation: &'static str,
+    value: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownEstimate {
+    pods: usize,
+    batch: usize,
+    each_seconds: i64,
+    total_seconds: i64,
+}
+
+impl From<&Estimate> for ShownEstimate {
+    fn from(Estimate { pods, batch, each, total }: &Estimate) -> Self {
+        let (each_seconds, total_seconds) = (each.as_secs(), total.as_secs());
+        Self { pods: *pods, batch: *batch, each_seconds, total_seconds }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownSurvey<'a> {
+    from: ShownPool<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<ShownPool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detour: Option<ShownDetour<'a>>,
+    phase: Phase,
+    left: &'a Left,
+    capacity: &'a [NodeCapacity],
+    #[serde(skip_serializing_if = "<[NodeCapacity]>::is_empty")]
+    capacity_back: &'a [NodeCapacity],
+    users: &'a [User],
+    workloads: Vec<ShownGroup<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eviction: Option<ShownEstimate>,
+    pins: Vec<ShownPin<'a>>,
+    differences: &'a [Difference],
+    unread: Vec<String>,
+}
+
+impl<'a> SurveyDocument<'a> {
+    pub(super) fn shown(&self) -> ShownSurvey<'a> {
+        let Surveyed { survey, moving } = self.0;
+        let groups = moving
+            .iter()
+            .flat_map(|moving| moving.workloads.iter().map(|group| ShownGroup::of(group, moving)));
+        let pins = moving.iter().flat_map(|moving| &moving.pins);
+        ShownSurvey {
+            from: (&survey.migration.old).into(),
+            to: survey.migration.new.as_ref().map(ShownPool::from),
+            detour: survey.migration.detour().map(ShownDetour::from),
+            phase: survey.phase,
+            left: &survey.left,
+            capacity: &survey.capacity,
+            capacity_back: &survey.capacity_back,
+            users: &survey.users,
+            workloads: groups.collect(),
+            eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()).map(ShownEstimate::from),
+            pins: pins
+                .map(|Pin { subject, annotation, value }| ShownPin { subject, annotation, value })
+                .collect(),
+            differences: &survey.differences,
+            unread: notes(self.0),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Another block size in the same CIDR: blocks of two sizes would overlap, so that all users leave for a temporary pool before
+//! the old one is deleted and created again. An annotation of the temporary pool says what comes after it. With that the datastore
+//! alone tells where such a migration stands, also while the old pool does not exist.
+
+use std::collections::BTreeMap;
+
+use calipam_model::IpNet;
+use calipam_model::pool::{Pool, Successor};
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::{MigrateRefusal, Migration, Target, made_of, takes_blocks};
+
+/// One of the two halves of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leg {
+    /// From the old pool to the temporary one.
+    There,
+    /// From the temporary pool to the old CIDR, with blocks of the other size.
+    Back,
+}
+
+/// Which part a migration is of one to another block size in the same CIDR.
+#[derive(Clone, Copy, Debug)]
+pub struct Detour<'m> {
+    pub leg: Leg,
+    pub temporary: &'m Pool,
+    pub successor: &'m Successor,
+}
+
+impl Migration {
+    /// `None` where no temporary pool is in between.
+    pub fn detour(&self) -> Option<Detour<'_>> {
+        let new = self.new.as_ref()?;
+        match (&new.temporary_for, &self.old.temporary_for) {
+            (Some(successor), _) if successor.cidr == self.old.cidr => {
+                Some(Detour { leg: Leg::There, temporary: new, successor })
+            }
+            (_, Some(successor)) if successor.cidr == new.cidr => {
+                Some(Detour { leg: Leg::Back, temporary: &self.old, successor })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The temporary pool that is created: the old one with another name and CIDR.
+pub(super) fn made_for(
+    snapshot: &Snapshot,
+    old: &Pool,
+    block_size: u8,
+    via: Option<IpNet>,
+) -> Result<Pool, MigrateRefusal> {
+    if block_size == old.block_size {
+        return Err(MigrateRefusal::SameBlockSize { pool: old.name.clone(), size: block_size });
+    }
+    takes_blocks(old.cidr, block_size)?;
+    let Some(cidr) = via else {
+        return Err(MigrateRefusal::SameCidr { pool: old.name.clone(), cidr: old.cidr, block_size });
+    };
+    if let Some(other) = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
+        return Err(MigrateRefusal::NotTemporary { pool: other.value.name.clone(), cidr });
+    }
+    let successor = Successor { name: old.name.clone(), cidr: old.cidr, block_size };
+    Ok(Pool { temporary_for: Some(successor), ..made_of(snapshot, old, cidr, old.block_size)? })
+}
+
+/// A migration to another block size that has begun.
+struct Begun<'s> {
+    temporary: &'s Pool,
+    successor: &'s Successor,
+    /// The pool that is left now.
+    old: &'s Pool,
+    target: Target,
+}
+
+impl<'s> Begun<'s> {
+    fn of(snapshot: &'s Snapshot, temporary: &'s Pool) -> Option<Self> {
+        let successor = temporary.temporary_for.as_ref()?;
+        let mut others = snapshot.pools.iter().map(|pool| &pool.value);
+        let (old, target) = match others.find(|pool| pool.cidr == successor.cidr) {
+            // A temporary pool that is disabled is left, whatever the other one is.
+            Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
+                (pool, Target::Pool(temporary.name.clone()))
+            }
+            Some(pool) => (temporary, Target::Pool(pool.name.clone())),
+            None => {
+                let block_size = Some(successor.block_size);
+                (temporary, Target::Network { cidr: successor.cidr, block_size })
+            }
+        };
+        Some(Self { temporary, successor, old, target })
+    }
+
+    /// True if one of its two pools is meant.
+    fn is_of(&self, name: &str) -> bool {
+        let Self { temporary, successor, .. } = self;
+        is_named(name, &temporary.name, temporary.cidr) || is_named(name, &successor.name, successor.cidr)
+    }
+
+    /// The target that was stated is not another one.
+    fn is_the_same(&self, target: &Target) -> Result<(), MigrateRefusal> {
+        let Self { temporary, successor, .. } = self;
+        match target {
+            Target::SameNetwork { block_size, via }
+                if *block_size != successor.block_size || via.is_some_and(|via| via != temporary.cidr) =>
+            {
+                let (cidr, block_size) = (successor.cidr, successor.block_size);
+                Err(MigrateRefusal::OtherBegun { temporary: temporary.name.clone(), cidr, block_size })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The pool to leave, and for which. `from` is a name or CIDR; otherwise it is the one disabled pool that has blocks, or of which a
+/// temporary pool tells. `None` where there is no pool of that name.
+///
+/// # Errors
+/// Where none is named and there is not one alone, or another migration of the named one has begun.
+pub fn find<'s>(
+    snapshot: &'s Snapshot,
+    from: Option<&str>,
+    target: &Target,
+) -> Result<Option<(&'s Pool, Target)>, MigrateRefusal> {
+    let pools = || snapshot.pools.iter().map(|pool| &pool.value);
+    // A target that is stated is where to go, whatever a temporary pool says.
+    let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });
+    let begun = pools().filter(|_| follows).filter_map(|pool| Begun::of(snapshot, pool));
+
+    if let Some(name) = from {
+        if let Some(begun) = begun.into_iter().find(|begun| begun.is_of(name)) {
+            begun.is_the_same(target)?;
+            return Ok(Some((begun.old, begun.target)));
+        }
+        let named = pools().find(|pool| is_named(name, &pool.name, pool.cidr));
+        return Ok(named.map(|pool| (pool, target.clone())));
+    }
+
+    let has_blocks = |pool: &Pool| snapshot.blocks.iter().any(|block| pool.cidr.contains(&block.value.key));
+    let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
+    let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
+    // Of a pool that stands there twice, the temporary one says where to go.
+    let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
+    if left.len() > 1 {
+        return Err(MigrateRefusal::SeveralBegun(left.into_keys().map(str::to_owned).collect()));
+    }
+    left.into_values().next().map(Some).ok_or(MigrateRefusal::NoneBegun)
+}
+
+fn is_named(text: &str, name: &str, cidr: IpNet) -> bool {
+    text == name || text.parse::<IpNet>().is_ok_and(|named| named == cidr)
+}

@@ -1,0 +1,135 @@
+//! `migrate` to another block size in the same CIDR: through a temporary pool, there and back.
+
+use std::collections::BTreeSet;
+
+use calipam_testkit::cluster::wire::key;
+use serde_json::{Value, json};
+
+use super::migrate::{NEW, OLD, cluster, leave, left_of_old, migrate, pool, resume};
+use super::site::*;
+use crate::cli::program::Run;
+
+/// Everything moves to another block size in the same CIDR: by the same command again and again, or where the datastore alone says what
+/// is next. Gives the runs.
+fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
+    let begin = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"];
+    let mut runs = vec![migrate(site, &[&begin[..], &["--yes", "-o", "json"]].concat())];
+    let phase = |run: &Run| {
+        let document = run.json();
+        [&document["detour"]["leg"], &document["phase"]]
+            .map(|text| text.as_str().unwrap().to_owned())
+            .join(" ")
+    };
+    assert_eq!((runs[0].code, phase(&runs[0])), (0, "there create".to_owned()), "{:?}", runs[0]);
+    let ways = ["there disable", "there move", "there clean-up", "there delete"];
+    for expected in ways.into_iter().chain(["back create", "back disable", "back move", "back delete"]) {
+        let next = if is_named { &begin[..] } else { &["resume"] };
+        let status = migrate(site, &["status", "-o", "json"]);
+        assert_eq!((status.code, phase(&status)), (0, expected.to_owned()), "{status:?}");
+        match expected {
+            "there move" => leave(site),
+            // A pod that came back to the temporary pool ends.
+            "back move" => site.delete(&visitor()),
+            _ => {
+                let run = migrate(site, &[next, &["--yes", "-o", "json"]].concat());
+                assert_eq!((run.code, phase(&run)), (0, expected.to_owned()), "{run:?}");
+                runs.push(run);
+            }
+        }
+        if expected == "there delete" {
+            site.put(&visitor(), VISITOR);
+        }
+        let sizes = left_of_old(site).into_iter().map(|key| key.rsplit('-').next().unwrap().to_owned());
+        assert!(sizes.collect::<BTreeSet<_>>().len() <= 1, "{expected}: blocks of two sizes");
+    }
+    runs
+}
+
+/// A pod in the temporary pool.
+const VISITOR: &str = r#"{"kind":"WorkloadEndpoint","apiVersion":"projectcalico.org/v3","metadata":{"name":"node--1-k8s-visitor-eth0",
+    "namespace":"default"},"spec":{"orchestrator":"k8s","node":"node-1","pod":"visitor","endpoint":"eth0","containerID":"0a",
+    "ipNetworks":["10.99.0.5/32"]}}"#;
+
+fn visitor() -> String {
+    key::resource("workloadendpoints", "default/node--1-k8s-visitor-eth0")
+}
+
+#[test]
+fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
+    for (size, is_named) in [("28", false), ("24", true)] {
+        let site = Site::of(&cluster());
+        let begin = site.dump();
+        let plan = migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16"]);
+        assert!(plan.stdout.contains("created again with blocks of"), "the plan says which way: {plan:?}");
+        assert!(plan.stdout.contains("Blocks of two sizes in one CIDR would overlap"), "and why: {plan:?}");
+        assert!(plan.stdout.contains(&format!("Back in 10.244.0.0/16, with blocks of /{size}")), "{plan:?}");
+        assert_eq!(site.dump(), begin, "a plan writes nothing");
+
+        let runs = there_and_back(&site, size, is_named);
+        let mut expected: Value = serde_json::from_slice(&begin[&key::pool(OLD)].0).unwrap();
+        expected["spec"]["blockSize"] = size.parse::<u8>().unwrap().into();
+        expected["spec"]["disabled"] = false.into();
+        let new = pool(&site, OLD).unwrap();
+        assert_eq!((&new["spec"], new["metadata"].get("annotations")), (&expected["spec"], None));
+        assert_eq!(pool(&site, NEW), None);
+        assert_eq!(site.findings(&[]), BTreeSet::new());
+        let again =
+            migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"]);
+        assert!(again.stderr.contains(&format!("has blocks of /{size} already")), "{again:?}");
+
+        // Blocks of the old size do not come back before the old pool has.
+        let cleaned = journal_of(&runs[2]);
+        let before = site.dump();
+        let refused = site.undo(&cleaned);
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(refused.stdout.contains("which is newer, and has blocks of"), "{refused:?}");
+        assert_eq!(site.dump(), before);
+
+        for run in runs.iter().rev() {
+            let undo = site.undo(&journal_of(run));
+            assert_eq!(undo.code, 0, "{undo:?}");
+        }
+        assert_eq!(left_of_old(&site).len(), 6, "blocks and affinities are there again");
+        assert_eq!(
+            pool(&site, OLD).unwrap(),
+            serde_json::from_slice::<Value>(&begin[&key::pool(OLD)].0).unwrap()
+        );
+        assert_eq!(pool(&site, NEW), None);
+    }
+}
+
+#[test]
+fn a_temporary_pool_can_be_given_up_and_another_way_back_is_not_begun() {
+    let site = Site::of(&cluster());
+    let through = |cidr, size| ["--from", OLD, "--block-size", size, "--via", cidr, "--apply", "--yes"];
+    assert_eq!(migrate(&site, &through("10.99.0.0/16", "28")).code, 0);
+    for other in [through("10.98.0.0/16", "28"), through("10.99.0.0/16", "24")] {
+        let refused = migrate(&site, &other);
+        assert!(
+            refused.stderr.contains("through the temporary pool default-ipv4-ippool-10-99"),
+            "{refused:?}"
+        );
+    }
+    resume(&site, "disable");
+    // The old pool is enabled again, and the temporary one is left.
+    for phase in ["create", "disable", "delete"] {
+        let run = migrate(&site, &["--from", NEW, "--to", OLD, "--apply", "--yes", "-o", "json"]);
+        assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
+    }
+    assert_eq!(pool(&site, OLD).unwrap()["spec"]["disabled"], false);
+    assert_eq!(pool(&site, NEW), None);
+}
+
+#[test]
+fn users_that_would_find_no_address_on_the_way_back_do_not_leave() {
+    let site = Site::of(&cluster());
+    let limit = ["configure", "--max-blocks-per-host", "1", "--strict-affinity=true", "--yes"];
+    assert_eq!(site.run(&limit).code, 0);
+    let before = site.dump();
+    let through = ["--from", OLD, "--block-size", "31", "--via", "10.99.0.0/16", "--apply", "--yes"];
+    let refused = migrate(&site, &through);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let says = "with blocks of /31 10.244.0.0/16 has no addresses for 6 of 12 users; first node-1: ";
+    assert!(refused.stderr.contains(says), "{refused:?}");
+    assert_eq!(site.dump(), before);
+}
