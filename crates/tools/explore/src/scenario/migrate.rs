@@ -74,11 +74,11 @@ pub(super) fn all() -> Vec<Scenario> {
         .large(),
         plain(
             "migrate-and-undo",
-            "each phase is undone before it is carried out again",
+            "a pool is created and disabled, and each of that undone before it is done again",
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || {
-                let phases = [TO, Undo, TO, TO, Undo, TO, TO, Undo, TO, TO, Undo];
+                let phases = [TO, Undo, TO, TO, Undo];
                 vec![calipam("migrate and undo", false, &phases, &[Undo])]
             },
         )
