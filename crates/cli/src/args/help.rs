@@ -200,8 +200,7 @@ Examples:
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16 --block-size 28 --apply
   calipam migrate --from old --to new         to a pool that exists
-  calipam migrate --from default-ipv4-ippool --block-size 28 --via 10.200.0.0/16
-                                              the same CIDR with other blocks, there and back
+  calipam migrate --from old --block-size 28 --via 10.200.0.0/16    the same CIDR, other blocks
   calipam migrate status                      where it stands, and who has still to move
   calipam migrate resume                      carry out the next phase, on any machine
   calipam migrate resume --evict --batch 5    evict the pods that have still to move
