@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ struct Disturbed<'s> {
     killed: usize,
     /// Kills of each phase, before it comes to its end.
     kills: usize,
+    /// The journal of the last run, where it was not killed and has written.
+    ended: Option<PathBuf>,
     /// Phases that were undone, and those of which the undo was refused.
     undone: usize,
     refused: usize,
@@ -99,21 +102,23 @@ impl Disturbed<'_> {
         let mut command = self.site.command(arguments);
         command.env("ETCD_ENDPOINTS", self.torn.url());
         let tear = if self.rng.below(2) == 0 { Tear::Drop } else { Tear::Swallow };
-        let mut number = 0;
+        let (mut number, earlier) = (0, self.site.journals());
         let was_killed = run_and_kill(command, &self.torn, tear, move |_| {
             number += 1;
             number == at_request
         });
         self.killed += usize::from(was_killed);
+        let own = self.site.journals().pop().filter(|journal| !earlier.contains(journal));
+        self.ended = own.filter(|_| !was_killed);
         if !was_killed {
             self.requests = (self.torn.count() as u64).max(10);
         }
         was_killed
     }
 
-    /// Undoes the last run that has written. It is refused where pods have blocks in the new pool.
+    /// Undoes the last phase that came to its end. It is refused where pods have blocks in the new pool.
     fn undo_last(&mut self) {
-        let Some(journal) = self.site.journals().pop() else { return };
+        let Some(journal) = self.ended.take() else { return };
         let undo = self.site.undo(journal.to_str().unwrap());
         match undo.code {
             0 => self.undone += 1,
@@ -182,6 +187,7 @@ fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
         requests: 40,
         killed: 0,
         kills,
+        ended: None,
         undone: 0,
         refused: 0,
     };
