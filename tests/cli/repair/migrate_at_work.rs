@@ -153,7 +153,7 @@ impl Disturbed<'_> {
 
 /// How long it takes at most.
 fn limit() -> Duration {
-    if rounds(1) > 1 { Duration::from_hours(2) } else { Duration::from_mins(4) }
+    if rounds(1) > 1 { Duration::from_hours(2) } else { Duration::from_mins(15) }
 }
 
 #[test]
@@ -174,6 +174,8 @@ fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
         operations: usize::MAX,
         limit: limit(),
         leaks: if is_soak { 5 } else { 50 },
+        // The nodes are not to take the processors from the migration.
+        pause: Duration::from_millis(if is_soak { 100 } else { 10 }),
         pods,
         activity: activity.clone(),
         ..Churn::default()
