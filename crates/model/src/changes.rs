@@ -8,6 +8,8 @@ use std::ops::Range;
 use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
+/// A list that grows gets room for a part like this of what it has.
+const ROOM: usize = 64;
 /// The name of the one object that Calico uses of kinds with only one.
 const DEFAULT: &str = "default";
 
@@ -131,34 +133,58 @@ pub fn merge<T>(
         }
     }
 
-    // As a rule objects have changed that were there, and are there still.
-    let mut gone = Vec::new();
-    let is_in_place = |(span, new): (&Range<usize>, &Option<_>)| span.len() == usize::from(new.is_some());
-    if spans.iter().zip(&renewed).all(is_in_place) {
-        for (span, new) in spans.into_iter().zip(renewed) {
-            if let Some(new) = new {
-                gone.push(replace(&mut list[span.start], new));
+    // In their places: a copy of a list of a million objects would take as much memory again.
+    let (mut gone, mut removed, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    let mut shift = 0;
+    for (mut span, new) in spans.into_iter().zip(renewed) {
+        match new {
+            Some(new) if span.is_empty() => added.push((span.start - shift, new)),
+            Some(new) => {
+                gone.push((span.start, replace(&mut list[span.start], new)));
+                span.start += 1;
             }
+            None => {}
         }
-    } else {
-        let mut merged = Vec::with_capacity(list.len() + renewed.len());
-        let (mut old, mut done) = (std::mem::take(list).into_iter(), 0);
-        for (span, new) in spans.into_iter().zip(renewed) {
-            merged.extend(old.by_ref().take(span.start - done));
-            merged.extend(new);
-            gone.extend(old.by_ref().take(span.len()));
-            done = span.end;
-        }
-        merged.extend(old);
-        *list = merged;
+        shift += span.len();
+        removed.extend(span);
     }
+    let taken = take(list, &removed);
+    gone.extend(removed.into_iter().zip(taken));
+    gone.sort_by_key(|(position, _)| *position);
+    add(list, added);
 
     for object in astray {
         let mut path = String::new();
         push_path(&object, &mut path);
         list.insert(list.partition_point(|other| compare(other, &path).is_lt()), object);
     }
-    gone
+    gone.into_iter().map(|(_, object)| object).collect()
+}
+
+/// Takes what is at these positions, which ascend, out of a list.
+fn take<T>(list: &mut Vec<T>, positions: &[usize]) -> Vec<T> {
+    let (Some(first), Some(last)) = (positions.first(), positions.last()) else { return Vec::new() };
+    let (mut next, mut position) = (positions.iter().peekable(), *first);
+    let is_taken = |_: &mut T| {
+        position += 1;
+        next.next_if_eq(&&(position - 1)).is_some()
+    };
+    list.extract_if(first..=last, is_taken).collect()
+}
+
+/// Puts objects into a list, each before what is at its position now. The positions ascend.
+fn add<T>(list: &mut Vec<T>, objects: Vec<(usize, T)>) {
+    if list.capacity() - list.len() < objects.len() {
+        list.reserve_exact(objects.len() + list.len() / ROOM);
+    }
+    let (positions, objects): (Vec<usize>, Vec<T>) = objects.into_iter().unzip();
+    let mut end = list.len() + objects.len();
+    list.extend(objects);
+    // Those that are not in their places yet lie at the end of what was not moved.
+    for (number, position) in positions.iter().enumerate().rev() {
+        list[*position..end].rotate_right(number + 1);
+        end = position + number;
+    }
 }
 
 /// The first place from `from` on of which `is_before` is false, in a list that has all others before it. Quick where it is
