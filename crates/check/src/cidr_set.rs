@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use calipam_model::{IpNet, cidr};
 
 /// A set of addresses: CIDRs that do not overlap, joined where they can be, ascending.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct CidrSet(Vec<IpNet>);
 
 impl CidrSet {
@@ -15,6 +15,11 @@ impl CidrSet {
         let mut joined = IpNet::aggregate(&cidrs);
         joined.sort_unstable();
         Self(joined)
+    }
+
+    /// Its CIDRs, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = IpNet> + '_ {
+        self.0.iter().copied()
     }
 
     /// True if the set holds all of `cidr`.

@@ -73,7 +73,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
 }
 
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
-    if !block.attributes().any(|a| a.is_cooling()) {
+    if !block.has_cooling() {
         return Vec::new();
     }
     let late = |time: Timestamp| time > limit;

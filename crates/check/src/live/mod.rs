@@ -5,6 +5,8 @@
 //! anything else (blocks, affinities, nodes, pools, settings) is found anew each time, since blocks are few. Where a change may
 //! reach further, as that of a node, of a pool or of something that cannot be decoded, everything is checked again.
 
+mod near;
+mod places;
 mod scope;
 mod standing;
 #[cfg(test)]
@@ -12,7 +14,7 @@ mod tests;
 mod touched;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::net::IpAddr;
 
 use calipam_assign::Family;
@@ -21,6 +23,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock};
 use calipam_model::text::TextRef;
 use jiff::Timestamp;
 
+use self::places::Places;
 use self::scope::{Needed, Scope};
 pub use self::standing::Standing;
 pub use self::touched::Touched;
@@ -35,6 +38,7 @@ use crate::{Context, Options, report, uses_ipam};
 #[derive(Debug)]
 pub struct LiveCheck {
     options: Options,
+    places: Places,
     findings: Vec<Finding>,
     /// Addresses that blocks record and nothing uses.
     unused: BTreeSet<IpAddr>,
@@ -65,13 +69,18 @@ impl LiveCheck {
         let context = Context::new(snapshot, options);
         let services_only = context.index.services_only;
         let Found { findings, unused } = context.find();
+        let in_use = Family::BOTH.map(|family| used_by_workload(&context.index, family));
+        let unchecked = context.index.unchecked();
+        // It is large, and the places need as much memory as is left then.
+        drop(context);
         let mut check = Self {
             options: options.clone(),
+            places: Places::new(snapshot),
             findings,
             unused: unused.into_iter().collect(),
             turns: BTreeMap::new(),
-            in_use: Family::BOTH.map(|family| used_by_workload(&context.index, family)),
-            unchecked: context.index.unchecked(),
+            in_use,
+            unchecked,
             has_parts: has_parts(snapshot),
             services_only,
             at: snapshot.taken_at,
@@ -103,9 +112,10 @@ impl LiveCheck {
         if touched.everything || !self.has_parts || !has_parts(snapshot) || snapshot.taken_at < self.at {
             return false;
         }
+        self.places.change(take(&mut touched.gone), take(&mut touched.come));
         self.age(snapshot, &mut touched);
-        let scope = Scope::new(touched, snapshot, &self.unused);
-        let needed = Needed::new(&scope, snapshot, self.in_use.into_iter().flatten());
+        let scope = Scope::new(touched, &self.places, snapshot, &self.unused);
+        let needed = Needed::new(&scope, &self.places, snapshot, self.in_use.into_iter().flatten());
         let Some((found, in_use)) = self.find(snapshot, &scope, needed) else { return false };
 
         self.in_use = in_use;

@@ -10,12 +10,13 @@ use calipam_model::pod::Pod;
 use calipam_model::snapshot::{Snapshot, Source, Versioned};
 use calipam_model::text::{Text, TextRef};
 
+use super::near::{Near, place_of_block};
+use super::places::Places;
 use super::touched::{Touched, pod_of};
 use crate::cidr_set::CidrSet;
 use crate::claim::Claim;
 use crate::finding::Subject;
 use crate::owner::{claimed_identities, each_identity, texts_of_pod};
-use crate::parallel::in_parts;
 use crate::rules::{Part, hash_of_handle};
 
 /// What is checked again.
@@ -29,11 +30,16 @@ pub(super) struct Scope {
 
 impl Scope {
     /// All whose findings may be others now. `unused` are addresses that blocks record and nothing used before the change.
-    pub(super) fn new(mut touched: Touched, snapshot: &Snapshot, unused: &BTreeSet<IpAddr>) -> Self {
+    pub(super) fn new(
+        mut touched: Touched,
+        places: &Places,
+        snapshot: &Snapshot,
+        unused: &BTreeSet<IpAddr>,
+    ) -> Self {
         add_workloads(&mut touched, snapshot);
         add_unused(&mut touched, snapshot, unused);
-        add_same_handle(&mut touched, snapshot);
         add_claiming_handles(&mut touched, snapshot);
+        add_same_handle(&mut touched, places, snapshot);
 
         let addresses = touched.addresses.into_iter().map(IpNet::from);
         let addresses = CidrSet::new(touched.blocks.into_iter().chain(addresses));
@@ -93,32 +99,29 @@ fn add_unused(touched: &mut Touched, snapshot: &Snapshot, unused: &BTreeSet<IpAd
     }
 }
 
-/// All addresses of a handle are of one sandbox: one that is in use keeps the others.
-fn add_same_handle(touched: &mut Touched, snapshot: &Snapshot) {
-    if touched.handles.is_empty() {
-        return;
-    }
-    for records in snapshot.blocks.iter().filter_map(|block| block.value.content.usable()) {
+/// A finding about a handle names the owners of the blocks that it names.
+fn add_claiming_handles(touched: &mut Touched, snapshot: &Snapshot) {
+    let mut near = Near::new();
+    touched.blocks.iter().for_each(|block| near.add(place_of_block(*block)));
+    let handles = near.handles(&snapshot.handles, |handle| &handle.value).into_iter();
+    let handles = handles.map(|position| &snapshot.handles[position].value);
+    let claiming = handles.filter(|handle| handle.blocks().any(|(block, _)| touched.blocks.contains(&block)));
+    touched.handles.extend(claiming.map(hash_of));
+}
+
+/// All addresses of a handle are of one sandbox: one that is in use keeps the others. After this each address that is recorded under
+/// one of the handles is checked.
+fn add_same_handle(touched: &mut Touched, places: &Places, snapshot: &Snapshot) {
+    let mut near = Near::new();
+    touched.handles.iter().for_each(|handle| places.add_recording(*handle, &mut near));
+    let blocks = snapshot.blocks.iter().filter(|block| near.has(place_of_block(block.value.key)));
+    for records in blocks.filter_map(|block| block.value.content.usable()) {
         let is_touched =
             |id: TextRef<'_>| touched.handles.contains(&hash_of_handle(id.cut_at_carriage_return()));
         let of_handles = records.handles().filter(|(_, id)| is_touched(*id));
         let addresses = of_handles.filter_map(|(ordinal, _)| Some(records.allocation(ordinal)?.address));
         touched.addresses.extend(addresses);
     }
-}
-
-/// A finding about a handle names the owners of the blocks that it names.
-fn add_claiming_handles(touched: &mut Touched, snapshot: &Snapshot) {
-    if touched.blocks.is_empty() {
-        return;
-    }
-    let blocks = &touched.blocks;
-    let found = in_parts(snapshot.handles.len(), |range| {
-        let handles = snapshot.handles[range].iter().map(|handle| &handle.value);
-        let claiming = handles.filter(|handle| handle.blocks().any(|(block, _)| blocks.contains(&block)));
-        claiming.map(hash_of).collect::<Vec<u64>>()
-    });
-    touched.handles.extend(found.into_iter().flatten());
 }
 
 fn hash_of(handle: &Handle) -> u64 {
@@ -152,106 +155,103 @@ pub(super) struct Needed {
 
 impl Needed {
     /// `also` are addresses that are not checked, and of which it has to be known who uses them.
-    pub(super) fn new(scope: &Scope, snapshot: &Snapshot, also: impl Iterator<Item = IpAddr>) -> Self {
-        let handles = in_parts(snapshot.handles.len(), |range| {
-            let handles = snapshot.handles[range].iter();
-            handles.filter(|h| scope.part.handles.contains(&hash_of(&h.value))).cloned().collect::<Vec<_>>()
-        });
-        let mut chosen = Chosen::new(scope, snapshot, also);
-        while chosen.grow(snapshot) {}
+    pub(super) fn new(
+        scope: &Scope,
+        places: &Places,
+        snapshot: &Snapshot,
+        also: impl Iterator<Item = IpAddr>,
+    ) -> Self {
+        let mut near = Near::new();
+        scope.part.handles.iter().for_each(|handle| places.add_handle(*handle, &mut near));
+        let handles = near.handles(&snapshot.handles, |handle| &handle.value).into_iter();
+        let handles = handles.map(|position| &snapshot.handles[position]);
+        let handles = handles.filter(|handle| scope.part.handles.contains(&hash_of(&handle.value)));
+
+        let mut chosen = Chosen::new(scope, places, snapshot, also);
+        while chosen.grow(places, snapshot) {}
+        let endpoints = chosen.endpoints.iter().map(|position| snapshot.endpoints[*position].clone());
+        let pods = snapshot.pods.iter().zip(&chosen.pods).filter(|(_, chosen)| **chosen);
         Self {
-            endpoints: picked(&snapshot.endpoints, &chosen.endpoints),
-            pods: picked(&snapshot.pods, &chosen.pods),
-            handles: handles.concat(),
+            endpoints: endpoints.collect(),
+            pods: pods.map(|(pod, _)| pod.clone()).collect(),
+            handles: handles.cloned().collect(),
         }
     }
 }
 
-fn picked<T: Clone>(list: &[T], chosen: &[bool]) -> Vec<T> {
-    list.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(object, _)| object.clone()).collect()
-}
-
 /// Endpoints and pods, by position; with each all endpoints and pods of its name, without which it would seem to be another's.
 struct Chosen {
-    endpoints: Vec<bool>,
+    endpoints: BTreeSet<usize>,
     pods: Vec<bool>,
     named: HashSet<Vec<u8>>,
-    /// There are names that were not looked for yet.
-    is_growing: bool,
+    /// Addresses whose users are chosen.
+    addresses: [CidrSet; 2],
+    /// What may have such an address, or a name that was looked for.
+    near: Near,
+    /// Names that were not looked for yet.
+    new: Vec<Vec<u8>>,
+    /// Nodes, packed, of each of which one endpoint is chosen.
+    nodes: HashSet<Box<[u8]>>,
 }
 
 impl Chosen {
     /// Those that use one of the addresses. With them, of each node that does not exist or takes no pods, one that is there: the
     /// rules ask whether any is.
-    fn new(scope: &Scope, snapshot: &Snapshot, also: impl Iterator<Item = IpAddr>) -> Self {
-        let in_use = CidrSet::new(also.map(IpNet::from));
-        let is_near = |address: IpAddr| scope.part.addresses.contains(address) || in_use.contains(address);
-        let endpoints = in_parts(snapshot.endpoints.len(), |range| {
-            let endpoints = snapshot.endpoints[range].iter();
-            endpoints.map(|endpoint| endpoint.value.addresses().any(is_near)).collect::<Vec<bool>>()
-        });
-        let named_by = |pod: &Pod| pod.evidence().iter().any(|(address, _)| is_near(*address));
-        let mut chosen = Self {
-            endpoints: endpoints.concat(),
-            pods: snapshot.pods.iter().map(|pod| named_by(&pod.value)).collect(),
-            named: scope.named.clone(),
-            is_growing: true,
-        };
-        chosen.add_one_of_nodes(snapshot);
-        chosen
-    }
+    fn new(scope: &Scope, places: &Places, snapshot: &Snapshot, also: impl Iterator<Item = IpAddr>) -> Self {
+        let addresses = [scope.part.addresses.clone(), CidrSet::new(also.map(IpNet::from))];
+        let mut near = Near::new();
+        addresses.iter().for_each(|addresses| near.add_all(addresses));
 
-    fn add_one_of_nodes(&mut self, snapshot: &Snapshot) {
         let nodes = snapshot.nodes.iter().map(|node| &node.value);
         let names: Vec<Text> = nodes.filter(|node| !node.tainted).map(|node| Text::new(&node.name)).collect();
         let usual: HashSet<&[u8]> = names.iter().map(|name| name.as_ref().packed()).collect();
-        let (mut of_endpoints, mut of_pods) = (HashSet::new(), HashSet::new());
-        for (chosen, endpoint) in self.endpoints.iter_mut().zip(&snapshot.endpoints) {
-            let node = endpoint.value.node().packed();
-            *chosen |= !usual.contains(node) && of_endpoints.insert(node);
-        }
-        for (chosen, pod) in self.pods.iter_mut().zip(&snapshot.pods) {
-            let pod = &pod.value;
+        let unusual = places.nodes().filter(|(node, _)| !usual.contains(node));
+        let nodes = unusual.map(|(node, place)| {
+            near.add(place);
+            node.into()
+        });
+        let nodes = nodes.collect();
+
+        let is_near = |address: &IpAddr| addresses.iter().any(|addresses| addresses.contains(*address));
+        let (mut of_nodes, mut pods) = (HashSet::new(), Vec::with_capacity(snapshot.pods.len()));
+        for pod in snapshot.pods.iter().map(|pod| &pod.value) {
             let node = pod.node().packed();
-            if !pod.finished && !usual.contains(node) {
-                *chosen |= of_pods.insert((node, pod.host_network));
-            }
+            let is_first =
+                !pod.finished && !usual.contains(node) && of_nodes.insert((node, pod.host_network));
+            pods.push(is_first || pod.evidence().iter().any(|(address, _)| is_near(address)));
         }
+        let new = scope.named.iter().cloned().collect();
+        Self { endpoints: BTreeSet::new(), pods, named: scope.named.clone(), addresses, near, new, nodes }
     }
 
     /// Adds what has a name that is looked for, and looks for the names of all that was chosen; false where nothing was added.
-    fn grow(&mut self, snapshot: &Snapshot) -> bool {
-        if !self.is_growing {
-            return false;
-        }
-        let known = self.named.len();
+    fn grow(&mut self, places: &Places, snapshot: &Snapshot) -> bool {
+        self.new.drain(..).for_each(|name| places.add_named(&name, &mut self.near));
+        let is_near = |address: IpAddr| self.addresses.iter().any(|addresses| addresses.contains(address));
+        let (mut key, mut names) = (Vec::new(), Vec::new());
         let named = &self.named;
         let with_pods = !snapshot.pods.is_empty();
-        let endpoints = in_parts(snapshot.endpoints.len(), |range| {
-            let (mut key, mut names) = (Vec::new(), Vec::new());
-            let mut chosen = self.endpoints[range.clone()].to_vec();
-            for (chosen, endpoint) in chosen.iter_mut().zip(&snapshot.endpoints[range]) {
-                let texts = endpoint.value.texts();
-                each_identity(&mut key, &texts, |identity| *chosen |= named.contains(identity));
-                if *chosen && with_pods {
+        for position in self.near.endpoints(&snapshot.endpoints, |endpoint| &endpoint.value) {
+            let endpoint = &snapshot.endpoints[position].value;
+            let texts = endpoint.texts();
+            let mut is_chosen = self.endpoints.contains(&position) || endpoint.addresses().any(is_near);
+            is_chosen |= !self.nodes.is_empty() && self.nodes.remove(texts.node.packed());
+            each_identity(&mut key, &texts, |identity| is_chosen |= named.contains(identity));
+            if is_chosen {
+                self.endpoints.insert(position);
+                if with_pods {
                     names.extend(pod_of(&mut key, texts.namespace, texts.pod).map(<[u8]>::to_vec));
                 }
             }
-            (chosen, names)
-        });
-        let (endpoints, mut names): (Vec<Vec<bool>>, Vec<Vec<Vec<u8>>>) = endpoints.into_iter().unzip();
-        let (mut key, mut of_pods) = (Vec::new(), Vec::new());
+        }
         for (chosen, pod) in self.pods.iter_mut().zip(&snapshot.pods) {
             let texts = texts_of_pod(&pod.value);
             each_identity(&mut key, &texts, |identity| *chosen |= named.contains(identity));
             if *chosen {
-                of_pods.extend(pod_of(&mut key, texts.namespace, texts.pod).map(<[u8]>::to_vec));
+                names.extend(pod_of(&mut key, texts.namespace, texts.pod).map(<[u8]>::to_vec));
             }
         }
-        names.push(of_pods);
-        self.endpoints = endpoints.concat();
-        self.named.extend(names.into_iter().flatten());
-        self.is_growing = self.named.len() > known;
-        true
+        self.new = names.into_iter().filter(|name| self.named.insert(name.clone())).collect();
+        !self.new.is_empty()
     }
 }

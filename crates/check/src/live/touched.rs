@@ -9,6 +9,7 @@ use calipam_model::pod::Pod;
 use calipam_model::snapshot::{Snapshot, StoredBlock};
 use calipam_model::text::TextRef;
 
+use super::places::Entries;
 use crate::owner::{each_identity, identity, texts_of_pod};
 use crate::rules::hash_of_handle;
 
@@ -29,6 +30,9 @@ pub struct Touched {
     pub(super) workloads: HashSet<String>,
     /// Nodes that endpoints and pods name.
     pub(super) nodes: HashSet<String>,
+    /// What is not there any more, and what is there now.
+    pub(super) gone: Entries,
+    pub(super) come: Entries,
 }
 
 impl Touched {
@@ -39,7 +43,8 @@ impl Touched {
 
     /// What is concerned where the objects `before` have become those of `now`: all that have changed, and no others.
     pub fn between(before: &Snapshot, now: &Snapshot) -> Self {
-        let mut touched = Self::default();
+        let (gone, come) = (Entries::of(before), Entries::of(now));
+        let mut touched = Self { gone, come, ..Self::default() };
         for objects in [before, now] {
             touched.everything |= reaches_far(objects);
             objects.blocks.iter().for_each(|block| touched.note_block(&block.value));
@@ -64,6 +69,8 @@ impl Touched {
         self.claimable.extend(other.claimable);
         self.workloads.extend(other.workloads);
         self.nodes.extend(other.nodes);
+        self.gone.extend(other.gone);
+        self.come.extend(other.come);
     }
 
     fn note_block(&mut self, block: &StoredBlock) {

@@ -17,6 +17,12 @@ pub(crate) fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<
     key.extend_from_slice(name.packed());
 }
 
+/// True for an [`identity`] without a name, as of all that name no pod or container.
+pub(crate) fn is_nameless(identity: &[u8]) -> bool {
+    let (length, rest) = identity.split_first_chunk().unwrap_or((&[0; size_of::<usize>()], &[]));
+    usize::from_be_bytes(*length) == rest.len()
+}
+
 /// Visits the identities of an endpoint or pod, of which `key` has the bytes meanwhile.
 pub(crate) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
     identity(key, workload.namespace, workload.pod);

@@ -44,7 +44,7 @@ mod workloads;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-pub(crate) use self::handles::hash_of_handle;
+pub(crate) use self::handles::{hash_of_bytes, hash_of_handle};
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::finding::Finding;
@@ -54,7 +54,8 @@ use crate::occupancy::Occupancy;
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub addresses: CidrSet,
-    /// [Hashes](hash_of_handle) of their IDs.
+    /// [Hashes](hash_of_handle) of their IDs. All handles with these that are stored are in the snapshot, and all addresses that blocks
+    /// record under them are among the addresses of the part.
     pub handles: HashSet<u64>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn run_on(context: &Context<'_>, part: Option<&Part>) -> Found {
             let unused = addresses::check(context, part.map(|part| &part.addresses), &mut findings);
             Found { findings, unused }
         });
-        let mut findings = run_others(context, part.map(|part| &part.handles));
+        let mut findings = run_others(context, part);
         match walk.join() {
             Ok(walked) => {
                 findings.extend(walked.findings);
@@ -98,13 +99,13 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-fn run_others(context: &Context<'_>, handles: Option<&HashSet<u64>>) -> Vec<Finding> {
+fn run_others(context: &Context<'_>, part: Option<&Part>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let occupancy = Occupancy::new(context);
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
     block_limit::check(context, &mut findings);
-    handles::check(context, handles, &mut findings);
+    handles::check(context, part, &mut findings);
     pools::check(context, &occupancy, &mut findings);
     stranded::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::parallel::{in_parts, in_parts_of_few};
 use crate::record::Record;
+use crate::rules::Part;
 use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;
@@ -78,8 +79,8 @@ struct Object {
 
 /// Every ID under which something is stored or recorded, but for the typical ones that are in
 /// order: a handle that claims one address of one block, or one of either family, and blocks that
-/// record just that. With `only`, of IDs with these hashes alone.
-pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, only: Option<&HashSet<u64>>) -> Vec<Group<'c, 's>> {
+/// record just that. With `only`, of the IDs of this part alone.
+pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, only: Option<&Part>) -> Vec<Group<'c, 's>> {
     let (objects, references) = (objects(context), references(context, only));
     let groups = in_parts_of_few(SHARDS, |shards| {
         let mut groups = Vec::new();
@@ -221,12 +222,13 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
 
 /// Allocations of sound blocks that name a handle. For what Windows reserves there is no
 /// handle (facts 3.1).
-fn references(context: &Context<'_>, only: Option<&HashSet<u64>>) -> Vec<Shards<Reference>> {
+fn references(context: &Context<'_>, only: Option<&Part>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];
         let number = || blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
-        let mut references = Shards::with_capacity(only.map_or_else(number, HashSet::len));
-        let sound = (range.start as u32..).zip(blocks);
+        let mut references = Shards::with_capacity(only.map_or_else(number, |part| part.handles.len()));
+        let is_in_part = |block: IpNet| only.is_none_or(|part| part.addresses.within(block).next().is_some());
+        let sound = (range.start as u32..).zip(blocks).filter(|(_, block)| is_in_part(block.key));
         for (block, sound) in sound.filter_map(|(position, b)| Some((position, b.sound?))) {
             for (ordinal, handle) in sound.handles() {
                 let clean = handle.cut_at_carriage_return();
@@ -235,7 +237,7 @@ fn references(context: &Context<'_>, only: Option<&HashSet<u64>>) -> Vec<Shards<
                 }
                 let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
                 let hash = hash_of_handle(clean);
-                if only.is_none_or(|only| only.contains(&hash)) {
+                if only.is_none_or(|part| part.handles.contains(&hash)) {
                     references.push(Reference { hash, block: block | dirty, ordinal });
                 }
             }
@@ -247,8 +249,12 @@ fn references(context: &Context<'_>, only: Option<&HashSet<u64>>) -> Vec<Shards<
 
 /// The hash of a handle's ID that is cut at the carriage return.
 pub(crate) fn hash_of_handle(id: TextRef<'_>) -> u64 {
+    hash_of_bytes(id.packed())
+}
+
+pub(crate) fn hash_of_bytes(bytes: &[u8]) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write(id.packed());
+    hasher.write(bytes);
     hasher.finish()
 }
 

@@ -12,17 +12,17 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
-pub(crate) use self::groups::hash_of_handle;
 use self::groups::{Group, StoredHandle, groups, named_by_unchecked, undecodable};
+pub(crate) use self::groups::{hash_of_bytes, hash_of_handle};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
 use crate::record::Record;
+use crate::rules::Part;
 
-/// Checks every handle, stored or recorded; or, where `only` is given, those with these [hashes](hash_of_handle), of which all
-/// that are stored are in the snapshot.
-pub(crate) fn check(context: &Context<'_>, only: Option<&HashSet<u64>>, out: &mut Vec<Finding>) {
+/// Checks every handle, stored or recorded, or those of a part.
+pub(crate) fn check(context: &Context<'_>, only: Option<&Part>, out: &mut Vec<Finding>) {
     let unchecked = context.index.unchecked();
     let scope = Scope {
         context,
