@@ -11,7 +11,7 @@ use etcd_client::{CompactionOptions, Txn, TxnOp};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::program::calipam;
+use super::program::{calipam, command};
 use super::serve::Server;
 
 /// How long anything may take on a busy machine.
@@ -147,6 +147,37 @@ fn another_cluster_in_the_place_of_the_first_is_read_anew() {
             && json(&answer.body)["findings"].as_array().unwrap().is_empty()
     });
     assert_is_checked(&server, &etcd, written, "the other cluster");
+}
+
+/// The same etcd is back at an earlier state, as from a copy of its disk: what was written since is not kept from before.
+#[test]
+fn a_datastore_that_comes_back_older_is_read_anew() {
+    let (mut etcd, entries) = faulty();
+    let endpoint = etcd.endpoint();
+    let (data, copy) = (etcd.data_dir(), etcd.data_dir().with_extension("copy"));
+    etcd.kill();
+    let copied = command("cp").args(["-r".as_ref(), data.as_os_str(), copy.as_os_str()]).status().unwrap();
+    assert!(copied.success());
+    etcd.restart().unwrap();
+    let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
+    let handles: Vec<_> = entries.iter().filter(|(key, _)| key.contains("/handle/")).take(3).collect();
+    let mut written = 0;
+    for (key, _) in &handles {
+        written = write(&etcd, &[(key, None)]);
+    }
+    assert_is_checked(&server, &etcd, written, "before");
+
+    etcd.kill();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&copy, &data).unwrap();
+    etcd.restart().unwrap();
+    let (key, value) = handles[0];
+    let again = write(&etcd, &[(key, Some(value))]);
+    assert!(again < written);
+    server.wait("/report.json", |answer| revision(&json(&answer.body)) == again);
+    assert_is_checked(&server, &etcd, again, "afterwards");
+    let (code, said) = server.terminate();
+    assert!(code == Some(0) && said.contains("everything was read again"), "{said}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use calipam_check::{Finding, Report};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
 use calipam_datastore::follow::{Changed, Followed, News};
+use calipam_history::trend::Trends;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ pub struct Live {
     /// When everything was read last.
     whole: Instant,
     pub counts: LiveCounts,
+    pub trends: Trends,
 }
 
 /// What has been done since the start.
@@ -74,6 +76,8 @@ impl Live {
                 Err(why) => return Ok(Err(why)),
             };
             let check = LiveCheck::new(&snapshot, &criteria.options);
+            let mut trends = Trends::default();
+            trends.note(&Snapshot::default(), &Snapshot::default(), &snapshot);
             let mut live = Self {
                 standing: Standing::new(criteria.recheck_after).apart(followed.is_apart()),
                 followed,
@@ -82,6 +86,7 @@ impl Live {
                 criteria: criteria.clone(),
                 whole: Instant::now(),
                 counts: LiveCounts { whole: 1, ..LiveCounts::default() },
+                trends,
             };
             live.report();
             if live.standing.next().is_some() {
@@ -148,6 +153,7 @@ impl Live {
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
         snapshot.taken_at = at.unwrap_or(snapshot.taken_at);
+        self.trends.note(&before, &now, &snapshot);
         match self.check.update(&mut snapshot, Touched::between(&before, &now)) {
             Checked::Part => self.counts.parts += 1,
             Checked::Everything => self.counts.whole += 1,
@@ -165,6 +171,7 @@ impl Live {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
         };
+        self.trends.interrupt(snapshot.taken_at);
         self.replace(LiveCheck::new(&snapshot, &self.criteria.options), snapshot, followed);
         Ok(Step::Whole(why))
     }
@@ -198,7 +205,10 @@ impl Live {
                     step = Step::Compared { lost, wrong };
                 }
             }
-            Err(why) => step = Step::Whole(why),
+            Err(why) => {
+                self.trends.interrupt(snapshot.taken_at);
+                step = Step::Whole(why);
+            }
         }
         self.replace(whole, snapshot, followed);
         Ok(step)

@@ -20,6 +20,10 @@ use crate::watch::{self, TOGETHER};
 
 /// After a check it rests for so many times as long, so that changes that never end take a tenth of the time.
 const REST: u32 = 9;
+/// A datastore that is followed is asked for changes no more often, so that many changes are checked together.
+const EVERY: Duration = Duration::from_secs(1);
+/// What Calico writes for one pod comes within this time, as a rule.
+const OF_ONE_POD: Duration = Duration::from_millis(100);
 /// After how long a datastore that is followed is asked again where it does not answer.
 const RETRY: Duration = Duration::from_secs(10);
 /// So many of the findings in which a full check differs are named.
@@ -74,7 +78,8 @@ impl<'a> Checks<'a> {
         self.console.quiet = true;
 
         let outcome = if options.fail_on.fails(report.worst()) { Outcome::Findings } else { Outcome::Clean };
-        Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts))
+        let trends = self.live.as_ref().map(|live| live.trends.clone());
+        Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts, trends))
     }
 
     /// Reads and checks what has changed, where the datastore can be followed. Two reads that confirm each other are whole ones.
@@ -128,7 +133,8 @@ impl<'a> Checks<'a> {
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
         // Between its two reads a check waits for `settle`, which costs nothing.
         let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
-        let rest = (took.saturating_sub(settle) * REST).min(interval.saturating_sub(took));
+        let least = if self.live.is_some() { EVERY.saturating_sub(took) } else { Duration::ZERO };
+        let rest = (took.saturating_sub(settle) * REST).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
         let (Some(live), Some(datastore)) = (&mut self.live, &self.datastore) else {
@@ -136,7 +142,7 @@ impl<'a> Checks<'a> {
             return watch::wait(most, self.revision, self.global, &self.console).await;
         };
         match live.wait(datastore, most).await {
-            Ok(true) => tokio::time::sleep(TOGETHER).await,
+            Ok(true) => tokio::time::sleep(OF_ONE_POD).await,
             Ok(false) => {}
             Err(_) => {
                 self.datastore = None;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use calipam_check::Report;
+use calipam_history::trend::Trends;
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::{LiveCounts, SharedSnapshot};
 use jiff::Timestamp;
@@ -42,6 +43,8 @@ pub(super) struct Good {
     pub exit_code: u8,
     /// What was done to follow the cluster, where it is.
     pub counts: Option<LiveCounts>,
+    /// What becomes of the pools, where the cluster is followed.
+    trends: Option<Trends>,
     json: OnceLock<Bytes>,
     page: OnceLock<Bytes>,
     metrics: OnceLock<Bytes>,
@@ -64,10 +67,11 @@ impl Good {
         took: Duration,
         exit_code: u8,
         counts: Option<LiveCounts>,
+        trends: Option<Trends>,
     ) -> Self {
         let (at, ended) = (Timestamp::now(), Instant::now());
         let (json, page, metrics) = Default::default();
-        Self { at, ended, took, report, snapshot, exit_code, counts, json, page, metrics }
+        Self { at, ended, took, report, snapshot, exit_code, counts, trends, json, page, metrics }
     }
 
     /// How long ago the check ended.
@@ -101,7 +105,7 @@ impl Good {
         match text {
             Text::Json => document::write(&checked, Format::Json, Page::default(), &mut out)?,
             Text::Page => write_live_page(&checked, &mut out)?,
-            Text::Metrics => write_report_metrics(&checked, &mut out)?,
+            Text::Metrics => write_report_metrics(&checked, self.trends.as_ref(), &mut out)?,
         }
         Ok(place.get_or_init(|| out.into()))
     }

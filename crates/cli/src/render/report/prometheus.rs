@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use calipam_check::views::{self, Count, PoolList};
 use calipam_check::{Changes, Code, Report};
+use calipam_history::trend::Trends;
 use calipam_model::snapshot::{Coverage, Snapshot};
 use calipam_workflow::LiveCounts;
 use jiff::Timestamp;
@@ -13,10 +14,10 @@ use jiff::Timestamp;
 use super::Checked;
 use crate::render::fleet::FleetReport;
 
-/// Gauges in the order in which they are written: by name its help, and its values by labels as they are written.
+/// Metrics in the order in which they are written: by name the help, the type, and the values by labels as they are written.
 #[derive(Default)]
 struct Metrics<'a> {
-    gauges: BTreeMap<&'static str, (&'static str, BTreeMap<String, f64>)>,
+    all: BTreeMap<&'static str, (&'static str, &'static str, BTreeMap<String, f64>)>,
     /// The cluster of a fleet that the next values are of: a label of each.
     cluster: Option<&'a str>,
 }
@@ -29,10 +30,17 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     metrics.write(out)
 }
 
-/// Writes the same without the metrics of the run.
-pub(crate) fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the same without the metrics of the run, and what becomes of the pools where the cluster is followed.
+pub(crate) fn write_report(
+    checked: &Checked<'_>,
+    trends: Option<&Trends>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.report(checked);
+    let pools = metrics.report(checked);
+    if let Some(trends) = trends {
+        metrics.trends(trends, &pools);
+    }
     metrics.write(out)
 }
 
@@ -95,24 +103,42 @@ fn seconds(at: Timestamp) -> f64 {
 
 impl Metrics<'_> {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (name, (help, values)) in &self.gauges {
-            writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} gauge")?;
+        for (name, (help, kind, values)) in &self.all {
+            writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} {kind}")?;
             for (labels, value) in values {
-                writeln!(out, "calipam_{name}{labels} {value}")?;
+                match value.is_infinite() {
+                    true => writeln!(out, "calipam_{name}{labels} +Inf")?,
+                    false => writeln!(out, "calipam_{name}{labels} {value}")?,
+                }
             }
         }
         Ok(())
     }
 
     fn set(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        self.declare(name, "gauge", help);
+        self.put(name, labels, value);
+    }
+
+    /// Names a metric, which may have no value.
+    fn declare(&mut self, name: &'static str, kind: &'static str, help: &'static str) {
+        self.all.entry(name).or_insert_with(|| (help, kind, BTreeMap::new()));
+    }
+
+    fn put(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
+        let labels = self.labels(labels);
+        if let Some((_, _, values)) = self.all.get_mut(name) {
+            values.insert(labels, value);
+        }
+    }
+
+    fn labels(&self, labels: &[(&str, &str)]) -> String {
         let cluster = self.cluster.map(|name| ("cluster", name));
         let labels = labels.iter().copied().chain(cluster);
         let mut labels: Vec<String> =
             labels.map(|(label, value)| format!("{label}=\"{}\"", escape(value))).collect();
         labels.sort();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let (_, values) = self.gauges.entry(name).or_insert_with(|| (help, BTreeMap::new()));
-        values.insert(labels, value);
+        if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
     }
 
     /// When the run ended, how long it took, and how.
@@ -142,15 +168,17 @@ impl Metrics<'_> {
         self.set("live_differences", help, &[], live.differences as f64);
     }
 
-    /// Everything about the cluster.
-    fn report(&mut self, checked: &Checked<'_>) {
+    /// Everything about the cluster. Gives how full its pools are.
+    fn report(&mut self, checked: &Checked<'_>) -> PoolList {
         self.cluster(checked.report);
         self.findings(checked.report, Code::of_one_cluster());
         if let Some(changes) = checked.changes {
             self.changes(changes, checked.report);
         }
-        self.pools(&views::pools(checked.snapshot));
+        let pools = views::pools(checked.snapshot);
+        self.pools(&pools);
         self.nodes(checked.snapshot);
+        pools
     }
 
     /// Which cluster was read, and how much of it.
@@ -247,6 +275,33 @@ impl Metrics<'_> {
             ] {
                 let labels = [pool[0], pool[1], ("state", state)];
                 self.set("ippool_addresses", "Addresses of the pool by state.", &labels, number(count));
+            }
+        }
+    }
+
+    /// What is assigned and released, and when that exhausts a pool from which Calico allocates.
+    fn trends(&mut self, trends: &Trends, list: &PoolList) {
+        let [assigned, released, exhaustion] =
+            ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"];
+        self.declare(assigned, "counter", "Addresses of the pool that were assigned since the start.");
+        self.declare(released, "counter", "Addresses of the pool that were released since the start.");
+        let help = "In how many seconds nodes get no more addresses of the pool, if it goes on as in the last day; absent for an hour \
+                    after the start.";
+        self.declare(exhaustion, "gauge", help);
+        for view in &list.pools {
+            let Some(trend) = trends.of(view.cidr) else { continue };
+            let cidr = view.cidr.to_string();
+            let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
+            self.put(assigned, &pool, trend.assigned as f64);
+            self.put(released, &pool, trend.released as f64);
+            let free = view.allocatable.unwrap_or(view.free);
+            let Some(forecast) = trend.forecast(free.0).filter(|_| view.enabled) else { continue };
+            for (bound, seconds) in [
+                ("earliest", forecast.earliest),
+                ("expected", forecast.expected),
+                ("latest", forecast.latest),
+            ] {
+                self.put(exhaustion, &[pool[0], pool[1], ("bound", bound)], seconds);
             }
         }
     }
