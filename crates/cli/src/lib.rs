@@ -17,6 +17,7 @@ mod hints;
 mod ignore;
 mod operator;
 mod output_file;
+mod past;
 mod preview;
 mod progress;
 mod render;

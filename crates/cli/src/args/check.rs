@@ -8,8 +8,10 @@ use clap::ValueHint::{DirPath, FilePath};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
+use jiff::Timestamp;
 
 use super::check_options::{CheckOptions, SELECTION};
+use super::diff::time_with_zone;
 use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
 use crate::hints;
@@ -43,6 +45,16 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
+    /// Check the state of this time, by the exports and the recorded changes in the folder of --archive
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = time_with_zone,
+        requires = "archive",
+        conflicts_with_all = ["cache", "confirm", "watch"],
+        help_heading = REPORTS
+    )]
+    pub at: Option<Timestamp>,
     /// Also write the report to a file; can be repeated for several formats
     #[arg(
         long = "output-file",

@@ -24,6 +24,7 @@ use crate::format::Format;
 use crate::ignore::Ignored;
 use crate::operator::Person;
 use crate::output_file::{self, OutputFile};
+use crate::past::Past;
 use crate::render::document::{self, Detail};
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::render::table::Page;
@@ -46,6 +47,8 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::check::run(args, &fleet, begin, console);
     }
+    let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
+    let global = past.as_ref().map_or(global, |past| &past.global);
     let Findings { checked: CheckResult { report, snapshot, .. }, filter, changes, calicoctl } =
         match findings(args, global, console) {
             Ok(found) => found,

@@ -15,6 +15,7 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::fleet::{self, Fleet};
 use crate::operator::Person;
+use crate::past::Past;
 use crate::render::document::Detail;
 use crate::render::show::{self as render, Shown, View};
 use crate::render::text::escape;
@@ -39,18 +40,8 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
             hint: Some("name them by --fleet, --context or --all-contexts".into()),
         });
     }
-    let archived = match (&args.archive, args.at) {
-        (Some(folder), Some(at)) => Some(calipam_workflow::state_at(folder, at, &Person::watching(console))?),
-        _ => None,
-    };
-    let of_archive = archived.as_ref().map(|state| state.path.to_string_lossy().into_owned());
-    let global = &match of_archive {
-        Some(_) if global.datastore.is_some() => {
-            return Err(Failure::usage("--archive says what is read; --datastore has no effect here"));
-        }
-        Some(path) => Global { datastore: Some(path), ..global.clone() },
-        None => global.clone(),
-    };
+    let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
+    let global = past.as_ref().map_or(global, |past| &past.global);
     let (snapshot, subject, events) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let (snapshot, subject) = read(&datastore, args, console).await?;

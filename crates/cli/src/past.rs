@@ -1,0 +1,36 @@
+//! `--archive DIR --at TIME`: a state of the past in place of the datastore.
+
+use std::path::Path;
+
+use calipam_workflow::{ArchivedState, state_at};
+use jiff::Timestamp;
+
+use crate::args::Global;
+use crate::console::Console;
+use crate::exit::Failure;
+use crate::operator::Person;
+
+/// A state of an archive, which is there for as long as this.
+pub(crate) struct Past {
+    /// The call, with the state as its datastore.
+    pub global: Global,
+    _state: ArchivedState,
+}
+
+impl Past {
+    /// What a call names; `None` where it asks for no time.
+    pub(crate) fn of_call(
+        archive: Option<&Path>,
+        at: Option<Timestamp>,
+        global: &Global,
+        console: &Console,
+    ) -> Result<Option<Self>, Failure> {
+        let (Some(folder), Some(at)) = (archive, at) else { return Ok(None) };
+        if global.datastore.is_some() {
+            return Err(Failure::usage("--archive says what is read; --datastore has no effect here"));
+        }
+        let state = state_at(folder, at, &Person::watching(console))?;
+        let datastore = Some(state.path.to_string_lossy().into_owned());
+        Ok(Some(Self { global: Global { datastore, ..global.clone() }, _state: state }))
+    }
+}
