@@ -1,9 +1,13 @@
 //! A run of the program, and what it takes.
 
-use std::io;
-use std::process::{Command, ExitStatus, Stdio};
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::param::clock_ticks_per_second;
+
+use crate::Failed;
 
 /// How often the memory of the process is looked at. Linux keeps the peak, so that only the last look counts: the first one may
 /// come while the process still shares the memory of this one, before it becomes the program.
@@ -38,10 +42,57 @@ pub(crate) fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus
     Ok((Measured { seconds: start.elapsed().as_secs_f64(), peak_mib }, ended))
 }
 
-/// The peak of resident memory (VmHWM) in MiB, by the process's file of its status.
+/// The peak of resident memory in MiB, by the process's file of its status.
 pub(crate) fn peak(status: &str) -> Option<f64> {
+    memory(status, "VmHWM:")
+}
+
+fn memory(status: &str, field: &str) -> Option<f64> {
     let text = std::fs::read_to_string(status).ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024.0)
+}
+
+/// A program that runs until this is dropped.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Starts it, and waits until what it writes to stderr has a line for which `is_ready`; gives that.
+    pub(crate) fn start(
+        command: &mut Command,
+        is_ready: impl Fn(&str) -> bool,
+    ) -> Result<(Self, String), Failed> {
+        let mut running = Self(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
+        let stderr = running.0.stderr.take().ok_or("no stderr")?;
+        let mut lines = BufReader::new(stderr).lines();
+        let ready = lines.find(|line| line.as_ref().is_ok_and(|line| is_ready(line)));
+        let ready = ready.ok_or("the program has ended")??;
+        thread::spawn(move || lines.for_each(drop));
+        Ok((running, ready))
+    }
+
+    /// Seconds of processor time so far.
+    pub(crate) fn processor_time(&self) -> Result<f64, Failed> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let fields = text.rsplit_once(')').ok_or("no fields")?.1;
+        let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
+        Ok(ticks.iter().sum::<f64>() / clock_ticks_per_second() as f64)
+    }
+
+    pub(crate) fn peak_mib(&self) -> f64 {
+        peak(&format!("/proc/{}/status", self.0.id())).unwrap_or_default()
+    }
+
+    /// Resident memory now.
+    pub(crate) fn mib(&self) -> f64 {
+        memory(&format!("/proc/{}/status", self.0.id()), "VmRSS:").unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod child;
+mod churn;
 mod cluster;
 mod kubernetes;
 mod leak;

@@ -1,18 +1,22 @@
 //! `calipam serve` while an etcd changes: how long after a change its finding appears, and what that takes.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, GetOptions, Txn, TxnOp, TxnOpResponse};
-use rustix::param::clock_ticks_per_second;
+use etcd_client::{Client, GetOptions};
+use tokio::runtime::Runtime;
 
-use crate::child::peak;
+use crate::child::Running;
+use crate::churn::{Churn, KEYS};
 use crate::{Failed, check};
 
-/// Writes a second: of each workload that changes its endpoint, its handle and the block of its address.
+/// Pods that go or come in a second.
 const CHANGES: u32 = 50;
+/// How often it is looked for a finding; meanwhile so many pods are replaced.
+const LOOK: Duration = Duration::from_millis(200);
+const AT_A_TIME: u32 = CHANGES / 2 / 5;
 /// How long it is watched at rest, and while the cluster changes.
 const REST: Duration = Duration::from_secs(20);
 const BUSY: Duration = Duration::from_secs(30);
@@ -23,9 +27,9 @@ const SETTLE: f64 = 1.0;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
+/// Handles of tunnels, which stay while pods come and go.
 const HANDLES: &str = "/calico/ipam/v2/handle/";
-const BLOCKS: &str = "/calico/ipam/v2/assignment/";
+const OF_TUNNELS: &str = "/calico/ipam/v2/handle/ipip-";
 
 struct Row {
     allocations: u64,
@@ -35,18 +39,24 @@ struct Row {
     /// Shares of one core.
     at_rest: f64,
     busy: f64,
-    written: usize,
+    written: u64,
     /// From the write to the finding, without [`SETTLE`].
     latencies: Vec<f64>,
     peak_mib: f64,
+    /// Keys that were written in all, and resident memory then.
+    later: Vec<(u64, f64)>,
 }
 
-/// Measures each number of allocations and prints the table.
+/// Measures each number of allocations and prints the table. `SIZE+SECONDS` goes on for so long, with as many changes as etcd takes.
 pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
-    check::rows(sizes, |allocations| measure(program, allocations), print)
+    let measure = |size: String| {
+        let (allocations, seconds) = size.split_once('+').unwrap_or((&size, "0"));
+        measure(program, allocations.parse()?, Duration::from_secs(seconds.parse()?))
+    };
+    check::rows(sizes, measure, print)
 }
 
-fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
+fn measure(program: &str, allocations: u64, rush: Duration) -> Result<Row, Failed> {
     let etcd = check::seeded(allocations)?;
     let endpoint = etcd.endpoint();
     let check_mib = check::check(program, &["--etcd-endpoints", &endpoint])?.peak_mib;
@@ -59,35 +69,40 @@ fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
         std::thread::sleep(REST);
         Ok(())
     })?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    let mut changing = runtime.block_on(Changing::new(&endpoint))?;
+    let runtime = Runtime::new()?;
+    let mut churn = runtime.block_on(Churn::new(&endpoint))?;
+    let mut handles = runtime.block_on(Handles::new(&endpoint))?;
     let mut latencies = Vec::new();
     let busy = server.share(|| {
         let begin = Instant::now();
         while begin.elapsed() < BUSY || latencies.len() < FINDINGS {
-            let finding = changing.begin_finding(&runtime)?;
+            let finding = runtime.block_on(handles.begin_finding())?;
             let written = Instant::now();
             loop {
-                changing.change_for_a_while(&runtime)?;
+                let begin = Instant::now();
+                (0..AT_A_TIME).try_for_each(|_| runtime.block_on(churn.replace()))?;
                 if server.get("/report.json")?.1.contains(&finding) {
                     break;
                 }
                 if written.elapsed() > PATIENCE {
                     return Err("a finding does not appear".into());
                 }
+                std::thread::sleep(LOOK.saturating_sub(begin.elapsed()));
             }
             latencies.push(written.elapsed().as_secs_f64() - SETTLE);
-            changing.end_finding(&runtime)?;
+            runtime.block_on(handles.end_finding())?;
         }
         Ok(())
     })?;
-    let (written, peak_mib) = (changing.written, server.peak_mib());
-    Ok(Row { allocations, check_mib, first, at_rest, busy, written, latencies, peak_mib })
+    let written = churn.replaced * 2 * KEYS;
+    let peak_mib = server.running.peak_mib();
+    let later = server.rush(&runtime, &mut churn, rush)?;
+    Ok(Row { allocations, check_mib, first, at_rest, busy, written, latencies, peak_mib, later })
 }
 
 /// `calipam serve`, which would look by itself after an hour.
 struct Server {
-    child: Child,
+    running: Running,
     address: String,
 }
 
@@ -96,13 +111,9 @@ impl Server {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--interval", "1h"]);
         command.args(["--settle", &format!("{SETTLE}s"), "--etcd-endpoints", endpoint]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        let stderr = child.stderr.take().ok_or("no stderr")?;
-        let mut lines = BufReader::new(stderr).lines();
-        let line = lines.next().ok_or("it does not serve")??;
-        std::thread::spawn(move || lines.for_each(drop));
+        let (running, line) = Running::start(&mut command, |line| line.contains("http://"))?;
         let address = line.rsplit("http://").next().unwrap_or_default().trim_end_matches('/').to_owned();
-        Ok(Self { child, address })
+        Ok(Self { running, address })
     }
 
     /// Status and body.
@@ -132,111 +143,66 @@ impl Server {
 
     /// How much of one core it takes while `work` is done.
     fn share(&self, work: impl FnOnce() -> Result<(), Failed>) -> Result<f64, Failed> {
-        let (begin, before) = (Instant::now(), self.processor_time()?);
+        let (begin, before) = (Instant::now(), self.running.processor_time()?);
         work()?;
-        Ok((self.processor_time()? - before) / begin.elapsed().as_secs_f64())
+        Ok((self.running.processor_time()? - before) / begin.elapsed().as_secs_f64())
     }
 
-    /// Seconds.
-    fn processor_time(&self) -> Result<f64, Failed> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields = text.rsplit_once(')').ok_or("no fields")?.1;
-        let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
-        Ok(ticks.iter().sum::<f64>() / clock_ticks_per_second() as f64)
-    }
-
-    fn peak_mib(&self) -> f64 {
-        peak(&format!("/proc/{}/status", self.child.id())).unwrap_or_default()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// As many changes as etcd takes: keys that were written, and resident memory, ten times on the way.
+    fn rush(&self, runtime: &Runtime, churn: &mut Churn, most: Duration) -> Result<Vec<(u64, f64)>, Failed> {
+        let mut seen = Vec::new();
+        for _ in 0..if most.is_zero() { 0 } else { 10 } {
+            seen.push((churn.replaced * 2 * KEYS, self.running.mib()));
+            let begin = Instant::now();
+            while begin.elapsed() < most / 10 {
+                runtime.block_on(churn.replace())?;
+            }
+        }
+        seen.push((churn.replaced * 2 * KEYS, self.running.mib()));
+        Ok(seen)
     }
 }
 
-/// A cluster whose workloads change.
-struct Changing {
+/// Handles that are taken away and put back.
+struct Handles {
     client: Client,
-    endpoints: Vec<Vec<u8>>,
-    handles: Vec<Vec<u8>>,
-    blocks: Vec<Vec<u8>>,
-    /// What was taken away.
-    missing: Option<(Vec<u8>, Vec<u8>)>,
+    keys: Vec<String>,
+    missing: Option<(String, Vec<u8>)>,
     next: usize,
-    written: usize,
 }
 
-impl Changing {
+impl Handles {
     async fn new(endpoint: &str) -> Result<Self, Failed> {
         let client = Client::connect([endpoint], None).await?;
-        let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
-        let mut keys: [Vec<Vec<u8>>; 3] = Default::default();
-        for (keys, prefix) in keys.iter_mut().zip([ENDPOINTS, HANDLES, BLOCKS]) {
-            let all = reader.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
-            keys.extend(all.kvs().iter().map(|kv| kv.key().to_vec()));
-        }
-        let [endpoints, handles, blocks] = keys;
-        Ok(Self { client, endpoints, handles, blocks, missing: None, next: 0, written: 0 })
+        let keys_only = GetOptions::new().with_prefix().with_keys_only();
+        let all = client.kv_client().get(OF_TUNNELS, Some(keys_only)).await?;
+        let keys = all.kvs().iter().map(|kv| Ok(kv.key_str()?.to_owned()));
+        Ok(Self { client, keys: keys.collect::<Result<_, Failed>>()?, missing: None, next: 0 })
     }
 
     /// Takes a handle away; gives what the report says of it.
-    fn begin_finding(&mut self, runtime: &tokio::runtime::Runtime) -> Result<String, Failed> {
-        let key = self.handles[self.next * 7_919 % self.handles.len()].clone();
-        let id = String::from_utf8_lossy(&key[HANDLES.len()..]).into_owned();
-        runtime.block_on(async {
-            let stored = self.client.get(key.as_slice(), None).await?;
-            let value = stored.kvs().first().ok_or("a handle is not there")?.value().to_vec();
-            self.client.delete(key.as_slice(), None).await?;
-            self.missing = Some((key, value));
-            Ok(id)
-        })
-    }
-
-    fn end_finding(&mut self, runtime: &tokio::runtime::Runtime) -> Result<(), Failed> {
-        let Some((key, value)) = self.missing.take() else { return Ok(()) };
-        runtime.block_on(self.client.put(key, value, None))?;
-        Ok(())
-    }
-
-    /// A tenth of a second of changes: the values stay, so that the cluster is healthy.
-    fn change_for_a_while(&mut self, runtime: &tokio::runtime::Runtime) -> Result<(), Failed> {
-        let (begin, while_) = (Instant::now(), Duration::from_millis(100));
-        for _ in 0..CHANGES / 10 {
-            runtime.block_on(self.change())?;
-        }
-        std::thread::sleep(while_.saturating_sub(begin.elapsed()));
-        Ok(())
-    }
-
-    async fn change(&mut self) -> Result<(), Failed> {
+    async fn begin_finding(&mut self) -> Result<String, Failed> {
         self.next += 1;
-        let index = self.next;
-        let block = &self.blocks[index * 7_919 % self.blocks.len()];
-        let endpoint = &self.endpoints[index % self.endpoints.len()];
-        let handle = &self.handles[index % self.handles.len()];
-        let is_missing = self.missing.as_ref().is_some_and(|(key, _)| key == handle);
-        let keys = [Some(endpoint), Some(block), (!is_missing).then_some(handle)];
-        let reads: Vec<TxnOp> =
-            keys.into_iter().flatten().map(|key| TxnOp::get(key.as_slice(), None)).collect();
-        let answer = self.client.txn(Txn::new().and_then(reads)).await?;
-        let read = answer.op_responses().into_iter().filter_map(|read| match read {
-            TxnOpResponse::Get(read) => Some(read),
-            _ => None,
-        });
-        let kvs: Vec<_> = read.flat_map(|mut read| read.take_kvs()).collect();
-        let puts: Vec<TxnOp> = kvs.iter().map(|kv| TxnOp::put(kv.key(), kv.value(), None)).collect();
-        self.written += puts.len();
-        self.client.txn(Txn::new().and_then(puts)).await?;
+        let key = self.keys[self.next * 7_919 % self.keys.len()].clone();
+        let id = key[HANDLES.len()..].to_owned();
+        let stored = self.client.get(key.as_str(), None).await?;
+        let value = stored.kvs().first().ok_or("a handle is not there")?.value().to_vec();
+        self.client.delete(key.as_str(), None).await?;
+        self.missing = Some((key, value));
+        Ok(id)
+    }
+
+    async fn end_finding(&mut self) -> Result<(), Failed> {
+        if let Some((key, value)) = self.missing.take() {
+            self.client.put(key, value, None).await?;
+        }
         Ok(())
     }
 }
 
 fn print(rows: &[Row]) {
     println!(
-        "| allocations | check | first report | at rest | with {CHANGES} changes a second | keys written | to a finding: median | longest | memory | ratio |"
+        "| allocations | check | first report | at rest | with {CHANGES} pods a second | keys written | to a finding: median | longest | memory | ratio |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for row in rows {
@@ -255,5 +221,11 @@ fn print(rows: &[Row]) {
             row.peak_mib,
             row.peak_mib / row.check_mib,
         );
+    }
+    for row in rows.iter().filter(|row| !row.later.is_empty()) {
+        println!("\n| allocations | keys written | resident memory |\n|---:|---:|---:|");
+        for (written, mib) in &row.later {
+            println!("| {} | {written} | {mib:.0} MiB |", row.allocations);
+        }
     }
 }

@@ -8,6 +8,7 @@ mod fleet;
 mod history;
 mod kubernetes;
 mod live;
+mod record;
 mod release;
 mod reports;
 mod simulate;
@@ -29,6 +30,7 @@ pub(crate) fn named(name: &str) -> Option<Measure> {
         "reports" => reports::run,
         "fleet" => fleet::run,
         "live" => live::run,
+        "record" => record::run,
         "history" => history::run,
         "completion" => completion::run,
         "cni" => |program, calls| cni::run(program, "etcd", calls),
