@@ -42,12 +42,15 @@ pub(super) struct Checks<'a> {
     datastore: Option<Datastore>,
     /// The revision that was read last; of a file or an old datastore there is none.
     revision: Option<i64>,
+    /// What the last check did beyond its changes is not done again soon: nothing rests for it.
+    is_rare: bool,
 }
 
 impl<'a> Checks<'a> {
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
         let console = Console { progress: false, ..console.clone() };
         Self { args, global, console, live: None, not_followed: None, datastore: None, revision: None }
+            self.is_rare = self.live.is_some();
     }
 
     /// One check, and all that is served of it.
@@ -93,9 +96,12 @@ impl<'a> Checks<'a> {
                 Ok(live) => self.live = Some(live),
                 Err(why) => self.not_followed(&why),
             }
+            self.is_rare = self.live.is_some();
             return Ok(());
         };
-        match live.step(datastore, &person).await? {
+        let step = live.step(datastore, &person).await?;
+        self.is_rare = matches!(step, Step::Compared { .. });
+        match step {
             Step::Changes(_) => {}
             Step::Lost(why) => {
                 self.live = None;
@@ -134,7 +140,8 @@ impl<'a> Checks<'a> {
         // Between its two reads a check waits for `settle`, which costs nothing.
         let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
         let least = if self.live.is_some() { EVERY.saturating_sub(took) } else { Duration::ZERO };
-        let rest = (took.saturating_sub(settle) * REST).max(least).min(interval.saturating_sub(took));
+        let usual = if self.is_rare { Duration::ZERO } else { took.saturating_sub(settle) * REST };
+        let rest = usual.max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
         let (Some(live), Some(datastore)) = (&mut self.live, &self.datastore) else {
