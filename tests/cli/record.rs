@@ -158,6 +158,10 @@ fn who_had_the_address_at_that_time() {
     let at = had.to_string();
     let shown = calipam(&["show", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
     assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
+    let checked = calipam(&["check", "--archive", archive, "--at", &at, "-o", "json"]);
+    assert!(checked.code < 2, "{checked:?}");
+    let taken = checked.json()["cluster"]["takenAt"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert!(taken <= had, "{taken} is later than {had}");
     let gap = told["recorded"][0]["until"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let diff = calipam(&["diff", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
     assert_eq!(diff.code, 1, "{diff:?}");

@@ -7,13 +7,15 @@ use std::path::Path;
 use std::process::Stdio;
 
 use calipam_check::Code;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, create};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
 use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
+use super::serve::Server;
 
 const MANIFESTS: [&str; 5] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"];
 
@@ -320,15 +322,20 @@ fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
 #[test]
 fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
     let printed = on_example(&["check", "-o", "prometheus"]).stdout;
-    let names: BTreeSet<&str> = printed
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| line.split(['{', ' ']).next().unwrap())
-        .collect();
+    // A server that follows an etcd has more, one of which has no value for an hour.
+    let etcd = Etcd::start().unwrap();
+    Cluster::plain(ClusterSpec::new(32), 1, 1).write_to_etcd(&etcd.endpoint()).unwrap();
+    let server = Server::start(&["--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
+    let served = server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;
+    let names = |text: &str| -> BTreeSet<String> {
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let names = &names(&printed) | &names(&served);
     let dashboard: Value = serde_json::from_str(&text("kubernetes/grafana-dashboard.json")).unwrap();
     let rules = documents("prometheus.yaml");
 
-    for (tree, at_least) in [(&json!(rules), 6), (&dashboard, 17)] {
+    for (tree, at_least) in [(&json!(rules), 7), (&dashboard, 19)] {
         let mut found = Vec::new();
         expressions(tree, &mut found);
         assert!(found.len() >= at_least, "{found:?}");
