@@ -160,6 +160,7 @@ fn a_datastore_that_comes_back_older_is_read_anew() {
     assert!(copied.success());
     etcd.restart().unwrap();
     let server = Server::start(&["--interval", "2s", "--settle", "0", "--etcd-endpoints", &endpoint]);
+    server.wait("/healthz", |answer| answer.status == 200);
     let handles: Vec<_> = entries.iter().filter(|(key, _)| key.contains("/handle/")).take(3).collect();
     let mut written = 0;
     for (key, _) in &handles {

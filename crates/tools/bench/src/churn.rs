@@ -17,7 +17,7 @@ use crate::Failed;
 const BLOCK_SIZE: u8 = 26;
 /// What the IDs of handles of pods begin with.
 const NETWORK: &str = "k8s-pod-network.";
-/// What the name of a pod ends with is so long, and by chance.
+/// What the name of a pod of a Deployment ends with by chance is so long.
 const SUFFIX: usize = 5;
 /// Keys that are written for a pod that goes, and for one that comes.
 pub(crate) const KEYS: u64 = 3;
@@ -72,7 +72,13 @@ impl Churn {
         ];
         self.client.txn(Txn::new().and_then(gone)).await?;
 
-        let new_pod = format!("{}{}", &pod[..pod.len() - SUFFIX], &random[..SUFFIX]);
+        // A pod of a StatefulSet has the name of the one before it.
+        let new_pod = match pod.rsplit_once('-') {
+            Some((workload, chance)) if chance.len() == SUFFIX => {
+                format!("{workload}-{}", &random[..SUFFIX])
+            }
+            _ => pod.to_owned(),
+        };
         record.handle = Some(format!("{NETWORK}{random}"));
         let owner = record.owner.get_or_insert_default();
         owner.insert("pod".to_owned(), new_pod.clone());
