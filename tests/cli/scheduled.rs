@@ -326,7 +326,8 @@ fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
     let etcd = Etcd::start().unwrap();
     Cluster::plain(ClusterSpec::new(32), 1, 1).write_to_etcd(&etcd.endpoint()).unwrap();
     let server = Server::start(&["--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
-    let served = server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;
+    let served =
+        server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;
     let names = |text: &str| -> BTreeSet<String> {
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()

@@ -183,6 +183,7 @@ impl Endpoint {
     }
 
     /// The addresses that it uses.
+    #[inline]
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let (one, many) = match &self.addresses {
             Addresses::One(address) => (Some(IpAddr::V4(*address)), [].as_slice()),

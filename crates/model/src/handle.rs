@@ -117,6 +117,7 @@ impl Handle {
     }
 
     /// Number of addresses by block, ascending by CIDR. A count below 1 is not expected, but kept.
+    #[inline]
     pub fn blocks(&self) -> impl Iterator<Item = (IpNet, i64)> + '_ {
         let (one, many) = match &self.content {
             Content::OneBlock(net, count) => (Some((IpNet::V4(*net), i64::from(*count))), [].as_slice()),

@@ -45,7 +45,12 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
                 BlockContent::Sound(_) => Vec::new(),
                 BlockContent::Corrupt(block) => block.problems.clone(),
             };
-            problems.extend(content.usable().into_iter().flat_map(|block| released_in_future(block, future)));
+            // Few blocks have such addresses, and to look for them is most of the work.
+            let has_cooling = content.usable().is_some_and(Block::has_cooling);
+            if has_cooling {
+                problems
+                    .extend(content.usable().into_iter().flat_map(|block| released_in_future(block, future)));
+            }
             if content.cidr() != stored.value.key {
                 let (key, cidr) = (stored.value.key.to_string(), content.cidr().to_string());
                 problems.push(BlockProblem::KeyMismatch { key, cidr });
@@ -53,7 +58,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
             let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });
             let usable = content.usable().filter(|_| problems.iter().all(is_unreferenced));
             let sound = usable.filter(|_| problems.is_empty());
-            let cooled = sound.zip(cooldown).and_then(|(block, cooldown)| {
+            let cooled = sound.filter(|_| has_cooling).zip(cooldown).and_then(|(block, cooldown)| {
                 let cooled = block.without_cooled(now, cooldown);
                 (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
             });
@@ -73,9 +78,6 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
 }
 
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
-    if !block.has_cooling() {
-        return Vec::new();
-    }
     let late = |time: Timestamp| time > limit;
     let broken = block.allocations().filter(|a| a.attribute.released_time().is_some_and(late));
     broken

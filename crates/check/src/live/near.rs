@@ -33,9 +33,9 @@ pub(super) fn place_of(address: IpAddr) -> Place {
     }
 }
 
-/// The place of a block.
+/// The place of a block: of the address that it is written with.
 pub(super) fn place_of_block(block: IpNet) -> Place {
-    place_of(block.network())
+    place_of(block.addr())
 }
 
 /// The place of the first address of an endpoint.
@@ -98,18 +98,16 @@ impl Near {
 
     /// Positions of endpoints with an address that may be near, or that were found without any.
     pub(super) fn endpoints<T: Sync>(&self, list: &[T], of: impl Fn(&T) -> &Endpoint + Sync) -> Vec<usize> {
-        let is_near = |endpoint: &Endpoint| {
-            self.has(place_of_endpoint(endpoint)) || endpoint.addresses().any(|a| self.has(place_of(a)))
-        };
-        positions(list, |object| is_near(of(object)))
+        positions(list, |object| self.has_any(of(object).addresses().map(place_of)))
     }
 
     /// Positions of handles that name a block that may be near, or that were found without any.
     pub(super) fn handles<T: Sync>(&self, list: &[T], of: impl Fn(&T) -> &Handle + Sync) -> Vec<usize> {
-        let is_near = |handle: &Handle| {
-            self.has(place_of_handle(handle)) || handle.blocks().any(|(b, _)| self.has(place_of_block(b)))
-        };
-        positions(list, |object| is_near(of(object)))
+        positions(list, |object| self.has_any(of(object).blocks().map(|(block, _)| place_of_block(block))))
+    }
+
+    fn has_any(&self, mut places: impl Iterator<Item = Place>) -> bool {
+        self.has(places.next().unwrap_or(NOWHERE)) || places.any(|place| self.has(place))
     }
 }
 

@@ -49,8 +49,16 @@ pub(super) struct Checks<'a> {
 impl<'a> Checks<'a> {
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
         let console = Console { progress: false, ..console.clone() };
-        Self { args, global, console, live: None, not_followed: None, datastore: None, revision: None }
-            self.is_rare = self.live.is_some();
+        Self {
+            args,
+            global,
+            console,
+            live: None,
+            not_followed: None,
+            datastore: None,
+            revision: None,
+            is_rare: false,
+        }
     }
 
     /// One check, and all that is served of it.
