@@ -24,6 +24,7 @@ pub use self::blocks::IndexedBlock;
 use self::blocks::index_blocks;
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
+use crate::FastMap;
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
 
@@ -99,16 +100,16 @@ pub struct Index<'s> {
     /// Addresses that something names without owning them for certain, ascending: endpoints without a pod,
     /// pods by evidence that does not decide, services. What is named is never leaked.
     mentioned: Vec<IpAddr>,
-    pods: HashMap<PodName<'s>, u32>,
+    pods: FastMap<PodName<'s>, u32>,
     /// Nodes, by position, whose own address lies in a pool.
-    nodes_in_pools: HashMap<IpAddr, u32>,
+    nodes_in_pools: FastMap<IpAddr, u32>,
     /// CIDRs of blocks that are corrupt or cannot be decoded: what is said of them is not checked.
     unchecked: Vec<IpNet>,
     /// Those of them of whose addresses nothing is known.
     unknown: Vec<IpNet>,
-    nodes: HashMap<&'s str, u32>,
+    nodes: FastMap<&'s str, u32>,
     /// Calico's names of nodes, by those of Kubernetes.
-    calico_nodes: HashMap<&'s str, &'s str>,
+    calico_nodes: FastMap<&'s str, &'s str>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_workloads: HashSet<&'s [u8]>,
     /// Endpoints and pods that cannot be decoded, or an address of which cannot.
@@ -160,7 +161,7 @@ impl<'s> Index<'s> {
         let calico_nodes = (snapshot.nodes.iter())
             .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
             .collect();
-        let pods: HashMap<PodName<'s>, u32> = (0..)
+        let pods: FastMap<PodName<'s>, u32> = (0..)
             .zip(&snapshot.pods)
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
@@ -360,7 +361,7 @@ impl<'s> Index<'s> {
 }
 
 /// Addresses of nodes that lie in pools, where pods could get them, too.
-fn nodes_in_pools(snapshot: &Snapshot) -> HashMap<IpAddr, u32> {
+fn nodes_in_pools(snapshot: &Snapshot) -> FastMap<IpAddr, u32> {
     let addresses = (0..)
         .zip(&snapshot.nodes)
         .flat_map(|(position, node)| node.value.addresses.iter().map(move |address| (*address, position)));

@@ -30,7 +30,7 @@ use std::collections::HashSet;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use self::occupancy::Occupancy;
+use self::occupancy::{Claimants, Occupancy};
 use self::rules::Found;
 
 pub use self::code::{Code, Severity, UnknownCode};
@@ -64,7 +64,7 @@ impl Context<'_> {
     /// Nodes that cannot get one more address although their pools have free ones; the other rules do not run.
     pub fn stranded(&self) -> Vec<Finding> {
         let mut found = Vec::new();
-        rules::stranded::check(self, &Occupancy::new(self), &mut found);
+        rules::stranded::check(self, &Occupancy::new(self), &Claimants::new(self), &mut found);
         found
     }
 

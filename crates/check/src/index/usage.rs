@@ -1,6 +1,6 @@
 //! Who uses which address, by all evidence that was read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -15,6 +15,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_model::text::TextRef;
 
 use super::{IndexedBlock, Owner, PodName, Use};
+use crate::FastMap;
 use crate::claim::{Claim, names_service};
 use crate::parallel::in_parts;
 
@@ -22,8 +23,8 @@ use crate::parallel::in_parts;
 pub(super) fn of(
     snapshot: &Snapshot,
     blocks: &[IndexedBlock<'_>],
-    pods: &HashMap<PodName<'_>, u32>,
-    nodes_in_pools: &HashMap<IpAddr, u32>,
+    pods: &FastMap<PodName<'_>, u32>,
+    nodes_in_pools: &FastMap<IpAddr, u32>,
     services_only: bool,
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes its time, most of all the sorting.
@@ -108,7 +109,7 @@ impl Usage {
     /// An endpoint is live unless pods were read and its pod is gone or finished; that of another
     /// orchestrator always is. Addresses that bypass IPAM accuse no more by the endpoint than by the pod, and those of
     /// OpenStack are assigned by Neutron, which shares and moves them.
-    fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &HashMap<PodName<'_>, u32>) {
+    fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
             let endpoint = &endpoint.value;

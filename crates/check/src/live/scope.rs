@@ -9,6 +9,7 @@ use calipam_model::handle::{Handle, clean_id};
 use calipam_model::pod::Pod;
 use calipam_model::snapshot::{Snapshot, Source, Versioned};
 use calipam_model::text::{Text, TextRef};
+use foldhash::fast::FixedState;
 
 use super::near::{Near, place_of_block};
 use super::places::Places;
@@ -204,7 +205,7 @@ impl Chosen {
 
         let nodes = snapshot.nodes.iter().map(|node| &node.value);
         let names: Vec<Text> = nodes.filter(|node| !node.tainted).map(|node| Text::new(&node.name)).collect();
-        let usual: HashSet<&[u8]> = names.iter().map(|name| name.as_ref().packed()).collect();
+        let usual: HashSet<&[u8], FixedState> = names.iter().map(|name| name.as_ref().packed()).collect();
         let unusual = places.nodes().filter(|(node, _)| !usual.contains(node));
         let nodes = unusual.map(|(node, place)| {
             near.add(place);

@@ -8,6 +8,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{Snapshot, Source};
+use foldhash::fast::FixedState;
 
 use crate::Context;
 use crate::cidr_set::overlaps;
@@ -124,7 +125,7 @@ fn check_owner(
 }
 
 /// Affinities that exist, whether their value decodes or not; those marked deleted do not.
-struct Affinities<'s>(HashSet<&'s AffinityKey>);
+struct Affinities<'s>(HashSet<&'s AffinityKey, FixedState>);
 
 impl<'s> Affinities<'s> {
     fn new(snapshot: &'s Snapshot) -> Self {

@@ -48,7 +48,7 @@ pub(crate) use self::handles::{hash_of_bytes, hash_of_handle};
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::finding::Finding;
-use crate::occupancy::Occupancy;
+use crate::occupancy::{Claimants, Occupancy};
 
 /// Which addresses and handles are checked where not all are.
 #[derive(Debug, Default)]
@@ -101,13 +101,13 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
 
 fn run_others(context: &Context<'_>, part: Option<&Part>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let occupancy = Occupancy::new(context);
+    let (occupancy, claimants) = (Occupancy::new(context), Claimants::new(context));
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
-    block_limit::check(context, &mut findings);
+    block_limit::check(context, &claimants, &mut findings);
     handles::check(context, part, &mut findings);
     pools::check(context, &occupancy, &mut findings);
-    stranded::check(context, &occupancy, &mut findings);
+    stranded::check(context, &occupancy, &claimants, &mut findings);
     configuration::check(context, &mut findings);
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);

@@ -13,9 +13,13 @@ use crate::index::Owner;
 use crate::occupancy::{Claimants, Occupancy, Stranded};
 
 /// Checks every node that runs pods.
-pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
-    let claimants = Claimants::new(context);
-    let Some(stranded) = Stranded::new(context, occupancy, &claimants) else { return };
+pub(crate) fn check(
+    context: &Context<'_>,
+    occupancy: &Occupancy<'_, '_>,
+    claimants: &Claimants<'_, '_>,
+    out: &mut Vec<Finding>,
+) {
+    let Some(stranded) = Stranded::new(context, occupancy, claimants) else { return };
     let with_pods = nodes_with_pods(context.snapshot);
     for node in context.snapshot.nodes.iter().map(|n| &n.value) {
         if node.tainted && !with_pods.contains(Text::new(&node.name).as_ref().packed()) {
