@@ -166,7 +166,7 @@ fn entry(hash: u64, place: Place) -> Entry {
 /// Places by hashes: sorted, in parts that are short enough for an entry to be put in its place. As often as it was added, an
 /// entry is there.
 #[derive(Debug)]
-struct Lookup([Vec<Entry>; SHARDS]);
+struct Lookup(Box<[Vec<Entry>]>);
 
 /// How many parts there are, by the first bits of the hash.
 const SHARDS: usize = 1 << 10;
@@ -177,7 +177,8 @@ fn shard_of(entry: Entry) -> usize {
 
 impl Default for Lookup {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Vec::new()))
+        // On the heap: futures hold it, and the stack of a thread is short.
+        Self(vec![Vec::new(); SHARDS].into())
     }
 }
 
