@@ -12,10 +12,10 @@ pub(crate) const TASK: Task = Task {
 Runs the code of the plugin, and of release, rebuild, assign, split, configure,
 migrate and undo, in worlds of a few addresses, where each request waits until
 the explorer says what becomes of it. Follows every schedule of each scenario,
-first without faults, then with one, two and three: requests without answer, writes
-that take effect late, kills, power failures, a full disk. A third of the time
-goes to schedules by chance. Five minutes, unless --minutes N or --hours N says
-otherwise.
+first without faults, then with one, two and three: requests without answer,
+writes that take effect late, kills, power failures, a full disk. A third of
+the time goes to schedules by chance. Five minutes, unless --minutes N or
+--hours N says otherwise.
 
 Where something does not hold it prints the shortest schedule that it finds, as
 a script of a line for each request. To follow that again:
