@@ -11,7 +11,7 @@ use crate::parallel::{in_parts, in_parts_of_few};
 use crate::rules::{hash_of_bytes, hash_of_handle};
 
 /// Places of blocks, handles and endpoints by their names. Others may seem to have a name, too.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Places {
     /// Blocks by the IDs of handles that they record.
     recording: Lookup,
@@ -19,8 +19,10 @@ pub(super) struct Places {
     /// Endpoints by the identities of their workloads.
     named: Lookup,
     /// Endpoints by the nodes, packed, that they name: how many there are at a place.
-    nodes: FastMap<Box<[u8]>, FastMap<Place, u32>>,
+    nodes: Nodes,
 }
+
+type Nodes = FastMap<Box<[u8]>, FastMap<Place, u32>>;
 
 /// What [`Places`] know of some objects.
 #[derive(Clone, Debug, Default)]
@@ -46,21 +48,20 @@ impl Places {
         let recording = Lookup::new(&blocks);
         let handles = Lookup::new(&handles);
 
-        let mut places = Self { recording, handles, ..Self::default() };
         let endpoints = in_parts(snapshot.endpoints.len(), |range| {
-            let (mut entries, mut places) = (Entries::default(), Self::default());
+            let (mut entries, mut nodes) = (Entries::default(), Nodes::default());
             for endpoint in snapshot.endpoints[range].iter().map(|endpoint| &endpoint.value) {
                 entries.add_names(endpoint);
-                places.add_node(endpoint.node().packed(), place_of_endpoint(endpoint), 1);
+                add_node(&mut nodes, endpoint.node().packed(), place_of_endpoint(endpoint), 1);
             }
-            (entries.named, places.nodes)
+            (entries.named, nodes)
         });
-        let (named, nodes): (Vec<Vec<Entry>>, Vec<_>) = endpoints.into_iter().unzip();
-        places.named = Lookup::new(&named);
-        for (node, counts) in nodes.into_iter().flatten() {
-            counts.into_iter().for_each(|(place, count)| places.add_node(&node, place, count));
+        let (named, parts): (Vec<Vec<Entry>>, Vec<Nodes>) = endpoints.into_iter().unzip();
+        let mut nodes = Nodes::default();
+        for (node, counts) in parts.into_iter().flatten() {
+            counts.into_iter().for_each(|(place, count)| add_node(&mut nodes, &node, place, count));
         }
-        places
+        Self { recording, handles, named: Lookup::new(&named), nodes }
     }
 
     /// Takes over that some objects have become others.
@@ -68,7 +69,7 @@ impl Places {
         self.recording.change(gone.recording, come.recording);
         self.handles.change(gone.handles, come.handles);
         self.named.change(gone.named, come.named);
-        come.nodes.iter().for_each(|(node, place)| self.add_node(node, *place, 1));
+        come.nodes.iter().for_each(|(node, place)| add_node(&mut self.nodes, node, *place, 1));
         for (node, place) in gone.nodes {
             let Some(counts) = self.nodes.get_mut(&node) else { continue };
             if let Some(count) = counts.get_mut(&place) {
@@ -78,15 +79,6 @@ impl Places {
             if counts.is_empty() {
                 self.nodes.remove(&node);
             }
-        }
-    }
-
-    fn add_node(&mut self, node: &[u8], place: Place, count: u32) {
-        if !self.nodes.contains_key(node) {
-            self.nodes.insert(node.into(), FastMap::default());
-        }
-        if let Some(counts) = self.nodes.get_mut(node) {
-            *counts.entry(place).or_default() += count;
         }
     }
 
@@ -111,6 +103,15 @@ impl Places {
     /// The nodes, packed, that endpoints name, each with a place where one does.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&[u8], Place)> {
         self.nodes.iter().filter_map(|(node, counts)| Some((&**node, *counts.keys().next()?)))
+    }
+}
+
+fn add_node(nodes: &mut Nodes, node: &[u8], place: Place, count: u32) {
+    if !nodes.contains_key(node) {
+        nodes.insert(node.into(), FastMap::default());
+    }
+    if let Some(counts) = nodes.get_mut(node) {
+        *counts.entry(place).or_default() += count;
     }
 }
 
@@ -166,7 +167,7 @@ fn entry(hash: u64, place: Place) -> Entry {
 /// Places by hashes: sorted, in parts that are short enough for an entry to be put in its place. As often as it was added, an
 /// entry is there.
 #[derive(Debug)]
-struct Lookup(Box<[Vec<Entry>]>);
+struct Lookup(Vec<Vec<Entry>>);
 
 /// How many parts there are, by the first bits of the hash.
 const SHARDS: usize = 1 << 10;
@@ -177,8 +178,7 @@ fn shard_of(entry: Entry) -> usize {
 
 impl Default for Lookup {
     fn default() -> Self {
-        // On the heap: futures hold it, and the stack of a thread is short.
-        Self(vec![Vec::new(); SHARDS].into())
+        Self(vec![Vec::new(); SHARDS])
     }
 }
 
@@ -215,5 +215,26 @@ impl Lookup {
         let from = shard.partition_point(|entry| *entry < first);
         let same = shard[from..].iter().take_while(move |entry| **entry >> u32::BITS == first >> u32::BITS);
         same.map(|entry| *entry as Place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_there_as_often_as_it_was_added() {
+        let hash = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let all: Vec<Entry> =
+            (0..9_000).map(|number| entry(hash(number % 3_000), number as u32 % 2)).collect();
+        let mut lookup = Lookup::new(&[all[..6_000].to_vec(), Vec::new()]);
+        lookup.change(all[..3_000].to_vec(), all[6_000..].to_vec());
+        for number in 0..3_000 {
+            let mut places: Vec<Place> = lookup.places(hash(number)).collect();
+            places.sort_unstable();
+            assert_eq!(places, [number as u32 % 2; 2], "{number}");
+        }
+        lookup.change(all[3_000..].to_vec(), Vec::new());
+        assert!(lookup.0.iter().all(Vec::is_empty));
     }
 }
