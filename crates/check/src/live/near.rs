@@ -1,5 +1,5 @@
-//! Which objects of a long list may lie near some addresses: told by what stands in the list itself, so that a million objects are
-//! looked through in some milliseconds.
+//! Which objects of a long list may be near some addresses. The list itself says so, so that a million objects are looked through in
+//! some milliseconds.
 
 use std::net::IpAddr;
 

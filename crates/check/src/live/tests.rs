@@ -323,7 +323,7 @@ fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
         (report.findings.is_empty(), held.is_empty())
     };
     assert_eq!(found_at(0, -60), (true, false));
-    assert_eq!(found_at(9, 4), (true, false), "nobody knows whether it has stood for so long");
+    assert_eq!(found_at(9, 4), (true, false), "it is not known whether it has stood for so long");
     assert_eq!(found_at(10, 5), (false, true));
     assert_eq!(found_at(11, 5), (false, true));
 }

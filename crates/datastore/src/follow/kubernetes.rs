@@ -41,7 +41,7 @@ pub(super) struct KubeFollowed {
     proven: Timestamp,
 }
 
-/// The clock of the server, as a clock of this machine that nobody sets continues it.
+/// The server's clock at one moment, continued by this machine's monotonic clock.
 struct Clock {
     at: Timestamp,
     since: Instant,
@@ -202,7 +202,7 @@ impl KubeFollowed {
         Ok(Ok(news))
     }
 
-    /// The watches, begun anew where they have ended: what was not taken is reported again.
+    /// The watches. If they have ended, they begin again, and report again what was not taken.
     fn watches(&mut self, client: &Arc<KubeClient>) -> &mut Watches {
         if self.watches.is_none() {
             self.reported.clear();
