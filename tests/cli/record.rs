@@ -295,7 +295,7 @@ fn serve_records_and_goes_on_where_it_cannot() {
     );
     let server = Server::of(command("/bin/sh").args(["-c", &script]));
     server.wait("/healthz", |answer| answer.status == 200);
-    thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_secs(2));
     let (code, said) = server.terminate();
     assert!(code == Some(0) && said.contains("File too large"), "{said}");
     assert!(

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use calipam_testkit::cluster::{Cluster, Fault, Form};
-use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Form};
+use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt, seed};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -50,6 +50,13 @@ impl KubeSite {
         install_kubevirt(&server).unwrap();
         cluster.kubernetes(flavour).write_to_server(&server).unwrap();
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
+    }
+
+    /// An empty cluster with a pool and nodes without tunnels, on a server of its own. Gives the names of the nodes.
+    pub(super) fn seeded(flavour: Flavour, spec: &ClusterSpec, nodes: usize) -> (Self, Vec<String>) {
+        let server = KubeApiserver::start().unwrap();
+        let names = seed(&server, flavour, spec, nodes).unwrap();
+        (Self { server, flavour, home: tempfile::tempdir().unwrap() }, names)
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Run {

@@ -68,12 +68,9 @@ impl Site {
         self.run(&["undo", journal, "--yes"])
     }
 
-    /// `code subject` of every finding, with the severity before it.
+    /// `severity code subject` of every finding.
     pub(super) fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
-        let run = self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat());
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
-        run.json()["findings"].as_array().unwrap().iter().map(line).collect()
+        findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat()))
     }
 
     /// Everything that etcd holds.
@@ -128,6 +125,13 @@ impl Site {
     pub(super) fn journals(&self) -> Vec<PathBuf> {
         journals_in(self.home.path())
     }
+}
+
+/// `severity code subject` of every finding of a check.
+pub(super) fn findings(check: &Run) -> BTreeSet<String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
+    check.json()["findings"].as_array().unwrap().iter().map(line).collect()
 }
 
 /// The journals in the default folder of a state folder.

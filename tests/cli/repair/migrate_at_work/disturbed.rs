@@ -1,0 +1,133 @@
+//! A migration that is killed at random requests, resumed, and undone half-way.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_model::cidr::overlap;
+use calipam_testkit::cluster::rng::Rng;
+use calipam_testkit::servers::{Tear, Tearing};
+use serde_json::Value;
+
+use super::super::killed::run_and_kill;
+use super::super::site::AT_ONCE;
+use super::scene::Scene;
+use super::{Way, limit};
+use crate::cli::program::Run;
+
+/// A cluster whose migration is killed, resumed and undone.
+pub(super) struct Disturbed<'s> {
+    scene: &'s Scene<'s>,
+    torn: Tearing,
+    rng: Rng,
+    /// Requests of the last run that was not killed.
+    requests: u64,
+    pub killed: usize,
+    /// Kills of each phase, before it comes to its end.
+    kills: usize,
+    /// The journal of the last run, where it was not killed and has written.
+    ended: Option<PathBuf>,
+    /// Phases that were undone, and those of which the undo was refused.
+    pub undone: usize,
+    pub refused: usize,
+}
+
+impl<'s> Disturbed<'s> {
+    /// Nothing has been tried yet.
+    pub(super) fn new(scene: &'s Scene<'s>, kills: usize) -> Self {
+        Self {
+            scene,
+            torn: scene.tearing(),
+            rng: Rng::new(33),
+            requests: 40,
+            killed: 0,
+            kills,
+            ended: None,
+            undone: 0,
+            refused: 0,
+        }
+    }
+
+    /// Carries out the migration, phase after phase. Each phase is killed several times at random requests, and undone once where it
+    /// came to its end.
+    pub(super) fn go(&mut self, way: &Way, began: Instant) {
+        let arguments = [&["migrate"], &AT_ONCE[..], way.arguments, &["--apply", "--yes"]].concat();
+        let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
+        let (mut now, mut kills) = (Default::default(), 0);
+        while !self.has_come(way) {
+            assert!(began.elapsed() < limit(), "{now:?} after {} kills", self.killed);
+            let status = self.migrate(&[way.arguments, &["-o", "json"]].concat()).json();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let at = (text(&status["from"]["name"]), text(&status["phase"]));
+            if at != now {
+                (now, kills) = (at.clone(), 0);
+            }
+            if at.1 == "move" {
+                // Some have moved when the old pool is enabled again.
+                if seen.insert(at) {
+                    self.undo_last();
+                }
+                thread::sleep(Duration::from_millis(300));
+                continue;
+            }
+
+            let at_request = if kills < self.kills { 1 + self.rng.below(self.requests) } else { u64::MAX };
+            if self.run(&arguments, at_request) {
+                kills += 1;
+            } else if at.1 != "disable" && seen.insert(at) {
+                self.undo_last();
+            }
+            self.no_blocks_overlap();
+        }
+    }
+
+    fn migrate(&self, arguments: &[&str]) -> Run {
+        self.scene.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
+    }
+
+    /// Runs a command, and kills it at that request. True if it was killed.
+    fn run(&mut self, arguments: &[&str], at_request: u64) -> bool {
+        let command = self.scene.command(&self.torn, arguments);
+        let tear = if self.rng.below(2) == 0 { Tear::Drop } else { Tear::Swallow };
+        let (mut number, earlier) = (0, self.scene.journals());
+        let was_killed = run_and_kill(command, &self.torn, tear, move |_| {
+            number += 1;
+            number == at_request
+        });
+        self.killed += usize::from(was_killed);
+        let own = self.scene.journals().pop().filter(|journal| !earlier.contains(journal));
+        self.ended = own.filter(|_| !was_killed);
+        if !was_killed {
+            self.requests = (self.torn.count() as u64).max(10);
+        }
+        was_killed
+    }
+
+    /// Undoes the last phase that came to its end. It is refused where pods have blocks in the new pool.
+    fn undo_last(&mut self) {
+        let Some(journal) = self.ended.take() else { return };
+        let undo = self.scene.run(&["undo", journal.to_str().unwrap(), "--yes"]);
+        match undo.code {
+            0 => self.undone += 1,
+            1 => self.refused += 1,
+            _ => panic!("{undo:?}"),
+        }
+    }
+
+    /// The pools are what the migration is to end with.
+    fn has_come(&self, way: &Way) -> bool {
+        let pools = self.scene.pools();
+        let [pool] = pools.as_slice() else { return false };
+        (&pool["cidr"], &pool["blockSize"]) == (&way.cidr.into(), &way.block_size.into())
+    }
+
+    /// No block lies in another one.
+    fn no_blocks_overlap(&self) {
+        let [mut blocks, _] = self.scene.cidrs();
+        blocks.sort_unstable();
+        for pair in blocks.windows(2) {
+            assert!(!overlap(pair[0], pair[1]), "{pair:?}");
+        }
+    }
+}

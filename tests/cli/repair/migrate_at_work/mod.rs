@@ -1,0 +1,176 @@
+//! `migrate` while nodes work: killed and resumed at random points, and undone half-way. In a soak with as many nodes as a pool has room
+//! for blocks of /24, and 5,000 pods.
+
+mod disturbed;
+mod scene;
+
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_model::IpNet;
+use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::rounds;
+
+use self::disturbed::Disturbed;
+use self::scene::Scene;
+use super::kubernetes::{KubeSite, in_each_group};
+use super::migrate::spec;
+use super::site::Site;
+
+/// A migration, and what it ends with.
+struct Way {
+    arguments: &'static [&'static str],
+    cidr: &'static str,
+    block_size: u8,
+}
+
+/// To blocks of /28 in the same CIDR, and in a soak to another range, back, and on to blocks of /24.
+fn ways() -> Vec<Way> {
+    let way = |arguments, cidr, block_size| Way { arguments, cidr, block_size };
+    const SMALL: &[&str] = &["--from", "10.244.0.0/16", "--block-size", "28", "--via", "10.99.0.0/16"];
+    const LARGE: &[&str] = &["--from", "10.98.0.0/16", "--block-size", "24", "--via", "10.99.0.0/16"];
+    let mut ways = vec![way(SMALL, "10.244.0.0/16", 28)];
+    if is_soak() {
+        ways.extend([to_range(28), way(LARGE, "10.98.0.0/16", 24)]);
+    }
+    ways
+}
+
+/// To another range.
+fn to_range(block_size: u8) -> Way {
+    Way {
+        arguments: &["--from", "10.244.0.0/16", "--to-cidr", "10.98.0.0/16"],
+        cidr: "10.98.0.0/16",
+        block_size,
+    }
+}
+
+/// How long it takes at most.
+fn limit() -> Duration {
+    if is_soak() { Duration::from_hours(2) } else { Duration::from_mins(15) }
+}
+
+/// How many work, and how often they are disturbed.
+struct Amount {
+    nodes: usize,
+    pods: usize,
+    /// Kills of each phase, at least, and of the whole.
+    kills: usize,
+    least_kills: usize,
+    /// Phases that are undone, at least.
+    undone: usize,
+}
+
+/// Moves a cluster whose nodes work all the time, and proves that nothing was lost.
+fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], amount: &Amount) {
+    let activity = Activity::default();
+    let churn = Churn {
+        workers: amount.nodes,
+        operations: usize::MAX,
+        limit: limit(),
+        leaks: if is_soak() { 5 } else { 50 },
+        // The nodes are not to take the processors from the migration.
+        pause: Duration::from_millis(if is_soak() { 100 } else { 10 }),
+        pods: amount.pods,
+        activity: activity.clone(),
+        ..Churn::default()
+    };
+
+    let endpoint = scene.endpoint();
+    let mut disturbed = Disturbed::new(scene, amount.kills);
+    let began = Instant::now();
+    let log = thread::scope(|scope| {
+        let working = scope.spawn(|| churn.run_on(scene.target(&endpoint), &spec, names).unwrap());
+        let stops = StopsWhenDropped(&activity);
+        // Most have come before anything moves.
+        let expected = amount.nodes * amount.pods * 9 / 10;
+        while scene.assigned() < expected {
+            assert!(began.elapsed() < limit() && !working.is_finished());
+            thread::sleep(Duration::from_millis(200));
+        }
+        for way in ways {
+            disturbed.go(way, began);
+            let Disturbed { killed, undone, refused, .. } = &disturbed;
+            let (cidr, size, took) = (way.cidr, way.block_size, began.elapsed());
+            println!(
+                "{cidr} /{size} after {took:.0?}: {killed} killed, {undone} undone, {refused} undos refused"
+            );
+        }
+        drop(stops);
+        working.join().unwrap()
+    });
+    println!("{log:?}");
+
+    assert!(disturbed.killed >= amount.least_kills, "{} killed", disturbed.killed);
+    assert!(disturbed.undone >= amount.undone, "{} undone", disturbed.undone);
+    is_sound(scene, &log, ways.last().unwrap(), scene.target(&endpoint));
+}
+
+fn is_soak() -> bool {
+    rounds(1) > 1
+}
+
+#[test]
+fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
+    let amount = if is_soak() {
+        Amount { nodes: 199, pods: 25, kills: 3, least_kills: 50, undone: 12 }
+    } else {
+        Amount { nodes: 8, pods: 3, kills: 1, least_kills: 5, undone: 3 }
+    };
+    let mut cluster = Cluster::plain(spec(), amount.nodes as u32, 0);
+    let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+    // Their agents move tunnels, of which there are none here.
+    for name in &names {
+        let node = cluster.node_mut(name);
+        (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
+    }
+    let site = Site::of(&cluster);
+    moves(&Scene::Etcd(&site), *cluster.spec(), &names, &ways(), &amount);
+}
+
+fn on_kubernetes(flavour: Flavour) {
+    let amount = if is_soak() {
+        Amount { nodes: 20, pods: 10, kills: 3, least_kills: 12, undone: 3 }
+    } else {
+        Amount { nodes: 4, pods: 2, kills: 1, least_kills: 2, undone: 1 }
+    };
+    let (site, names) = KubeSite::seeded(flavour, &spec(), amount.nodes);
+    moves(&Scene::Kubernetes(&site, flavour), spec(), &names, &[to_range(26)], &amount);
+}
+
+in_each_group!(
+    on_kubernetes: on_kubernetes_classic_nodes_work_meanwhile,
+    on_kubernetes_native_nodes_work_meanwhile
+);
+
+/// Ends the churn also where the test fails.
+struct StopsWhenDropped<'a>(&'a Activity);
+
+impl Drop for StopsWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// All pods that live have an address of the new pool, in blocks of its size, and nothing is wrong.
+fn is_sound(scene: &Scene<'_>, log: &ChurnLog, way: &Way, target: Target<'_>) {
+    let cidr: IpNet = way.cidr.parse().unwrap();
+    assert!(log.started > 100 && log.ledger.live().len() > 0, "{log:?}");
+    for tenant in log.ledger.live() {
+        assert!(cidr.contains(&tenant.address), "{tenant:?}");
+        assert_eq!(tenant.block.prefix_len(), way.block_size, "{tenant:?}");
+    }
+    assert_eq!(log.ledger.verify(target).unwrap(), []);
+    let is_error = |line: &String| line.starts_with("error") || line.starts_with("critical");
+    let is_leak = |line: &String| {
+        let address = line.split("leaked-address ").nth(1).and_then(|text| text.parse::<Ipv4Addr>().ok());
+        address.is_some_and(|address| log.ledger.leaked().contains_key(&address.into()))
+    };
+    let errors = scene.findings().into_iter().filter(is_error).filter(|line| !is_leak(line));
+    assert_eq!(errors.collect::<Vec<_>>(), Vec::<String>::new());
+    let elsewhere = scene.cidrs().concat().into_iter().filter(|own| !cidr.contains(own));
+    assert_eq!(elsewhere.collect::<Vec<_>>(), Vec::<IpNet>::new());
+}
