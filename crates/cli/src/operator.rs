@@ -161,11 +161,14 @@ impl Operator for Person<'_> {
                 "the cache in {} cannot be written, so that the next check reads everything: {reason}",
                 quoted(folder)
             )),
-            Note::Evicted { pods, tied } => {
+            Note::Evicted { pods, tied, refused } => {
                 console.info(&format!("evicted {}", count(pods, "pod", "pods")));
                 if tied > 0 {
                     let tied = count(tied, "pod", "pods");
                     console.warn(&format!("not evicted, since an annotation asks for the old pool or an address of it: {tied}"));
+                }
+                for machine in refused {
+                    console.warn(&format!("KubeVirt does not migrate the virtual machine {machine}"));
                 }
             }
             Note::JournalWithoutEnd => console.warn(

@@ -183,10 +183,12 @@ pub enum Note<'a> {
     },
     /// The run whose journal is undone did not come to its end by itself.
     JournalWithoutEnd,
-    /// So many pods were evicted, and are back; so many stay, since they would come back to the old pool.
+    /// So many pods were evicted, and are back; so many stay, since they would come back to the old pool; and these virtual machines
+    /// stay, each with its reason.
     Evicted {
         pods: usize,
         tied: usize,
+        refused: Vec<String>,
     },
 }
 

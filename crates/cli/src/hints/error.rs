@@ -245,6 +245,10 @@ fn evict(error: &EvictError) -> Option<String> {
         EvictError::Budgets { .. } => {
             "`kubectl get poddisruptionbudgets -A` shows what they allow".to_owned()
         }
+        EvictError::NotEnded { .. } => format!(
+            "is their node down? `kubectl get nodes` shows it; once they are gone, {} goes on",
+            again(&[], &[])
+        ),
     })
 }
 

@@ -1,5 +1,5 @@
 //! Questions of a migration to Kubernetes: who brings a pod back that goes, which budgets limit that, and which annotations tie pods to a
-//! pool; and the eviction of a pod.
+//! pool; the eviction of a pod, and the live migration of a virtual machine.
 
 mod objects;
 
@@ -20,6 +20,7 @@ use crate::store::{Datastore, Pending};
 
 /// Objects of one page of a list.
 const PAGE: usize = 500;
+const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 /// The annotations of Calico's CNI plugin by which a pod or namespace asks for pools, and a pod for addresses.
 const ASKING: [&str; 3] =
     ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools", "cni.projectcalico.org/ipAddrs"];
@@ -86,14 +87,16 @@ impl Budget {
     }
 }
 
-/// What came of asking for the eviction of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What came of asking for the eviction of a pod, or the live migration of its virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
     Yes,
     /// It is not there any more, or another pod of its name is.
     Gone,
     /// A disruption budget does not allow it now (429).
     NotNow,
+    /// KubeVirt does not migrate the machine, for this reason.
+    Refused(String),
 }
 
 /// Kubernetes, as a migration asks it.
@@ -170,6 +173,33 @@ impl Workloads {
                 Err(Failure::NotFound | Failure::Conflict(_)) => Ok(Evicted::Gone),
                 Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
                 Err(failure) => Err(self.client.write_error("pods/eviction", failure)),
+            }
+        })
+    }
+
+    /// Asks KubeVirt for a live migration of the virtual machine of a pod, whose controller is a VirtualMachineInstance. It starts another
+    /// pod, hands the machine over to it, and ends this one.
+    pub fn live_migrate<'a>(
+        &'a self,
+        pod: &'a WorkloadPod,
+        machine: &'a str,
+    ) -> Pending<'a, Result<Evicted>> {
+        Box::pin(async move {
+            let namespace = segment(&pod.namespace);
+            let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{MIGRATIONS}");
+            let migration = json!({
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+                "metadata": {"namespace": pod.namespace, "generateName": "calipam-"},
+                "spec": {"vmiName": machine},
+            });
+            match self.client.post_once(&path, migration.to_string().into_bytes()).await {
+                Ok(_) => Ok(Evicted::Yes),
+                Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
+                // KubeVirt's webhook: the machine cannot be migrated, or is being migrated.
+                Err(Failure::Refused { message, .. } | Failure::Conflict(message)) => {
+                    Ok(Evicted::Refused(message))
+                }
+                Err(failure) => Err(self.client.write_error(MIGRATIONS, failure)),
             }
         })
     }

@@ -1,5 +1,6 @@
 //! Moving pods by evicting them: Kubernetes decides by its disruption budgets, and their controllers bring them back with addresses of
-//! the new pool. Nothing of it is kept: a run that ends at any point leaves pods that have moved and pods that have not.
+//! the new pool. KubeVirt migrates virtual machines live, where that gives them another address. Nothing of it is kept: a run that ends
+//! at any point leaves pods that have moved and pods that have not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,73 +43,116 @@ pub enum EvictError {
     AddressOfOldPool { pod: String },
     #[error("disruption budgets have let none of {pods} pods go for {waited:#}, such as {example}")]
     Budgets { pods: usize, example: String, waited: SignedDuration },
+    /// Their nodes are down, or a finalizer holds them.
+    #[error("evicted pods have not ended for {waited:#}: {pods}, such as {example}")]
+    NotEnded { pods: usize, example: String, waited: SignedDuration },
 }
 
 /// Between two looks at the pods.
 const POLL: Duration = Duration::from_secs(1);
 
+/// The controller of the pods of a virtual machine.
+const MACHINE: &str = "VirtualMachineInstance";
+
 /// Namespace and controller.
 type Owner = (String, Controller);
 
+/// What came of asking for some pods.
+#[derive(Default)]
+struct Batch {
+    /// The owners of those that go, by their UIDs.
+    gone: BTreeMap<String, Owner>,
+    /// Machines that KubeVirt does not migrate, by the UIDs of their pods, each with its reason.
+    refused: BTreeMap<String, String>,
+    /// Something has changed: budgets have not refused all.
+    has_moved: bool,
+}
+
 impl Eviction {
-    /// Evicts pods of the old pool, batch after batch, until none is left that can be. Says how many were evicted.
+    /// Evicts pods of the old pool, batch after batch, until none is left that can be. Says how many were evicted. `moves`: which pods
+    /// get another address that way.
     pub(super) async fn run(
         &self,
         workloads: &Workloads,
         pool: &Pool,
+        moves: Moves,
         operator: &dyn Operator,
     ) -> Result<Note<'static>, Error> {
         // Where namespaces cannot be read, pods alone say what they ask for; the survey says so.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);
-        let (mut evicted, mut refused_since): (usize, Option<Instant>) = (0, None);
+        let (mut asked, mut refused): (BTreeSet<String>, BTreeMap<String, String>) = Default::default();
+        let mut stuck_since: Option<Instant> = None;
         loop {
             let pods = workloads.pods().await?;
-            let of_old = pods.iter().filter(|pod| self.moves(pod, old));
-            let (tied, left): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| ties.hold(pod));
-            meter.set(evicted as u64, (evicted + left.len()) as u64);
-            let Some(first) = left.first() else {
+            let of_old = pods.iter().filter(|pod| moves.can_move(pod, old) && self.is_meant(pod));
+            let (tied, free): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| ties.hold(pod));
+            let free = free.into_iter().filter(|pod| !refused.contains_key(&pod.uid));
+            let (ending, left): (Vec<_>, Vec<_>) = free.partition(|pod| asked.contains(&pod.uid));
+            meter.set(asked.len() as u64, (asked.len() + left.len()) as u64);
+            let Some(first) = left.first().or(ending.first()) else {
                 meter.end();
-                return Ok(Note::Evicted { pods: evicted, tied: tied.len() });
+                return Ok(Note::Evicted {
+                    pods: asked.len(),
+                    tied: tied.len(),
+                    refused: refused.into_values().collect(),
+                });
             };
 
-            let mut gone: BTreeMap<String, Owner> = BTreeMap::new();
-            let mut moved = false;
-            for pod in &left {
-                if gone.len() >= self.batch.max(1) {
-                    break;
+            let Batch { gone, refused: unmoved, has_moved } = self.batch(workloads, &left).await?;
+            refused.extend(unmoved);
+            if has_moved {
+                stuck_since = None;
+            } else if stuck_since.get_or_insert_with(Instant::now).elapsed() >= self.patience() {
+                let (example, waited) = (format!("{}/{}", first.namespace, first.name), self.patience);
+                return Err(match left.len() {
+                    0 => EvictError::NotEnded { pods: ending.len(), example, waited },
+                    pods => EvictError::Budgets { pods, example, waited },
                 }
-                let Some(controller) = &pod.controller else { continue };
-                match workloads.evict(pod).await? {
-                    Evicted::Yes => {
-                        gone.insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));
-                    }
-                    Evicted::Gone => moved = true,
-                    Evicted::NotNow => {}
-                }
-            }
-            if !gone.is_empty() || moved {
-                refused_since = None;
-            } else if refused_since.get_or_insert_with(Instant::now).elapsed() >= self.patience() {
-                let example = format!("{}/{}", first.namespace, first.name);
-                return Err(EvictError::Budgets { pods: left.len(), example, waited: self.patience }.into());
+                .into());
             }
             if gone.is_empty() {
                 sleep(POLL).await;
                 continue;
             }
 
-            evicted += gone.len();
+            asked.extend(gone.keys().cloned());
             self.until_back(workloads, &pods, &gone, old).await?;
             sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
         }
     }
 
-    /// True for a pod that is evicted, if nothing ties it to the old pool.
-    fn moves(&self, pod: &WorkloadPod, old: IpNet) -> bool {
-        can_move(pod, old)
-            && (self.nodes.is_empty() || self.nodes.contains(&pod.node))
+    /// Evicts as many pods as may be gone at the same time.
+    async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch, Error> {
+        let mut batch = Batch::default();
+        for pod in left {
+            if batch.gone.len() >= self.batch.max(1) {
+                break;
+            }
+            let Some(controller) = &pod.controller else { continue };
+            let answer = match controller.kind.as_str() {
+                MACHINE => workloads.live_migrate(pod, &controller.name).await?,
+                _ => workloads.evict(pod).await?,
+            };
+            batch.has_moved |= answer != Evicted::NotNow;
+            match answer {
+                Evicted::Yes => {
+                    batch.gone.insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));
+                }
+                Evicted::Refused(why) => {
+                    let machine = format!("{}/{}: {why}", pod.namespace, controller.name);
+                    batch.refused.insert(pod.uid.clone(), machine);
+                }
+                Evicted::Gone | Evicted::NotNow => {}
+            }
+        }
+        Ok(batch)
+    }
+
+    /// True for a pod on the nodes, and in the namespace, that were named.
+    fn is_meant(&self, pod: &WorkloadPod) -> bool {
+        (self.nodes.is_empty() || self.nodes.contains(&pod.node))
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
     }
 
@@ -161,14 +205,24 @@ impl Eviction {
     }
 }
 
-/// True for a pod of the old pool that something brings back. Jobs come to their end; static pods are the node's, and virtual machines
-/// keep their addresses.
-pub(super) fn can_move(pod: &WorkloadPod, old: IpNet) -> bool {
-    let comes_back = pod.controller.as_ref().is_some_and(|controller| {
-        !["Node", "Job", "VirtualMachineInstance"].contains(&controller.kind.as_str())
-    });
-    let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
-    comes_back && !pod.finished && !pod.host_network && is_of_old()
+/// Which pods get another address when they are evicted, or their virtual machine is migrated live.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moves {
+    /// Virtual machines, too. From Calico 3.32 on they keep their addresses.
+    pub machines: bool,
+}
+
+impl Moves {
+    /// True for a pod of the old pool that something brings back. Jobs come to their end, and static pods are the node's.
+    pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
+        let comes_back = pod.controller.as_ref().is_some_and(|controller| match controller.kind.as_str() {
+            "Node" | "Job" => false,
+            MACHINE => self.machines,
+            _ => true,
+        });
+        let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
+        comes_back && !pod.finished && !pod.host_network && is_of_old()
+    }
 }
 
 fn is_of(pod: &WorkloadPod, (namespace, controller): &Owner) -> bool {

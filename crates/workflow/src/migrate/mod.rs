@@ -18,6 +18,7 @@ use calipam_plan::{Plan, PlanKind, SkipReason, Skipped};
 use jiff::SignedDuration;
 
 pub use self::estimate::Estimate;
+use self::evict::Moves;
 pub use self::evict::{EvictError, Eviction};
 pub use self::moving::{Group, Moving, Pin};
 use crate::error::Error;
@@ -245,7 +246,9 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
     run.ask(question).await?;
 
-    let evicted = eviction.run(&workloads, &surveyed.survey.migration.old, run.operator).await?;
+    let moves =
+        Moves { machines: surveyed.moving.as_ref().is_some_and(|moving| moving.live_migration_moves) };
+    let evicted = eviction.run(&workloads, &surveyed.survey.migration.old, moves, run.operator).await?;
     run.operator.note(evicted);
     Ok(())
 }

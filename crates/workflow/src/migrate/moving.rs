@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 use super::Eviction;
 use super::estimate::Estimate;
-use super::evict::can_move;
+use super::evict::Moves;
 
 /// Pods of the old pool that the same thing brings back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,9 +79,9 @@ impl Moving {
         for namespace in &namespaces {
             all.extend(pins(format!("Namespace {}", namespace.name), &namespace.asks, old));
         }
-        let ties = Ties::of(old, &namespaces);
+        let (moves, ties) = (Moves { machines: live_migration_moves }, Ties::of(old, &namespaces));
         let evicted: Vec<&&WorkloadPod> =
-            moving.iter().filter(|pod| can_move(pod, old.cidr) && !ties.hold(pod)).collect();
+            moving.iter().filter(|pod| moves.can_move(pod, old.cidr) && !ties.hold(pod)).collect();
         let ready_after = evicted.iter().filter_map(|pod| pod.ready_after).collect();
         let (batch, pause) =
             eviction.map_or((1, SignedDuration::ZERO), |eviction| (eviction.batch, eviction.pause));

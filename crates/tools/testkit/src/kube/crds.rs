@@ -80,8 +80,11 @@ pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerErr
 
 /// Installs KubeVirt's two kinds of machines and waits until they are served.
 pub fn install_kubevirt(server: &KubeApiserver) -> Result<(), ServerError> {
-    let kinds =
-        [("virtualmachines", "VirtualMachine"), ("virtualmachineinstances", "VirtualMachineInstance")];
+    let kinds = [
+        ("virtualmachines", "VirtualMachine"),
+        ("virtualmachineinstances", "VirtualMachineInstance"),
+        ("virtualmachineinstancemigrations", "VirtualMachineInstanceMigration"),
+    ];
     for (plural, kind) in kinds {
         define(server, "kubevirt.io", "v1", plural, kind, "Namespaced", &open())?;
     }
