@@ -10,7 +10,7 @@ use crate::cluster::World;
 use crate::datastore::Data;
 
 impl World {
-    pub(super) fn at_end(&self) -> AtEnd {
+    pub(crate) fn at_end(&self) -> AtEnd {
         let (data, pods) = (self.server.data(), self.pods.borrow());
         let mut found = AtEnd { blocks: faults(&data), ..AtEnd::default() };
         let (mut in_handles, mut used) = (0, 0);
