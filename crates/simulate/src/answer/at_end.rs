@@ -27,8 +27,8 @@ impl World {
                 }
             }
             let Some(id) = pods.of_record(&held.attribute) else { continue };
-            let pod = pods.get(id);
-            if pod.runs && pod.addresses.contains(&held.address) {
+            let uses = |id: u32| pods.get(id).runs && pods.get(id).addresses.contains(&held.address);
+            if uses(id) || pods.alternate_of(&held.attribute).is_some_and(uses) {
                 used += 1;
             } else if pods.is_leaked(id, held.address) {
                 found.leaked += 1;

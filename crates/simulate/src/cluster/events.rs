@@ -44,6 +44,7 @@ impl World {
             Event::FreeAddresses(count) => {
                 self.engine.spawn(free(Rc::clone(self), *count));
             }
+            Event::MigrateMachines(count) => self.migrate_machines(*count),
             Event::ShareHandles(count) => self.share_handles(*count),
             Event::AddNodes(count) => self.add_nodes(*count),
             Event::ReplaceNodes { batch } => {
@@ -80,7 +81,7 @@ impl World {
     }
 
     /// Pods that run, in the order of their names.
-    fn running(&self) -> Vec<u32> {
+    pub(super) fn running(&self) -> Vec<u32> {
         self.pods.borrow().all().filter(|(_, pod)| pod.runs).map(|(id, _)| id).collect()
     }
 
@@ -104,7 +105,7 @@ impl World {
     }
 
     /// Picks `count` of some pods.
-    fn pick(&self, mut from: Vec<u32>, count: u32) -> Vec<u32> {
+    pub(super) fn pick(&self, mut from: Vec<u32>, count: u32) -> Vec<u32> {
         let mut picked = Vec::new();
         while picked.len() < count as usize && !from.is_empty() {
             let place = self.random_below(from.len() as u64) as usize;

@@ -7,6 +7,7 @@ mod collector;
 mod events;
 mod failure;
 mod ledger;
+mod machines;
 mod measure;
 mod nodes;
 mod plugin;

@@ -46,11 +46,14 @@ impl<'w> Call<'w> {
         // Whether its affinities have labels is seen when the process starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
         world.engine.sleep(world.server.draw(costs.start) + world.server.draw(costs.connect)).await;
-        let handle = world.pods.borrow().get(id).handle(id);
+        let (handle, machine) = {
+            let pods = world.pods.borrow();
+            (pods.get(id).handle(id), pods.machine(id))
+        };
         Self {
             world,
             id,
-            container: Container { node, handle, machine: None },
+            container: Container { node, handle, machine },
             allocator: Allocator::new(client).with_notes(notes),
             lock,
             is_labelled,
@@ -86,7 +89,7 @@ impl<'w> Call<'w> {
 }
 
 /// The namespace of all pods.
-const NAMESPACE: &str = "default";
+pub(super) const NAMESPACE: &str = "default";
 
 fn node(world: &World, id: u32) -> Ref<'_, super::nodes::NodeState> {
     let index = world.pods.borrow().get(id).node;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use calipam_model::attributes::AttributeRef;
 
 use super::failure::Failure;
+use super::machines::Role;
 use crate::time::Micros;
 
 /// What the names of pods begin with.
@@ -36,8 +37,10 @@ pub(crate) struct Pod {
     is_lost: bool,
     /// Another pod was made in its place.
     is_replaced: bool,
-    /// What its handle is called where that is not made from its container.
+    /// What its handle, or that of its machine, is called where that is not made from its container.
     pub handle: Option<Rc<str>>,
+    /// What it is to its machine; `None` where it is of none.
+    pub role: Option<Role>,
 }
 
 /// All pods, those that are gone too.
@@ -69,14 +72,24 @@ impl Pods {
         (0..).zip(&mut self.all)
     }
 
-    /// The pod that a record in a block names; `None` if it is of something else.
+    /// The pod that a record in a block names as its owner; where there is none, the target of a migration. `None` if it is of
+    /// something else.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
             && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
         {
             return Some(*id);
         }
-        let id = record.get("pod")?.to_string().strip_prefix(NAME)?.parse().ok()?;
+        record.get("pod").and_then(|name| self.named(&name.to_string())).or_else(|| self.alternate_of(record))
+    }
+
+    /// The pod that a record names as the target of a migration.
+    pub(crate) fn alternate_of(&self, record: &AttributeRef<'_>) -> Option<u32> {
+        self.named(&record.alternate()?.get("pod")?.to_string())
+    }
+
+    fn named(&self, name: &str) -> Option<u32> {
+        let id = name.strip_prefix(NAME)?.parse().ok()?;
         ((id as usize) < self.all.len()).then_some(id)
     }
 
@@ -194,6 +207,7 @@ impl Pod {
             is_lost: false,
             is_replaced: false,
             handle: None,
+            role: None,
         }
     }
 
@@ -222,11 +236,11 @@ impl Pod {
         digits
     }
 
-    /// The handle of its addresses.
+    /// The handle of what its own call assigns.
     pub(crate) fn handle(&self, id: u32) -> String {
         match &self.handle {
-            Some(handle) => handle.to_string(),
-            None => format!("k8s-pod-network.{}", self.container(id)),
+            Some(handle) if self.role.is_none() => handle.to_string(),
+            _ => format!("k8s-pod-network.{}", self.container(id)),
         }
     }
 }

@@ -49,11 +49,16 @@ impl World {
     /// A pod arrives on a node.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.make(node, handle);
+        self.begin(node, id);
+        id
+    }
+
+    /// The node of a pod starts it, if it can.
+    pub(super) fn begin(self: &Rc<Self>, node: u32, id: u32) {
         if self.nodes.borrow().get(node).is_alive {
             let task = self.engine.spawn(start(Rc::clone(self), id));
             self.nodes.borrow_mut().set_task(node, id, Some(task));
         }
-        id
     }
 
     /// A pod of a node that is back starts again, in a new sandbox.
@@ -63,7 +68,7 @@ impl World {
         self.nodes.borrow_mut().set_task(node, id, Some(task));
     }
 
-    fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
+    pub(super) fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.pods.borrow_mut().add(node, handle, self.engine.now());
         self.nodes.borrow_mut().add_pod(node, id);
         id
@@ -100,9 +105,14 @@ impl World {
             return false;
         }
         self.stop(id);
+        self.begin_leaving(node, id);
+        true
+    }
+
+    /// The node of a pod that has ended gives its addresses back.
+    pub(super) fn begin_leaving(self: &Rc<Self>, node: u32, id: u32) {
         let task = self.engine.spawn(leave(Rc::clone(self), id));
         self.nodes.borrow_mut().set_task(node, id, Some(task));
-        true
     }
 
     /// The containers of a pod end.
@@ -148,6 +158,7 @@ async fn start(world: Rc<World>, id: u32) {
         };
         world.measured.borrow_mut().record(add, world.engine.now());
         if let Some(addresses) = addresses {
+            world.take_over(id, &addresses);
             world.set_started(id, addresses);
             let node = world.pods.borrow().get(id).node;
             world.nodes.borrow_mut().set_task(node, id, None);

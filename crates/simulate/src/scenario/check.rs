@@ -195,7 +195,7 @@ impl Scenario {
 /// Pods that arrive besides the others.
 fn arrivals(event: &Event) -> u32 {
     match event {
-        Event::Burst(count) | Event::ShareHandles(count) => *count,
+        Event::Burst(count) | Event::MigrateMachines(count) | Event::ShareHandles(count) => *count,
         _ => 0,
     }
 }

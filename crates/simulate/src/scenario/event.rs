@@ -38,6 +38,9 @@ pub enum Event {
     },
     /// Addresses of so many running pods are released by hand.
     FreeAddresses(u32),
+    /// So many running pods are virtual machines that keep their addresses (Calico 3.32 and later), and are migrated live to
+    /// other nodes.
+    MigrateMachines(u32),
     /// So many pods of a plugin of Calico 2, whose handle is the pod's name, are moved to another node while the node
     /// they leave is slow: its DEL comes after the ADD of the new pod.
     ShareHandles(u32),

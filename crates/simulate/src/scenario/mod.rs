@@ -223,6 +223,7 @@ impl Scenario {
             | Event::Burst(_)
             | Event::AddNodes(_)
             | Event::ReplaceNodes { .. }
+            | Event::MigrateMachines(_)
             | Event::KillPlugins(_)
             | Event::Configure { .. }
             | Event::AddPool(_)

@@ -1,5 +1,6 @@
 //! What happens to a cluster: each event does what it says, and leaves nothing behind.
 
+use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{AtEnd, Run, run};
 use calipam_simulate::{Collector, Event, Micros, Planned, PoolSpec, Scenario};
 
@@ -52,6 +53,23 @@ fn new_nodes_replace_all_others_and_the_collector_frees_their_blocks() {
     assert_eq!((shown.pods, shown.waiting_pods, shown.at_end), (60, 0, AtEnd::default()));
     // What the nodes before had is free.
     assert!(shown.adds.started >= 120 && shown.blocks.blocks <= 14, "{shown:?}");
+}
+
+#[test]
+fn machines_that_migrate_keep_their_addresses_and_leave_blocks_behind() {
+    for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
+        let shown = after(Event::MigrateMachines(20), |scenario| {
+            scenario.datastore = datastore;
+            // Again, and the nodes that they have come to are drained.
+            let again = Planned { at: Micros::from_mins(5), what: Event::MigrateMachines(60) };
+            let drained = Planned { at: Micros::from_mins(7), what: Event::DrainNode("node-1".into()) };
+            scenario.events.extend([again, drained]);
+        });
+        assert_eq!((shown.pods, shown.waiting_pods, shown.at_end), (60, 0, AtEnd::default()));
+        assert!(shown.adds.started >= 60 + 70 && shown.adds.failed == 0, "{:?}", shown.adds);
+        assert_eq!(shown.blocks.allocated, 60);
+        assert!(shown.blocks.borrowed >= 20, "{:?}", shown.blocks);
+    }
 }
 
 #[test]
