@@ -1,6 +1,6 @@
 //! A migration that is killed at random requests, resumed, and undone half-way.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(super) struct Disturbed<'s> {
     /// Requests of the last run that was not killed.
     requests: u64,
     pub killed: usize,
-    /// Kills of each phase, before it comes to its end.
-    kills: usize,
+    /// Kills of each phase, and how often it is undone.
+    times: usize,
     /// The journal of the last run, where it was not killed and has written.
     ended: Option<PathBuf>,
     /// Phases that were undone, and those of which the undo was refused.
@@ -35,47 +35,47 @@ pub(super) struct Disturbed<'s> {
 
 impl<'s> Disturbed<'s> {
     /// Nothing has been tried yet.
-    pub(super) fn new(scene: &'s Scene<'s>, kills: usize) -> Self {
+    pub(super) fn new(scene: &'s Scene<'s>, times: usize) -> Self {
         Self {
             scene,
             torn: scene.tearing(),
             rng: Rng::new(33),
             requests: 40,
             killed: 0,
-            kills,
+            times,
             ended: None,
             undone: 0,
             refused: 0,
         }
     }
 
-    /// Carries out the migration, phase after phase. Each phase is killed several times at random requests, and undone once where it
-    /// came to its end.
+    /// Carries out the migration, phase after phase. Each phase is killed several times at random requests, and undone as often when it
+    /// has come to its end.
     pub(super) fn go(&mut self, way: &Way, began: Instant) {
         let arguments = [&["migrate"], &AT_ONCE[..], way.arguments, &["--apply", "--yes"]].concat();
-        let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
-        let (mut now, mut kills) = (Default::default(), 0);
+        let [mut kills, mut undos]: [BTreeMap<(String, String), usize>; 2] = Default::default();
         while !self.has_come(way) {
-            assert!(began.elapsed() < limit(), "{now:?} after {} kills", self.killed);
             let status = self.migrate(&[way.arguments, &["-o", "json"]].concat()).json();
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let at = (text(&status["from"]["name"]), text(&status["phase"]));
-            if at != now {
-                (now, kills) = (at.clone(), 0);
-            }
+            assert!(began.elapsed() < limit(), "{at:?} after {} kills", self.killed);
+            let [killed, undone] =
+                [&mut kills, &mut undos].map(|counts| counts.entry(at.clone()).or_default());
             if at.1 == "move" {
                 // Some have moved when the old pool is enabled again.
-                if seen.insert(at) {
+                if *undone < self.times && self.ended.is_some() {
+                    *undone += 1;
                     self.undo_last();
                 }
                 thread::sleep(Duration::from_millis(300));
                 continue;
             }
 
-            let at_request = if kills < self.kills { 1 + self.rng.below(self.requests) } else { u64::MAX };
+            let at_request = if *killed < self.times { 1 + self.rng.below(self.requests) } else { u64::MAX };
             if self.run(&arguments, at_request) {
-                kills += 1;
-            } else if at.1 != "disable" && seen.insert(at) {
+                *killed += 1;
+            } else if at.1 != "disable" && *undone < self.times {
+                *undone += 1;
                 self.undo_last();
             }
             self.no_blocks_overlap();
