@@ -232,7 +232,7 @@ fn rows_alone_are_sorted_by_any_column() {
             "--sort-by: no column \"weight\"; there are POOL, CIDR, TOTAL, ",
         ),
         (&["show", "--sort-by", "\u{1b}[31m"], "--sort-by: no column \"\\u{1b}[31m\";"),
-        (&["show", "--map", "--no-headers"], "are about tables, and this is none"),
+        (&["show", "--map", "--no-headers"], "only apply to tables, and this output is not a table"),
         (&["show", "-o", "yaml", "--sort-by", "free"], "are about tables"),
     ] {
         let run = on_example(arguments);

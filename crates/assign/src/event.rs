@@ -141,17 +141,17 @@ impl fmt::Display for PoolPassedOver {
             Self::Disabled => f.write_str("it is disabled"),
             Self::Deleting => f.write_str("it is being deleted"),
             Self::NotAllocatable => f.write_str("its status says that it is not allocatable"),
-            Self::OtherFamily => f.write_str("it is of the other family"),
+            Self::OtherFamily => f.write_str("it is of the other IP family"),
             Self::BlocksTooSmall => f.write_str("its blocks are too small for what Windows reserves"),
-            Self::NotRequested => f.write_str("other pools were asked for"),
-            Self::Manual => f.write_str("its assignmentMode is Manual: it has to be asked for"),
+            Self::NotRequested => f.write_str("other pools were requested"),
+            Self::Manual => f.write_str("its assignmentMode is Manual: it must be requested by name"),
             Self::NodeSelector(selector) => {
                 write!(f, "its nodeSelector does not select the node: {selector}")
             }
             Self::NamespaceSelector(selector) => {
                 write!(f, "its namespaceSelector does not select the namespace: {selector}")
             }
-            Self::Use(wanted) => write!(f, "its allowedUses do not have {wanted:?}"),
+            Self::Use(wanted) => write!(f, "its allowedUses do not include {wanted:?}"),
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum NoReport {
         "not `kind: FleetReport` of `apiVersion: calipam/v2`: the report of a fleet is compared with one of a fleet"
     )]
     NotOfFleet,
-    #[error("a finding is of no cluster of the report: {0:?}")]
+    #[error("a finding names no cluster of the report: {0:?}")]
     OfNoCluster(String),
     #[error("it is in calicoctl's form, which has no findings")]
     WithoutFindings,

@@ -369,11 +369,11 @@ mod tests {
         let evidence = AddressEvidence { records, ..AddressEvidence::default() };
         let finding = Finding::about_address(Code::LeakedAddress, address, evidence)
             .with_detail(Detail::Leaked(Some(LeakReason::NoOwner)));
-        assert_eq!(finding.message(), "10.0.0.1 held for handle a, which is gone");
-        assert_eq!(finding.says(), "held for handle a, which is gone");
+        assert_eq!(finding.message(), "10.0.0.1 allocated to handle a, which is gone");
+        assert_eq!(finding.says(), "allocated to handle a, which is gone");
         assert!(!finding.is_owner_unknown());
         let node =
             Finding::new(Code::StrandedAddresses, Subject::Node("n".into()), Evidence::Node(Box::default()));
-        assert_eq!(node.says(), "n cannot get one more address");
+        assert_eq!(node.says(), "n cannot get another address");
     }
 }

@@ -48,7 +48,7 @@ impl Ignored {
         let entries = parse(&text).map_err(|(line, reason)| Failure::Usage {
             message: format!("{file}:{line}: {reason}"),
             hint: Some(
-                "a line holds a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
+                "a line has a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
                  `until 2027-01-31`"
                     .into(),
             ),
@@ -188,8 +188,8 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     let (rest, cluster) = cluster(rest);
     let subject = match subject {
         Some(subject) if rest.is_empty() => subject,
-        Some(_) => return Err(format!("{rest:?} follows the subject")),
-        None if rest.is_empty() => return Err(format!("{line:?} names no subject")),
+        Some(_) => return Err(format!("unexpected {rest:?} after the subject")),
+        None if rest.is_empty() => return Err(format!("{line:?} has no subject")),
         None => rest.to_owned(),
     };
     let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;

@@ -151,7 +151,7 @@ pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result
     // After an error too: as long as the flag is off, no node of the cluster starts a pod.
     let ready = set_ready(&lookup, true).await;
     if let Err(reason) = &ready {
-        tracing::error!("datastoreReady of the cluster information is not put back: {reason}");
+        tracing::error!("cannot restore datastoreReady of the cluster information: {reason}");
     }
     done.and(ready)?;
     remove_folder(&places.addresses)

@@ -61,7 +61,7 @@ pub enum FileError {
     #[error("holds no object of Calico")]
     NoObjects,
     /// An export of a later program.
-    #[error("an export of format version {0}, which is later than this program")]
+    #[error("an export of format version {0}, which is newer than this program supports")]
     ExportVersion(u64),
     /// An export that is cut off or holds a line that cannot be read.
     #[error("line {line} of the export: {reason}")]
@@ -94,7 +94,7 @@ pub enum FileError {
     /// The changes of a recording are not what was written there.
     #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
     ChangesDamaged { at: u64 },
-    #[error("changes of format version {0}, which is later than this program")]
+    #[error("changes of format version {0}, which is newer than this program supports")]
     ChangesVersion(u32),
     /// An etcd snapshot that ends too early.
     #[error("the etcd snapshot is cut off: {0}")]

@@ -53,7 +53,7 @@ impl Attribute {
         }
     }
 
-    /// Calls a function with the record as it lies in a block.
+    /// Calls a function with the record as it is in a block.
     pub fn with_ref<T>(&self, call: impl FnOnce(AttributeRef<'_>) -> T) -> T {
         let mut table = AttributeTable::default();
         table.push(self);

@@ -115,7 +115,7 @@ fn parse_ipam(rest: &str) -> Result<Key, KeyError> {
             Ok(Key::Affinity(AffinityKey { kind: AffinityType::parse(kind), node: (*node).to_owned(), cidr }))
         }
         ["handle", ..] => Err(error("a handle ID must not be empty or contain a slash")),
-        _ => Err(error("no key that Calico writes has this shape")),
+        _ => Err(error("Calico writes no such key")),
     }
 }
 

@@ -128,7 +128,7 @@ impl Parser {
     fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
         match self.next("an operator")? {
             Token::Compare(how) => {
-                let wanted = "a text in quotes";
+                let wanted = "a quoted string";
                 match self.next(wanted)? {
                     Token::Text(value) => Ok(Node::Compare(label, how, value)),
                     token => Err(SelectorError::unexpected(&token, wanted)),

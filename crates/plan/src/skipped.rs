@@ -119,7 +119,7 @@ pub enum SkipReason {
     ContainerUnknown,
     /// The datastore cannot hold an object for its handle.
     HandleNotStorable,
-    /// It lies in no pool.
+    /// It is in no pool.
     OutsidePools,
     /// Two blocks or pools lie over each other.
     Overlap,

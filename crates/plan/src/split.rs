@@ -38,7 +38,7 @@ pub enum SplitRefusal {
     #[error("the block {block} is larger than a part such as {part} and would lie in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
     /// The name of a part is taken.
-    #[error("there is a pool {0} already")]
+    #[error("the pool {0} already exists")]
     NameTaken(String),
     /// Others have to agree before the pool goes. Calico's pool controller would release the affinities of all blocks.
     #[error(

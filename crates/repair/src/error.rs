@@ -24,7 +24,7 @@ pub enum RepairError {
         found: String,
     },
     /// A journal names something that calipam never writes.
-    #[error("the journal names {path:?}, which is nothing that calipam writes")]
+    #[error("the journal names {path:?}, which calipam never writes")]
     StrangeKey { path: String },
     /// What is to be written is more than what the operator agreed to.
     #[error("the operator agreed to change {agreed} objects, but the plan changes {planned}")]

@@ -73,9 +73,9 @@ pub enum LockFailure {
     NoInformation,
     #[error("{0}")]
     Undecodable(String),
-    #[error("it is locked already, by another run or by a person")]
+    #[error("it is already locked, by another run or by a person")]
     Taken,
-    #[error("whether it is locked now is not known: {0}")]
+    #[error("it is not known whether it is locked now: {0}")]
     Unsure(calipam_datastore::Error),
     #[error("others keep changing ClusterInformation")]
     Contended,

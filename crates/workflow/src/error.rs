@@ -47,13 +47,13 @@ pub enum Error {
     #[error("{what} are of two clusters: {} and {}", .guids[0], .guids[1])]
     TwoClusters { what: &'static str, guids: [String; 2] },
     /// The GUIDs of an archive, and of what is checked; empty where it has none.
-    #[error("the archive is of cluster {:?}, and what is checked of {:?}", .guids[0], .guids[1])]
+    #[error("the archive is of cluster {:?}, but the checked data is of {:?}", .guids[0], .guids[1])]
     ArchiveOfAnother { guids: [String; 2] },
     #[error("there is no pool {:?}", .0.name)]
     UnknownPool(NotFound),
     #[error("nothing is in {0}: no pool, no block, and no address in use")]
     UnknownNetwork(IpNet),
-    #[error("nothing of {nodes} lies in {pools}")]
+    #[error("nothing of {nodes} is in {pools}")]
     NothingInCommon { nodes: String, pools: String },
     /// Nothing is there, and nothing uses an address of it.
     #[error("there is no block {0}")]
@@ -89,14 +89,12 @@ pub enum Error {
     #[error("the datastore is not locked")]
     NotLocked,
     /// The schema of the cluster has no such field: Kubernetes drops it silently.
-    #[error(
-        "{setting} was written, but this cluster does not keep it: its custom resource definitions are older"
-    )]
+    #[error("{setting} was written, but this cluster drops it: its custom resource definitions are older")]
     SettingNotKept { setting: &'static str },
-    #[error("neither HOME nor XDG_STATE_HOME says where to keep the journal")]
+    #[error("neither HOME nor XDG_STATE_HOME is set, so there is no place for the journal")]
     NoJournalDirectory,
     /// The datastore is a file, and was to be written.
-    #[error("a file is never written; {0} needs the datastore itself")]
+    #[error("a file is never changed; {0} needs the datastore itself")]
     NotLive(&'static str),
     #[error("{}", match .0 {
         NoConsent::Declined => "aborted; nothing was changed".to_owned(),

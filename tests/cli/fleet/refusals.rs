@@ -30,7 +30,7 @@ fn what_the_file_gets_wrong_is_refused_with_a_hint() {
         ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "no list of CIDRs"),
         (
             "clusters: [{name: a, datastore: a.j, services: 10.96.0.0/12}]",
-            "cluster \"a\": `services` is no list of CIDRs",
+            "cluster \"a\": `services` is not a list of CIDRs",
         ),
         ("clusters: {", "no YAML"),
         ("- a", "the file has no fields"),

@@ -112,7 +112,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
     let before = site.dump();
 
     let cases: [(&[&str], i32, &[&str]); 12] = [
-        (&["--ip", "192.0.2.1"], 1, &["outside-pools", "lies in no pool"]),
+        (&["--ip", "192.0.2.1"], 1, &["outside-pools", "is in no pool"]),
         (&["--ip", "172.30.0.9"], 1, &["outside-pools", "closed (172.30.0.0/24)", "it is disabled"]),
         (&["--ip", &taken], 1, &["already-assigned", &pod.handle, &pod.name.pod, "uses it"]),
         (&["--ip", &used], 1, &["in-use", &unrecorded.name.pod, "no block records it"]),
@@ -271,7 +271,7 @@ fn an_explanation_names_each_pool_and_what_decided() {
         format!("request 100 IPv4 wanted /calico/resources/v3/projectcalico.org/nodes/{node}"),
         format!("pool closed: skipped, it is disabled {pool}closed"),
         format!("pool elsewhere: skipped, its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"),
-        format!("pool manual: skipped, its assignmentMode is Manual: it has to be asked for {pool}manual"),
+        format!("pool manual: skipped, its assignmentMode is Manual: it must be requested by name {pool}manual"),
         format!("pool services: skipped, its allowedUses do not have Workload {pool}services"),
         format!(
             "pool team: skipped, its namespaceSelector does not select the namespace: team == 'a' {pool}team"

@@ -200,7 +200,7 @@ fn a_server_that_restarts_is_unlocked() {
     assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);
     let undone = site.undo(&journal_of(&run));
     assert_eq!(undone.code, 1, "{}", undone.stderr);
-    assert!(undone.stderr.contains("warning: the run of this journal did not come to its end"), "{undone:?}");
+    assert!(undone.stderr.contains("warning: the run of this journal did not finish"), "{undone:?}");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -258,7 +258,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
         let undone = site.undo(&journal);
         assert_eq!(undone.code, code, "{}", undone.stderr);
-        assert_eq!(undone.stderr.contains("did not come to its end"), code == 1, "{}", undone.stderr);
+        assert_eq!(undone.stderr.contains("did not finish"), code == 1, "{}", undone.stderr);
     }
     assert_eq!(values(&site.dump()), values(&before));
 }
@@ -281,7 +281,7 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
         assert!(dry.stderr.contains("left the datastore locked") && is_locked(), "{dry:?}");
         let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
         assert!(undone.stderr.contains("left the datastore locked"), "{undone:?}");
-        assert!(undone.code == 1 && undone.stderr.contains("did not come to its end"), "{undone:?}");
+        assert!(undone.code == 1 && undone.stderr.contains("did not finish"), "{undone:?}");
         assert!(undone.stderr.contains("The lock is restored.") && !is_locked(), "{undone:?}");
         let values_of = |entries| -> Vec<(String, Value)> {
             values(entries).into_iter().map(|(key, value)| (key.to_owned(), value)).collect()

@@ -186,7 +186,7 @@ fn a_refused_migration_changes_nothing() {
         (
             &["--from", OLD, "--block-size", "28", "--via", "10.98.0.0/16"],
             1,
-            "closed, which is no temporary one",
+            "closed, which is not temporary",
         ),
         (&["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"], 1, "overlaps 10.244.0.0/16"),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),

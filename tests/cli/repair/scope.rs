@@ -78,7 +78,7 @@ fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
         assert_eq!(found, (set::<String>([]), set([format!("out-of-scope {address}")])), "{others:?}");
     }
     assert_eq!(planned(&site, &["--handle", &second.handle, "--node", &second.node]).0, releases([second]));
-    // Of two addresses of a pod one lies in the pool: a handle is released completely or not at all.
+    // Of two addresses of a pod one is in the pool: a handle is released completely or not at all.
     let pool = second.block().to_string();
     let found = planned(&site, &["--handle", &second.handle, "--pool", &pool]);
     assert_eq!(found.0, set::<String>([]), "{found:?}");

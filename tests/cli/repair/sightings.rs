@@ -151,7 +151,7 @@ fn the_plan_is_shown_before_the_wait() {
     lines.read_to_string(&mut shown).unwrap();
     let run = Run::of(child.wait_with_output().unwrap());
     assert_eq!((run.code, planned(&shown)), (1, 2), "{shown} {run:?}");
-    assert!(run.stderr.contains("since the first check the plan has changed\n"), "{run:?}");
+    assert!(run.stderr.contains("the plan has changed since the first check\n"), "{run:?}");
 
     let mut cluster = healthy();
     leak(&mut cluster, 0);

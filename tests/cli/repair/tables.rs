@@ -59,7 +59,7 @@ fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     let pool = cluster.spec().pool_v4().to_string();
     let run = site.run(&[&["release", "--leaked", "--dry-run", "--pool", &pool], &AT_ONCE[..]].concat());
     let why = format!(
-        "also holds {v6}, which is outside of what was named; a handle is released completely or not at all"
+        "also holds {v6}, which is outside the selection; a handle is released completely or not at all"
     );
     assert!(run.stdout.contains(&why) && run.stdout.contains(&format!("{v4}")), "{run:?}");
     assert_eq!(

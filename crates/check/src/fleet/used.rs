@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Used {
             let fits = |ordinal: &u32| u128::from(*ordinal) < cidr::size(cidr);
             match ordinals.is_sorted_by(|a, b| a < b) && ordinals.iter().all(fits) {
                 true => Ok(UsedBlock::new(cidr, ordinals.into_iter().zip(users))),
-                false => Err(bad("an ordinal lies outside, or stands twice")),
+                false => Err(bad("an ordinal is out of range or occurs twice")),
             }
         };
         Ok(Self::new(written.into_iter().map(block).collect::<Result<_, _>>()?))

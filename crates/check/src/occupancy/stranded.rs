@@ -1,4 +1,4 @@
-//! Nodes that cannot get one more address although their pools have free ones.
+//! Nodes that cannot get another address although their pools have free ones.
 //!
 //! Own blocks come first, then what [`beyond_own_blocks`] gives. Where anything about a node's chances is unknown, it
 //! counts as served.

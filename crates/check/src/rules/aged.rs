@@ -25,7 +25,7 @@ pub(crate) fn findings(
     let earlier = std::mem::replace(&mut context.now, later);
     let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
     if has_future_releases(&context) {
-        // What lies in a block that was corrupt is checked by any rule.
+        // What is in a block that was corrupt is checked by any rule.
         context.index = Index::new(context.snapshot, later);
         return has(run(&context)).collect();
     }

@@ -103,7 +103,7 @@ fn wrong_labels(
     )
 }
 
-/// IDs that differ by case only share one object, since its name is the lower-cased ID (facts 2.3).
+/// IDs that differ only in case share one object, since its name is the lower-cased ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter_map(|b| b.sound);

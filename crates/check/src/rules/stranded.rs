@@ -1,4 +1,4 @@
-//! Nodes that cannot get one more address although their pools have free ones.
+//! Nodes that cannot get another address although their pools have free ones.
 
 use std::collections::HashSet;
 

@@ -35,7 +35,7 @@ pub struct HeldAddress {
     /// `namespace/name`, the kind of tunnel, or the handle.
     pub allocated_to: String,
     pub handle: Option<String>,
-    /// `None` where it lies in no block.
+    /// `None` where it is in no block.
     pub block: Option<IpNet>,
     pub pool: Option<String>,
 }

@@ -270,7 +270,7 @@ mod tests {
     fn a_cell_for_each_block_with_what_lies_in_it() {
         let map = mapped(&small(), LIMITS);
         assert_eq!((map.cell_size, map.size, map.cells.len()), (30, 8, 2));
-        // The tunnel address of the node lies in no block.
+        // The tunnel address of the node is in no block.
         let empty = map.cells[0];
         assert_eq!((empty.index, empty.blocks, empty.findings), (0, 0, 1));
         let cell = map.cells[1];

@@ -55,7 +55,7 @@ fn take_over(command: &mut Command) -> io::Error {
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let what = match () {
-        () if !can_be_run(&program) => "is no program that can be run",
+        () if !can_be_run(&program) => "is not an executable program",
         () if is_this(&program) => "is calipam itself",
         () if tried.contains(&program) => "runs calipam again",
         () => return Ok(program),
@@ -63,7 +63,7 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
     Err(Failed::Calipam(Failure::Usage {
         message: format!("{VARIABLE} is {}, which {what}", quoted(&program)),
         hint: Some(
-            "name the real calicoctl by it, or unset it: then the next calicoctl in PATH is run".into(),
+            "set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH".into(),
         ),
     }))
 }

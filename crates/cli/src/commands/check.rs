@@ -188,7 +188,7 @@ fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> 
         let name = path.unwrap_or(Path::new("-")).display();
         return Err(Failure::Usage {
             message: format!("cannot compare with {name}: {other}"),
-            hint: Some("keep the reports of each cluster apart".into()),
+            hint: Some("keep the reports of different clusters apart".into()),
         });
     }
     Ok(Changes::since(earlier, &checked.report, &checked.dropped))
@@ -217,7 +217,7 @@ fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Con
         hints(checked.report, filter, detail, console);
         if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
             let (version, known) = (&cluster.calico_version, newest_known());
-            console.note(&format!("Calico {version} is newer than this program knows, up to {known}: what is new there is not checked"));
+            console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): what is new in it is not checked"));
         }
     }
     files
@@ -266,7 +266,7 @@ fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
     steps.extend(explain_assignment(report));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.note("this is a single read: changes in progress can be among the findings");
+        console.note("this is a single read: some findings may be changes in progress");
     }
 }
 

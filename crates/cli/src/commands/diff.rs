@@ -58,14 +58,14 @@ fn states(
     };
     let Some((before, after)) = archived else {
         let named = args.old.clone().zip(args.new.clone());
-        return named.ok_or_else(|| Failure::usage("name OLD and NEW"));
+        return named.ok_or_else(|| Failure::usage("specify OLD and NEW"));
     };
     if args.new.is_some() {
-        return Err(Failure::usage("with --archive only NEW is named"));
+        return Err(Failure::usage("with --archive, specify only NEW"));
     }
     let new = args.old.clone().or_else(|| after.as_ref().map(name)).ok_or_else(|| Failure::Usage {
         message: format!("the archive has no export after {}", args.at.unwrap_or(before.at)),
-        hint: Some("name what to compare with as NEW, such as `etcd` or `kubernetes`".to_owned()),
+        hint: Some("specify NEW, the state to compare with, such as `etcd` or `kubernetes`".to_owned()),
     })?;
     Ok((name(before), new))
 }

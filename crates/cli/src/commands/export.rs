@@ -71,7 +71,7 @@ fn to_archive(
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.was_there {
-        true => format!("{path} is of the same time: nothing was added"),
+        true => format!("{path} has the same time: nothing was added"),
         false => format!("wrote {objects} to {path}"),
     });
     let removed = match removed.len() {

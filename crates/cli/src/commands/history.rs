@@ -32,7 +32,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
         console.hint(&match found.kept.oldest {
             1 => format!("no revision of this etcd names it; {blocks} lists the blocks"),
             oldest => {
-                format!("what was before revision {oldest} is not known to etcd; {blocks} lists the blocks")
+                format!("etcd has nothing from before revision {oldest}; {blocks} lists the blocks")
             }
         });
         return Ok(Outcome::Refused);

@@ -28,7 +28,9 @@ use crate::{connect, hints};
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
     if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
-        return Err(Failure::usage("--no-headers and --sort-by are about tables, and this is none"));
+        return Err(Failure::usage(
+            "--no-headers and --sort-by only apply to tables, and this output is not a table",
+        ));
     }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::show::run(args, &fleet, console);
@@ -36,8 +38,8 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     let of_several = [("--find-range", args.find_range.is_some()), ("--earlier", args.earlier.is_some())];
     if let Some((option, _)) = of_several.iter().find(|(_, is_given)| *is_given) {
         return Err(Failure::Usage {
-            message: format!("{option} is about several clusters"),
-            hint: Some("name them by --fleet, --context or --all-contexts".into()),
+            message: format!("{option} needs several clusters"),
+            hint: Some("name them with --fleet, --context or --all-contexts".into()),
         });
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
@@ -178,7 +180,7 @@ fn addresses(
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
         return Err(Failure::NotFound {
             message: format!(
-                "no address is recorded for the pod {namespace}/{name}, and none is known to be used by it"
+                "no address is recorded for the pod {namespace}/{name}, and it is not known to use one"
             ),
             hint: match nearest_pod(snapshot, namespace, name) {
                 _ if !snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints) => {

@@ -145,7 +145,7 @@ fn is_failure(event: &Event) -> bool {
 
 fn refused(error: &ScenarioError) -> Failure {
     let hint = match error {
-        ScenarioError::NoPool => "name one: `--pool 10.244.0.0/16`",
+        ScenarioError::NoPool => "add one: `--pool 10.244.0.0/16`",
         ScenarioError::BlockLargerThanPool { .. } | ScenarioError::BlockSize { .. } => {
             "`--block-size` is a prefix length: 26 for blocks of 64 addresses"
         }
@@ -175,7 +175,7 @@ fn measure(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Ou
         let begin = std::time::Instant::now();
         let datastore: Datastore = connect::open(global, console).await?;
         if !datastore.is_live() {
-            return Err(Failure::usage("a file has no latency: `--measure` times a datastore"));
+            return Err(Failure::usage("a file has no latency: `--measure` needs a datastore"));
         }
         let connected = begin.elapsed();
         let reads = calipam_workflow::time_reads(&datastore, &Person::watching(console)).await?;

@@ -25,7 +25,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
     }
     if args.run.is_none() && !args.last {
         return Err(Failure::Usage {
-            message: "no run is named".to_owned(),
+            message: "no run was specified".to_owned(),
             hint: Some(format!(
                 "{} undoes the newest run, {} lists them",
                 hints::command(&["undo", "--last"]),

@@ -62,7 +62,7 @@ pub(crate) fn run(
     compare(&mut clusters);
     if clusters.iter().all(|cluster| cluster.group.is_none()) {
         notes.push(
-            "No cluster has a group: what is between clusters that route to each other was not looked for"
+            "No cluster has a group: problems between clusters that route to each other were not checked"
                 .into(),
         );
     }
@@ -126,7 +126,7 @@ fn since(
     let changes = changes.collect();
     notes.extend(earlier.clusters.iter().map(|(name, report)| {
         let findings = count(report.findings.len(), "finding", "findings");
-        format!("{name} is in the earlier report, with {findings}, and not in the fleet any more")
+        format!("{name} is in the earlier report, with {findings}, but no longer in the fleet")
     }));
     changes
 }

@@ -31,8 +31,8 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         ("--node", args.node.is_some()),
     ];
     let other = others.iter().find(|(_, is_given)| *is_given);
-    refuse(other.map(|(name, _)| *name), "of several clusters, `history` shows an address: --ip")?;
-    let address = args.ip.ok_or_else(|| Failure::usage("name an address by --ip"))?;
+    refuse(other.map(|(name, _)| *name), "with several clusters, `history` needs --ip")?;
+    let address = args.ip.ok_or_else(|| Failure::usage("give an address with --ip"))?;
 
     let found: Vec<Result<_, Failure>> = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         Ok(match &args.archive {

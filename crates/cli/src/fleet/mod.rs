@@ -40,8 +40,8 @@ impl Fleet {
         let several = args.all_contexts || global.names_several();
         if args.routed && !several {
             return Err(Failure::Usage {
-                message: "--routed is about several contexts".into(),
-                hint: Some("name them by --context, or all by --all-contexts".into()),
+                message: "--routed needs several contexts".into(),
+                hint: Some("name them with --context, or use --all-contexts".into()),
             });
         }
         if several {
@@ -77,7 +77,7 @@ impl Fleet {
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(Failure::Usage {
                 message: format!("{}: two clusters have the name {:?}", path.display(), pair[0]),
-                hint: Some("names tell the clusters of a report apart".into()),
+                hint: Some("each cluster needs a name of its own".into()),
             }),
             None => Ok(fleet),
         }
@@ -117,7 +117,7 @@ fn refuse(option: Option<&'static str>, hint: &str) -> Result<(), Failure> {
     match option {
         None => Ok(()),
         Some(option) => Err(Failure::Usage {
-            message: format!("{option} is about one cluster, and the call names several"),
+            message: format!("{option} works on one cluster, but several are named"),
             hint: Some(hint.to_owned()),
         }),
     }

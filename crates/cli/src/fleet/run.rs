@@ -80,7 +80,7 @@ pub(super) fn read<T>(
     };
     match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
         Ok(Some(result)) => Ok(Ok(Read::Datastore(result))),
-        Ok(None) => Ok(Err(format!("it was not read within {:#}", args.cluster_timeout))),
+        Ok(None) => Ok(Err(format!("it could not be read within {:#}", args.cluster_timeout))),
         Err(Failure::Interrupted) => Err(Failure::Interrupted),
         Err(failure) => Ok(Err(failure.message())),
     }

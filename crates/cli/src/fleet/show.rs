@@ -40,8 +40,8 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     let is_narrowed = !args.in_pools.is_empty() || args.printing.watch.is_some();
     if args.subject() != Subject::Pools || is_narrowed {
         return Err(Failure::Usage {
-            message: "of several clusters, `show` shows the pools, and all of them".into(),
-            hint: Some("everything else is about one cluster: name it alone".into()),
+            message: "with several clusters, `show` shows all pools and nothing else".into(),
+            hint: Some("for anything else, name one cluster".into()),
         });
     }
     let earlier = args.earlier.as_deref().map(Fleet::earlier).transpose()?;

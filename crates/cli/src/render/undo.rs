@@ -116,7 +116,7 @@ fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io:
         return writeln!(out, "Nothing to restore: everything is as it was before that run");
     }
     if shown.already > 0 {
-        writeln!(out, "{} as before that run already", count(shown.already, "object is", "objects are"))?;
+        writeln!(out, "{} already as before that run", count(shown.already, "object is", "objects are"))?;
     }
     let objects = count(shown.restored.len(), "object", "objects");
     match shown.skipped.len() {

@@ -225,7 +225,7 @@ impl Retries {
     /// Waits before a read is sent again that failed for a reason that passes; the error where it was sent often enough.
     async fn wait(&mut self, error: Error) -> std::result::Result<(), StoreError> {
         let Some(pause) = self.0.next() else { return Err(unavailable(error)) };
-        tracing::warn!("{error}; tries again");
+        tracing::warn!("{error}; trying again");
         tokio::time::sleep(pause).await;
         Ok(())
     }

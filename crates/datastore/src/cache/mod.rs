@@ -98,7 +98,7 @@ impl fmt::Display for WhyWhole {
             Self::Compacted => {
                 f.write_str("the server no longer knows what has changed since the last check")
             }
-            Self::Little => f.write_str("there is so little that this is as quick"),
+            Self::Little => f.write_str("the cluster is so small that this is as fast"),
             Self::Unusable(reason) => write!(f, "the cache cannot be used: {reason}"),
             Self::AnotherHistory(reason) => {
                 write!(

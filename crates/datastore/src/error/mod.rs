@@ -60,7 +60,7 @@ pub enum Error {
     #[error("{endpoint}: the user may not {}", Missing(missing))]
     Permission { endpoint: String, missing: Vec<Permission> },
     /// The datastore is a file.
-    #[error("{location}: a file is only read, never written")]
+    #[error("{location}: a file is only read, never changed")]
     NotWritable { location: String },
     /// Calico 2.x has no such thing, or it is not made for its data.
     #[error("{location}: the data of Calico 2.x (etcd v2) is read and repaired, but not used to {what}")]

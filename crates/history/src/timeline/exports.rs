@@ -147,7 +147,7 @@ fn assigned_at(between: &[BlockEvent], ordinal: u32, [after, before]: [Timestamp
     }
 }
 
-/// When something had happened at the latest. What is known from a journal only has no upper bound.
+/// When something had happened at the latest. What is known only from a journal has no upper bound.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)

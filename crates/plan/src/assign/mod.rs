@@ -102,7 +102,7 @@ impl Planner<'_, '_> {
         let snapshot = self.basis.snapshot;
         if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
             let node = Subject::Node(self.request.node.clone());
-            let detail = format!("what decides it was not read: {source}");
+            let detail = format!("this cannot be decided, since {source} were not read");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));
         }
 
@@ -121,7 +121,7 @@ impl Planner<'_, '_> {
                 .find(|other| differs_by_case(other))
         {
             let detail =
-                format!("it would share one object with the handle {other}, which differs by case only");
+                format!("it would share one object with the handle {other}, which differs only in case");
             return Some(Skipped::new(Subject::Handle(id), SkipReason::NeedsDecision, detail));
         }
 
@@ -224,7 +224,7 @@ impl Planner<'_, '_> {
             let mut reasons: Vec<String> =
                 error.iter().map(|error| refusal::of_choice(self.basis, error)).collect();
             reasons.extend(messages.map(ToString::to_string));
-            let detail = format!("{missing} of {asked} addresses cannot be had: {}", reasons.join("; "));
+            let detail = format!("{missing} of {asked} addresses cannot be assigned: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
             let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
             self.skipped.push(skipped.suggesting(SuggestedAction::ExplainAssignment));

@@ -112,7 +112,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             true
         }
         Decision::Confirm => {
-            let why = "the block is its own; the block is written again first, so that racing writers fail";
+            let why = "its node owns the block, which is written first so that concurrent writes fail";
             let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
             let state = AffinityEdit::State(revision, AffinityState::Confirmed);
             with_touch(planner, key, Edit::Affinity(key.clone().into(), state), what, reason());

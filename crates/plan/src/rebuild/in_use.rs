@@ -146,7 +146,7 @@ fn record(
         }
         [block] => *block,
         [first, second, ..] => {
-            let detail = format!("it lies in {} and in {}, which overlap", first.key, second.key);
+            let detail = format!("it is in {} and in {}, which overlap", first.key, second.key);
             return Err((SkipReason::Overlap, detail));
         }
     };

@@ -75,7 +75,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::UnexpectedBlockOwner => {
             (Why::NeedsDecision, "find out which node should own the block, and set its owner")
         }
-        Code::UnexpectedAffinityType => (Why::NeedsDecision, "delete it if nothing of yours has written it"),
+        Code::UnexpectedAffinityType => {
+            (Why::NeedsDecision, "delete it unless one of your own tools wrote it")
+        }
         Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
         Code::EndpointOfMissingNode => {
             (Why::NodeUnknown, "recreate the node object, or delete what refers to it")

@@ -86,7 +86,7 @@ pub(crate) fn too_early(
 ) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
-            "{}: but there is not one {what} in the whole cluster, so they are probably lost; restore them first",
+            "{}: but there is not a single {what} in the whole cluster: they were probably lost; restore them first",
             finding.message()
         );
         return Some((SkipReason::EvidenceLost, detail));
@@ -212,7 +212,7 @@ fn why_kept(
     }
     let why = match in_scope(kept) {
         true => "is not released",
-        false => "is outside of what was named; a handle is released completely or not at all",
+        false => "is outside the selection; a handle is released completely or not at all",
     };
     let detail = format!("its handle {id} also holds {}, which {why}", kept.address);
     Some((SkipReason::HandleHeld, detail))
@@ -239,7 +239,7 @@ pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
 
 /// Why nothing is written about an address whose block is corrupt or cannot be decoded.
 pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
-    let detail = || format!("{address} lies in a block that is corrupt or cannot be decoded");
+    let detail = || format!("{address} is in a block that is corrupt or cannot be decoded");
     index.is_unchecked(address.into()).then(|| (SkipReason::Unchecked, detail()))
 }
 
@@ -287,11 +287,14 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
         }
         claim => match unread(basis.snapshot, &claim) {
             Some(Unread::Users) => {
-                (SkipReason::NotRead, format!("{address}: what uses addresses was not read"))
+                (SkipReason::NotRead, format!("{address}: it is not known what uses addresses"))
             }
             Some(source) => {
                 let what = if source == Unread::Services { "services" } else { "virtual machines" };
-                (SkipReason::NotRead, format!("{address} is held for one of the {what}, which were not read"))
+                (
+                    SkipReason::NotRead,
+                    format!("{address} is allocated to one of the {what}, which were not read"),
+                )
             }
             None => {
                 (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still exist"))

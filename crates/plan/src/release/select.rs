@@ -96,7 +96,7 @@ impl<'s> Selector<'_, 's> {
         let is_known = finding.is_some() || is_recorded(index, address);
         let is_wanted = |finding: &Finding| self.selection.scope.has(finding, index);
         if is_known && !finding.map_or_else(|| self.selection.scope.has_address(address, index), is_wanted) {
-            let detail = format!("{address} is not of what the other options name");
+            let detail = format!("{address} is excluded by the other options");
             self.skip_other(Subject::Address(address), SkipReason::OutOfScope, detail);
             return;
         }
@@ -291,7 +291,7 @@ impl<'s> Selector<'_, 's> {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
             if !self.is_wanted(finding) {
-                let detail = format!("{id} is not of what the other options name");
+                let detail = format!("{id} is excluded by the other options");
                 self.skip(finding, SkipReason::OutOfScope, detail);
                 return;
             }

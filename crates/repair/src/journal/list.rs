@@ -107,7 +107,7 @@ impl Listed {
             |error: io::Error| JournalError::Remove { path: self.path.clone(), reason: error.to_string() };
         let now = listed(&self.path).map_err(failed)?;
         if now.as_ref().is_none_or(|now| now.header != self.header) {
-            return Err(failed(io::Error::other("it is another file by now")));
+            return Err(failed(io::Error::other("the file has been replaced")));
         }
         if now.is_some_and(|now| now.state == JournalState::Running) {
             return Err(JournalError::Alive { path: self.path.clone() });

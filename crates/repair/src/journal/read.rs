@@ -24,7 +24,7 @@ pub enum JournalError {
     #[error("{} is not a journal of calipam", path.display())]
     NoJournal { path: PathBuf },
     /// A later program wrote it.
-    #[error("the journal {} has format {found}, which is later than this program", path.display())]
+    #[error("the journal {} has format {found}, which is newer than this program supports", path.display())]
     Newer { path: PathBuf, found: u32 },
     /// The run that writes it has not ended.
     #[error("the run that writes the journal {} is still running", path.display())]
@@ -48,7 +48,7 @@ pub enum LineFault {
     SecondHeader,
     #[error("a second intent {0}")]
     SecondIntent(u64),
-    #[error("an outcome of the intent {0}, which is not there")]
+    #[error("an outcome of the intent {0}, which is missing")]
     OutcomeOfNothing(u64),
     #[error("an outcome of the intent {0} with another number of objects")]
     OutcomeOfOthers(u64),

@@ -155,7 +155,7 @@ impl WriteTask {
             return None;
         }
         if let Some(reason) = omitted.why_kept(id) {
-            return Some(format!("its handle stays: {reason}"));
+            return Some(format!("its handle is kept: {reason}"));
         }
 
         let mut later = self.later.iter().map(|(step, part)| (step, &step.parts[*part]));

@@ -194,7 +194,7 @@ fn stranded(step: &UndoStep, again: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
             !matches!(key, Key::Pool(_)) && pool.contains(cidr) && lies_in_none(cidr)
         };
         let (key, _) = existing.iter().find(is_stranded)?;
-        Some(format!("{} would be deleted, and {key} lies in it", object.key))
+        Some(format!("{} would be deleted, but {key} is in it", object.key))
     })
 }
 
@@ -213,7 +213,7 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     let pool = newer.iter().find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
     let Pool { name, block_size, .. } = pool;
     Some(format!(
-        "{} would lie in the pool {name}, which is newer, and has blocks of /{block_size}",
+        "{} would be in the pool {name}, which is newer, and has blocks of /{block_size}",
         object.key
     ))
 }

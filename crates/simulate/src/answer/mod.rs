@@ -98,7 +98,7 @@ pub struct BlockUse {
     /// Of the allocated addresses, in percent.
     pub borrowed_percent: f64,
     pub max_blocks_of_node: u64,
-    /// Nodes that cannot get one more address although their pools have free ones.
+    /// Nodes that cannot get another address although their pools have free ones.
     pub stranded_nodes: u64,
 }
 

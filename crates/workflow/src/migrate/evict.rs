@@ -32,16 +32,16 @@ pub struct Eviction {
 /// Why pods are not evicted any more. Those that were evicted before are back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvictError {
-    #[error("pods are evicted through Kubernetes, and none is named")]
+    #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
     NoKubernetes,
-    #[error(
-        "{controller} has {ready} of {expected} pods ready, and had not more for {waited:#}: no further pod was evicted"
-    )]
+    #[error("{controller} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped")]
     NotReady { controller: String, ready: usize, expected: usize, waited: SignedDuration },
     /// Something still assigns from the old pool.
-    #[error("the new pod {pod} got an address of the old pool again: no further pod was evicted")]
+    #[error("the new pod {pod} got an address of the old pool again: eviction stopped")]
     AddressOfOldPool { pod: String },
-    #[error("disruption budgets have let none of {pods} pods go for {waited:#}, such as {example}")]
+    #[error(
+        "for {waited:#}, disruption budgets have allowed none of {pods} pods to be evicted, such as {example}"
+    )]
     Budgets { pods: usize, example: String, waited: SignedDuration },
     /// Their nodes are down, or a finalizer holds them.
     #[error("evicted pods have not ended for {waited:#}: {pods}, such as {example}")]

@@ -118,8 +118,8 @@ impl<'a> Checks<'a> {
             Step::Whole(why) if why.is_usual() => self.console.verbose(&format!("reading everything: {why}")),
             Step::Whole(why) => self.console.warn(&format!("everything was read again: {why}")),
             Step::Compared { lost, wrong } => {
-                self.tell("was not seen when it came", &lost);
-                self.tell("was still there although it had gone", &wrong);
+                self.tell("had been missed", &lost);
+                self.tell("had been kept by mistake", &wrong);
             }
         }
         Ok(())
@@ -135,11 +135,10 @@ impl<'a> Checks<'a> {
 
     fn tell(&self, what: &str, findings: &[Finding]) {
         for finding in findings.iter().take(NAMED) {
-            self.console
-                .warn(&format!("the hourly check found that {} {} {what}", finding.code, finding.subject));
+            self.console.warn(&format!("hourly full check: {} {} {what}", finding.code, finding.subject));
         }
         if let Some(others) = findings.len().checked_sub(NAMED).filter(|others| *others > 0) {
-            self.console.warn(&format!("and that {others} other findings {what}"));
+            self.console.warn(&format!("hourly full check: {others} more findings {what}"));
         }
     }
 

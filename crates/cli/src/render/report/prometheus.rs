@@ -235,7 +235,7 @@ impl Metrics<'_> {
 
         let stranded = report.findings.iter().filter(|f| f.code == Code::StrandedAddresses);
         let stranded = stranded.flat_map(|f| &f.nodes).collect::<std::collections::BTreeSet<_>>().len();
-        self.set("nodes_stranded", "Nodes that cannot get one more address.", &[], stranded as f64);
+        self.set("nodes_stranded", "Nodes that cannot get another address.", &[], stranded as f64);
     }
 
     /// What has changed since the report that this one was compared with.

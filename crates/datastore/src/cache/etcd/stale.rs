@@ -45,7 +45,8 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<()
     if is_exact {
         return Ok(());
     }
-    let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
+    let reason =
+        format!("etcd {version} may confirm too early that these are all changes; 3.4.25 and 3.5.8 do not");
     Err(WhyWhole::CannotWatch(reason))
 }
 
@@ -57,7 +58,7 @@ pub(super) fn require_all<T>(
         Ok(Ok(changes)) => Ok(changes),
         Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
         Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
-        Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
+        Err(_) => Err(WhyWhole::CannotWatch("etcd does not confirm that these are all changes".to_owned())),
     }
 }
 

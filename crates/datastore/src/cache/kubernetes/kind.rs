@@ -59,7 +59,7 @@ pub(super) async fn changes(
 }
 
 fn not_all() -> WhyWhole {
-    WhyWhole::CannotWatch("the API server does not say that this is all".to_owned())
+    WhyWhole::CannotWatch("the API server does not confirm that these are all changes".to_owned())
 }
 
 async fn all_changes(

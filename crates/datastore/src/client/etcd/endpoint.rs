@@ -29,7 +29,7 @@ pub(crate) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsE
         return Err(bad("its scheme is neither http nor https"));
     }
     if host.contains('@') {
-        return Err(bad("user and password do not belong into the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
+        return Err(bad("user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
     }
     let uri: tonic::transport::Uri = format!("{scheme}://{host}")
         .parse()

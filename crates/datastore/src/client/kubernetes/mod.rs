@@ -293,7 +293,7 @@ impl KubeClient {
                 let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= patience), again) else {
                     return Err(failure);
                 };
-                tracing::warn!("{}: {failure}; tries again", self.server);
+                tracing::warn!("{}: {failure}; trying again", self.server);
                 tokio::time::sleep(pause).await;
                 patience -= pause;
                 request = again;
