@@ -35,7 +35,7 @@ fn an_export_is_the_same_as_itself() {
     assert_eq!((&document["kind"], &document["same"]), (&"Difference".into(), &true.into()));
 }
 
-/// Reads the block, frees what `address` holds, and writes it back. Gives the revision before.
+/// Reads the block, frees what `address` holds, and writes it back. Returns the revision before.
 fn release(etcd: &Etcd, ordinal: usize) -> i64 {
     etcd.with_client(async |mut client| {
         let found = client.get(BLOCK, None).await?;

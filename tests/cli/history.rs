@@ -23,7 +23,7 @@ pub(super) fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
 }
 
-/// Every command of the stories stands in the document.
+/// Every command of the stories is in the document.
 pub(super) fn is_told(line: &str) {
     let document = fs::read_to_string(root().join("docs/history.md")).unwrap();
     assert!(document.lines().any(|told| told == line), "docs/history.md does not tell: {line}");

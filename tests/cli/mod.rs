@@ -1,6 +1,6 @@
 //! The command line: what is printed where, and with which exit code.
 //!
-//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them anew;
+//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them again;
 //! look at the difference before you commit it.
 
 mod accepted;

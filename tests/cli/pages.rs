@@ -385,13 +385,13 @@ const TEXTS: &str = "const texts = []; \
         const range = document.createRange(); range.setStart(node, from); range.setEnd(node, to); \
         return [...range.getClientRects()].filter(box => box.width > 0); };";
 
-/// Words that stand on two lines, but for those that are longer than a line of a telephone.
+/// Words that are on two lines, but for those that are longer than a line of a telephone.
 const BROKEN_WORDS: &str = "texts.flatMap(node => [...node.data.matchAll(/\\S+/g)].filter(text => text[0].length <= 32) \
     .flatMap(text => [...text[0].matchAll(/[A-Za-z0-9]+/g)].map(word => [word[0], text.index + word.index])) \
     .filter(([word, at]) => new Set(boxes(node, at, at + word.length).map(box => Math.round(box.top))).size > 1) \
     .map(([word]) => `${word} in ${node.data}`))";
 
-/// Texts of cells, headings and labels that lie on one another.
+/// Texts of cells, headings and labels that are on one another.
 const OVERLAPS: &str = "(() => { const all = texts.flatMap(node => boxes(node, 0, node.data.length).map(box => ({ node, box }))) \
         .sort((a, b) => a.box.top - b.box.top); \
     const found = []; \

@@ -42,7 +42,7 @@ fn of_kind(kind: &str) -> Value {
 
 /// The installer of the plugin.
 pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
-/// `calipam serve` in place of the job and the deployment that serves its metrics.
+/// `calipam serve` instead of the job and the deployment that serves its metrics.
 const SERVE: &str = "serve.yaml";
 /// Who may reach the metrics and the page of either.
 const POLICY: &str = "networkpolicy.yaml";
@@ -240,7 +240,7 @@ fn the_job_and_the_service_write_their_reports() {
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/calipam ")).unwrap();
     let service: Vec<String> = start.split_whitespace().map(str::to_owned).collect();
 
-    // A job that failed is a check that failed; a service fails where there are findings as well.
+    // A job that failed is a check that failed; a service fails if there are findings as well.
     for (words, code) in [(job, 0), (service, 1)] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ignore"), &ignore).unwrap();

@@ -120,7 +120,7 @@ fn what_is_not_known_is_no_number() {
     assert!(shown("table").contains("256      unknown\n\nonly: not known: "), "{}", shown("table"));
 }
 
-/// Of a node whose IPv4 blocks are full, room for IPv6 is no answer: `show --nodes` names what it lacks and why, as the check does,
+/// Of a node whose IPv4 blocks are full, room for IPv6 is not an answer: `show --nodes` names what it lacks and why, as the check does,
 /// whose hint shows each step.
 #[test]
 fn a_node_that_gets_no_address_is_named_with_the_reason() {

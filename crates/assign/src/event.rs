@@ -21,7 +21,7 @@ pub enum Event {
     PoolServes { pool: String, cidr: IpNet },
     /// A pool does not serve it.
     PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
-    /// A block of the holder lies in a pool that selects its node no more. It is empty, and was given up.
+    /// A block of the holder is in a pool that selects its node no more. It is empty, and was given up.
     GaveUp(AffinityKey),
     /// A block of the holder was read.
     OwnBlock { key: AffinityKey, found: OwnBlock },
@@ -98,7 +98,7 @@ pub enum OwnBlock {
 pub struct Passed {
     /// Reserved as a whole; a reservation of several counts once.
     pub reserved: usize,
-    /// A block of another size lies there.
+    /// A block of another size is there.
     pub other_size: usize,
     /// A block that cannot be decoded.
     pub undecodable: usize,
@@ -168,7 +168,7 @@ impl Trace {
         Self(Some(observer))
     }
 
-    /// Passes a decision on. It is put together only where it is wanted.
+    /// Passes a decision on. It is put together only if it is wanted.
     pub(crate) fn record(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {
             observer(event());

@@ -69,7 +69,7 @@ impl Subject {
         Self::Affinity { node: key.node.clone(), cidr: key.cidr }
     }
 
-    /// The address or CIDR that the subject lies at, where it has one.
+    /// The address or CIDR that the subject is at, if it has one.
     pub fn network(&self) -> Option<IpNet> {
         match self {
             Self::Address(address) => Some((*address).into()),
@@ -105,7 +105,7 @@ impl Serialize for Subject {
     }
 }
 
-/// What the message of a finding says besides its evidence. It is no part of the evidence: a finding is the same without.
+/// What the message of a finding says besides its evidence. It is not part of the evidence: a finding is the same without.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Detail {
     #[default]
@@ -158,7 +158,7 @@ pub struct Finding {
     /// The nodes that it concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
     /// The objects that must be unchanged when they are read again: a half-done Calico operation may be about to
-    /// change them. Empty where no such operation explains the finding, so that it stands at once.
+    /// change them. Empty if no such operation explains the finding, so that it stands at once.
     pub depends_on: Vec<Key>,
 }
 

@@ -1,6 +1,6 @@
 //! What findings say: the one place where they become sentences.
 //!
-//! It lies here and not in `cli`, since reports, diffs and plans quote findings, and the tests of the rules read them.
+//! It is here and not in `cli`, since reports, diffs and plans quote findings, and the tests of the rules read them.
 //! Nothing decides by it.
 
 mod fleet;
@@ -99,7 +99,7 @@ impl Finding {
             (Code::OwnerMismatch, _) => {
                 let record = holding.next();
                 let whose = recorded(record);
-                // One of the same name is told apart by the node.
+                // One of the same name is distinguished by the node.
                 let node = record.and_then(|record| record.record.as_ref().get("node"));
                 let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
                 let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();

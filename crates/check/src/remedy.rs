@@ -78,7 +78,7 @@ impl WrittenEvidence {
     }
 }
 
-/// True for what a rebuild mends, or of which its plan says what stands in the way.
+/// True for what a rebuild mends, or of which its plan says what is in the way.
 fn is_rebuilt(code: Code) -> bool {
     matches!(
         code,

@@ -15,7 +15,7 @@ use crate::finding::{Evidence, Finding, Subject};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
-    /// The cluster's GUID; empty where cluster information is missing.
+    /// The cluster's GUID; empty if cluster information is missing.
     pub guid: String,
     pub datastore: DatastoreKind,
     /// Endpoints or file, without secrets.
@@ -92,7 +92,7 @@ pub struct Filter {
     pub nodes: Vec<String>,
     /// Only what belongs to an owner in this namespace; everything without one.
     pub namespace: Option<String>,
-    /// Only what lies in one of these CIDRs of pools; everything where empty.
+    /// Only what is in one of these CIDRs of pools; everything where empty.
     pub pools: Vec<IpNet>,
 }
 

@@ -39,7 +39,7 @@ impl Ignored {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
+    /// If it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
     /// that is accepted.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
@@ -57,7 +57,7 @@ impl Ignored {
     }
 
     /// Takes out of a report what is accepted, and gives what there is to say about the entries that accept nothing. To be
-    /// called before other filters: what they leave out is there all the same.
+    /// called before other filters: what they leave out is there anyway.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = day(report.cluster.taken_at);
         let mut matches = vec![false; self.entries.len()];

@@ -19,7 +19,7 @@ pub(crate) struct NodeLock {
 }
 
 impl NodeLock {
-    /// Waits for the lock, without limit: the kernel takes it from a process that ends. Where its file cannot be made,
+    /// Waits for the lock, without limit: the kernel takes it from a process that ends. If its file cannot be made,
     /// the work goes on without.
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {

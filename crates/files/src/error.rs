@@ -18,17 +18,17 @@ impl Error {
         Self { path: path.into(), kind: kind.into() }
     }
 
-    /// The same of a file that lies in an archive.
+    /// The same of a file that is in an archive.
     pub(crate) fn of_archive(self) -> Self {
         Self { kind: self.kind.of_archive(), ..self }
     }
 
-    /// True where the changes of a recording are not what was written.
+    /// True if the changes of a recording are not what was written.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FileError::ChangesDamaged { .. })
     }
 
-    /// True where a file is not there.
+    /// True if a file is not there.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -108,7 +108,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// The same of a file that lies in an archive: what is damaged cannot be written again.
+    /// The same of a file that is in an archive: what is damaged cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

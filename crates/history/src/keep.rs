@@ -103,7 +103,7 @@ impl Keep {
     }
 }
 
-/// The period that a time lies in.
+/// The period that a time is in.
 fn period(time: Timestamp, every: Every) -> String {
     let at = time.to_zoned(TimeZone::UTC);
     let format = match every {

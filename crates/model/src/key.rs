@@ -49,7 +49,7 @@ pub enum Key {
     KubeControllersConfiguration(String),
     /// The IPAMConfiguration resource, which in etcd nothing keeps equal to [`Key::IpamConfig`].
     IpamConfiguration(String),
-    /// A pod. It lies in Kubernetes and has no etcd path of Calico's.
+    /// A pod. It is in Kubernetes and has no etcd path of Calico's.
     Pod { namespace: String, name: String },
     /// A service; in Kubernetes, too.
     Service { namespace: String, name: String },
@@ -80,7 +80,7 @@ impl Key {
     /// Reads an etcd path. `Ok(None)` for paths that are none of calipam's business.
     ///
     /// # Errors
-    /// Where the path lies under the IPAM prefix, or under the prefix of a resource that is read, but
+    /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but
     /// has no shape that Calico uses.
     pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
         if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
@@ -138,7 +138,7 @@ fn parse_endpoint(rest: &str) -> Result<Key, KeyError> {
 }
 
 impl fmt::Display for Key {
-    /// The etcd path; for what lies in Kubernetes only, `<plural>/<namespace>/<name>`.
+    /// The etcd path; for what is in Kubernetes only, `<plural>/<namespace>/<name>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = |cidr: &IpNet| if is_v4(*cidr) { "ipv4" } else { "ipv6" };
         match self {

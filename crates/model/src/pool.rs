@@ -62,7 +62,7 @@ impl Pool {
     /// Reads the JSON of a pool; the name comes from the key.
     ///
     /// # Errors
-    /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
+    /// If the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;

@@ -2,7 +2,7 @@
 //!
 //! `all()`, `global()`, `has(k)`, `k == "v"`, `k != "v"`, `k in {"a", "b"}`, `k not in {…}`,
 //! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, joined by `!`, `&&`, `||` and parentheses;
-//! `&&` binds stronger than `||`. Texts stand in either kind of quotes and know no escapes.
+//! `&&` binds stronger than `||`. Texts are in either kind of quotes and know no escapes.
 
 use std::collections::BTreeMap;
 

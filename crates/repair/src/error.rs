@@ -3,7 +3,7 @@
 use crate::journal::JournalError;
 use crate::lock::{LockAction, LockFailure};
 
-/// Why a repair did not begin, or ended early. What single steps met is no error but a
+/// Why a repair did not begin, or ended early. What single steps met is not an error but a
 /// [`Conflict`](crate::Conflict).
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {

@@ -17,7 +17,7 @@ use calipam_repair::journal::JournalError;
 use crate::migrate::EvictError;
 use crate::operator::NoConsent;
 
-/// Why a command could not do its work. Nothing was written, except where a run has begun ([`Error::Repair`]).
+/// Why a command could not do its work. Nothing was written, except if a run has begun ([`Error::Repair`]).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum Error {
     /// The GUIDs of two datastores that are to be of one cluster.
     #[error("{what} are of two clusters: {} and {}", .guids[0], .guids[1])]
     TwoClusters { what: &'static str, guids: [String; 2] },
-    /// The GUIDs of an archive, and of what is checked; empty where it has none.
+    /// The GUIDs of an archive, and of what is checked; empty if it has none.
     #[error("the archive is of cluster {:?}, but the checked data is of {:?}", .guids[0], .guids[1])]
     ArchiveOfAnother { guids: [String; 2] },
     #[error("there is no pool {:?}", .0.name)]
@@ -108,7 +108,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct NotFound {
     pub name: String,
-    /// The known name that is most like it, where one is.
+    /// The known name that is most like it, if one is.
     pub nearest: Option<String>,
 }
 
@@ -142,7 +142,7 @@ impl Error {
         |error| Self::Io { doing, error }
     }
 
-    /// The only one of the handles that begin so; `None` where there is none.
+    /// The only one of the handles that begin so; `None` if there is none.
     pub(crate) fn only_handle(
         begin: &str,
         ids: impl IntoIterator<Item = String>,

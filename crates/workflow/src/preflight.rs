@@ -39,7 +39,7 @@ impl Run<'_> {
     ) -> Result<Passed, Error> {
         self.check(writing, cluster, sources, changes).await?;
 
-        // While a lock is left no pod starts: it is named even where the operator cannot agree.
+        // While a lock is left no pod starts: it is named even if the operator cannot agree.
         let locks = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree().map_err(Error::NoConsent)?;
         Ok(Passed { locks, shown: None })

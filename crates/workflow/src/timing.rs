@@ -73,7 +73,7 @@ pub fn time_reads<'a>(
     })
 }
 
-/// Asks, writes a handle of its own many times, one write after the other, and removes it, after ctrl-c as well. Gives how long
+/// Asks, writes a handle of its own many times, one write after the other, and removes it, after ctrl-c as well. Returns how long
 /// the writes took, ascending.
 ///
 /// The handle has an ID that no container has, and names a block that no cluster has: a check finds it as an orphan where this
@@ -105,7 +105,7 @@ pub fn time_writes<'a>(
         let mut written: Result<(), StoreError> = Ok(());
         while written.is_ok() && times.len() < WRITES && !interrupt.is_set() {
             let begin = Instant::now();
-            // Another value each time: an API server writes nothing where nothing changes.
+            // Another value each time: an API server writes nothing if nothing changes.
             let next = handle(times.len() as i64 + 1);
             written = store.update(&next, &revision).await.map(|new| (record, revision) = (next, new));
             times.push(begin.elapsed());

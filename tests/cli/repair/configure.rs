@@ -1,4 +1,4 @@
-//! `configure`: settings of the allocator are set, refused where Calico would refuse them, and undone.
+//! `configure`: settings of the allocator are set, refused if Calico would refuse them, and undone.
 
 use calipam_testkit::cluster::wire::{Attribute, Block, key};
 use calipam_testkit::kube::Flavour;

@@ -158,7 +158,7 @@ fn signals_in_the_middle_unlock() {
         let site = many_orphans();
         let before = site.dump();
         let child = in_the_middle(&site);
-        // While the run lives, its lock is nobody's leftover.
+        // While the run lives, its lock is no one's leftover.
         let (journal, header) = headers(&site.home.path().join("calipam")).pop().unwrap();
         assert!(stale_lock(&journal, &header.cluster).is_none());
         kill_process(Pid::from_child(&child), signal).unwrap();

@@ -172,7 +172,7 @@ fn a_namespace_that_nothing_names_is_an_error() {
         assert!(run.stderr.contains(&error), "{run:?}");
         assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
     }
-    // Every cluster has it, also where it has no pod.
+    // Every cluster has it, also if it has no pod.
     let public = site.run(&["check", "-n", "kube-public", "--settle", "0"]);
     assert!(public.code == 0 && public.stdout.contains("No findings"), "{public:?}");
     let node = site.run(&["check", "--node", "node-O", "--settle", "0"]);

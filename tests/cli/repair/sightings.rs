@@ -119,7 +119,7 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// The plan is on the screen before the wait, and once more only where it has changed since.
+/// The plan is on the screen before the wait, and once more only if it has changed since.
 #[test]
 fn the_plan_is_shown_before_the_wait() {
     let mut cluster = healthy();

@@ -103,7 +103,7 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
         assert_eq!(site.dump(), before);
     }
 
-    // All parts are as the run left them, and yet another pool lies there.
+    // All parts are as the run left them, and yet another pool is there.
     let site = with_pool(&pool());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
     let mut other = pool();

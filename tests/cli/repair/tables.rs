@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::site::*;
 
-/// What a plan leaves is told by the rule that found it: every row has a code, and none stands there twice, whether there are few
+/// What a plan leaves is told by the rule that found it: every row has a code, and none is there twice, whether there are few
 /// or so many that they are counted.
 #[test]
 fn what_is_skipped_has_its_code_and_stands_once() {

@@ -29,7 +29,7 @@ enum Leftovers {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Takes back all addresses of a handle, as Calico does: where the handle counts more than the blocks have, it stays
+    /// Takes back all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it stays
     /// with the rest. A block that cannot be decoded is passed over and logged: what the handle counts there stays.
     ///
     /// # Errors

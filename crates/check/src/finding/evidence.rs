@@ -107,7 +107,7 @@ pub struct AddressEvidence {
     /// Why it counts as leaked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<LeakReason>,
-    /// The pool that it lies in, by name.
+    /// The pool that it is in, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Who uses it. Findings about the addresses of one owner share it.
@@ -270,7 +270,7 @@ pub struct HandleEvidence {
     /// Addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// The handle as it is recorded, where that differs from the subject.
+    /// The handle as it is recorded, if that differs from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
 }
@@ -352,7 +352,7 @@ pub struct NodePoolEvidence {
     pub pool: String,
     /// Blocks of the node in it.
     pub blocks: u32,
-    /// The block limit, where there is one.
+    /// The block limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Free addresses in the pool that the node cannot get.

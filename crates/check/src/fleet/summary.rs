@@ -67,7 +67,7 @@ impl Summary {
     /// Reads the JSON of a summary. Findings of rules that this version does not have are left out, with a note.
     ///
     /// # Errors
-    /// Where it is none, or one of another format.
+    /// If it is none, or one of another format.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Head { api_version, kind } = serde_json::from_str(text)
             .map_err(|error| format!("it is not the JSON of a summary: {error}"))?;

@@ -166,7 +166,7 @@ fn in_ranges(ordinals: &[u32]) -> String {
     written.collect::<Vec<_>>().join(",")
 }
 
-/// The same back; `None` where it is not so many ordinals.
+/// The same back; `None` if it is not so many ordinals.
 fn of_ranges(text: &str, number: usize) -> Option<Vec<u32>> {
     let mut ordinals = Vec::with_capacity(number.min(1 << 16));
     for range in text.split(',').filter(|range| !range.is_empty()) {

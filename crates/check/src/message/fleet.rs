@@ -65,5 +65,5 @@ pub(super) fn says_of_settings(settings: &BTreeMap<String, BTreeMap<String, Stri
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// Where the value of the cluster of the finding stands in its evidence.
+/// Where the value of the cluster of the finding is in its evidence.
 pub(crate) const HERE: &str = "here";

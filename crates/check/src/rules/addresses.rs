@@ -19,11 +19,11 @@ pub(crate) struct Address<'a, 'c, 's> {
     pub records: &'a [Record<'c, 's>],
     /// Who uses it.
     pub uses: &'a [Use],
-    /// The sound blocks that it lies in or near: all that overlap each other there.
+    /// The sound blocks that it is in or near: all that overlap each other there.
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
-/// Checks every address, or those of a region only. Gives those of them that blocks record and nothing uses.
+/// Checks every address, or those of a region only. Returns those of them that blocks record and nothing uses.
 pub(crate) fn check(context: &Context<'_>, region: Option<&CidrSet>, out: &mut Vec<Finding>) -> Vec<IpAddr> {
     check_some(context, region, |_| true, out)
 }

@@ -1,7 +1,7 @@
 //! Findings that a snapshot does not have, and would have if the same were checked at a later time.
 //!
 //! Time decides little: the age of an allocation, of a finished pod and of a service without an address, and whether a
-//! release lies in the future. So little is checked again, and most often nothing.
+//! release is in the future. So little is checked again, and most often nothing.
 
 use std::collections::HashSet;
 

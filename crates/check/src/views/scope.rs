@@ -24,7 +24,7 @@ impl Scope {
         self.nodes.is_empty() || self.nodes.contains(name)
     }
 
-    /// True for what lies in one of the pools or contains one.
+    /// True for what is in one of the pools or contains one.
     pub fn has(&self, network: IpNet) -> bool {
         self.pools.is_empty() || self.pools.iter().any(|pool| cidr::overlap(*pool, network))
     }

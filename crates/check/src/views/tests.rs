@@ -6,7 +6,7 @@ use super::*;
 use crate::NoFurtherAddress;
 use crate::test_cluster::{Cluster, pod};
 
-/// A /28 pool of /30 blocks in place of the large one.
+/// A /28 pool of /30 blocks instead of the large one.
 fn small() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();

@@ -96,7 +96,7 @@ impl StateName {
     /// Reads `etcd`, `etcd@48250`, `kubernetes`, or a path.
     ///
     /// # Errors
-    /// Where the revision is no number above 0.
+    /// If the revision is not a number above 0.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let named = |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision };
         let Some(revision) = text.strip_prefix("etcd@") else { return Ok(named(text, None)) };

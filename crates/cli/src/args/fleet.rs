@@ -1,4 +1,4 @@
-//! Which clusters a command reads, where they are several.
+//! Which clusters a command reads, if they are several.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

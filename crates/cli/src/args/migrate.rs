@@ -76,7 +76,7 @@ pub(crate) struct MigrateArgs {
 }
 
 impl MigrateArgs {
-    /// True where the next phase is carried out.
+    /// True if the next phase is carried out.
     pub(crate) fn applies(&self) -> bool {
         !self.dry_run
             && self.action != Some(MigrateAction::Status)

@@ -21,7 +21,7 @@ const COST: &str = "Datastore";
 
 /// How long after the last pod has arrived nodes fail.
 const CALM: Micros = Micros::from_mins(1);
-/// When a node that fails is removed from the cluster, where nothing else is said.
+/// When a node that fails is removed from the cluster, if nothing else is said.
 const REMOVAL: Micros = Micros::from_mins(10);
 
 /// Options of `simulate`.
@@ -161,7 +161,7 @@ impl SimulateArgs {
     /// Changes a scenario as the options say.
     ///
     /// # Errors
-    /// Where they do not fit together.
+    /// If they do not fit together.
     pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         fn set<T: Clone>(value: &mut T, given: &Option<T>) {
             if let Some(given) = given {

@@ -54,7 +54,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
             Ok(found) => found,
             Err(failure) => {
                 let failed = Err(failure);
-                // Where this cannot be written either, the reason for the failure is what the operator needs.
+                // If this cannot be written either, the reason for the failure is what the operator needs.
                 if let Err(second) =
                     write_failure_metrics(begin.elapsed(), exit::code(&failed), args, console)
                 {
@@ -204,7 +204,7 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
+/// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is
 /// the command's.
 fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
     let write =
@@ -281,7 +281,7 @@ fn explain_assignment(report: &Report) -> Option<String> {
 /// So many blocks are named in a hint.
 const BLOCKS: usize = 6;
 
-/// What repairs the findings, each once, the most severe first, and nothing beyond the filter. Where several blocks are to be
+/// What repairs the findings, each once, the most severe first, and nothing beyond the filter. If several blocks are to be
 /// rebuilt, that is a rebuild of all, and several nodes are released by one command; of several addresses the first stands
 /// for the others.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {

@@ -91,7 +91,7 @@ pub(crate) fn warn_where_set_back(added: &Added, console: &Console) {
     }
 }
 
-/// A temporary file first: where the read fails, or begins again at another revision, nothing is printed.
+/// A temporary file first: if the read fails, or begins again at another revision, nothing is printed.
 fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = |error| Failure::Io { doing: "write a temporary file".into(), error };
     let folder = tempfile::tempdir().map_err(failed)?;

@@ -138,7 +138,7 @@ fn start_log(verbose: u8) {
 }
 
 fn said(level: &dyn Display, target: &str, text: &dyn Display) {
-    // Where stderr takes nothing, `eprintln!` would panic.
+    // If stderr takes nothing, `eprintln!` would panic.
     let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
 }
 

@@ -24,7 +24,7 @@ use crate::{connect, hints};
 /// Reads what the subject needs, and prints it.
 ///
 /// # Errors
-/// Where the datastore cannot be read, or holds nothing of the subject.
+/// If the datastore cannot be read, or holds nothing of the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
     if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
@@ -111,7 +111,7 @@ async fn read(
     Ok((snapshot, subject))
 }
 
-/// What a view is made of, where that is not everything. Whether there is a node of a name, all sources say that name
+/// What a view is made of, if that is not everything. Whether there is a node of a name, all sources say that name
 /// nodes.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {

@@ -102,7 +102,7 @@ fn blocks(count: usize) -> String {
     crate::render::text::count(count, "block", "blocks")
 }
 
-/// True where the command line names a cluster. One that only settings files know is not meant.
+/// True if the command line names a cluster. One that only settings files know is not meant.
 fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }

@@ -23,7 +23,7 @@ impl Values {
         Self { cluster: Arc::new(Cluster::of(applet, request)) }
     }
 
-    /// What completes the value of an argument, where it is neither a file nor one of a few fixed words.
+    /// What completes the value of an argument, if it is neither a file nor one of a few fixed words.
     pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::Contexts,

@@ -39,7 +39,7 @@ const OF_ONE: [(&str, IsGiven); 8] = [
 /// Checks the clusters, and prints one report of all.
 ///
 /// # Errors
-/// Where the options are about one cluster, or a file that they name cannot be read or written. A cluster that cannot be read is
+/// If the options are about one cluster, or a file that they name cannot be read or written. A cluster that cannot be read is
 /// a finding.
 pub(crate) fn run(
     args: &CheckArgs,
@@ -156,7 +156,7 @@ fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
     if args.options.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
 }
 
-/// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
+/// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is
 /// the command's.
 fn print(report: &FleetReport, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
     let write =

@@ -41,7 +41,7 @@ enum Old<'a> {
 /// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 where they do.
 ///
 /// # Errors
-/// Where the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,
+/// If the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,
 /// and stops nothing.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));

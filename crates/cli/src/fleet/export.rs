@@ -17,7 +17,7 @@ use crate::render::text::count;
 /// Writes an export of each cluster.
 ///
 /// # Errors
-/// Where the folder cannot be written, or holds a file of a cluster already. A cluster that cannot be read is told, and stops nothing.
+/// If the folder cannot be written, or holds a file of a cluster already. A cluster that cannot be read is told, and stops nothing.
 pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let folder = args.archive.as_ref().or(args.file.as_ref()).filter(|folder| *folder != Path::new("-"));
     let folder = folder

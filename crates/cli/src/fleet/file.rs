@@ -92,7 +92,7 @@ fn object<'v>(value: &'v Value, what: &str, known: &[&str]) -> Result<&'v Map<St
     Err(Wrong::new(format!("{what} has the unknown field `{unknown}`"), hint))
 }
 
-/// A list of CIDRs; none where `of`, the file or a cluster, has no such field.
+/// A list of CIDRs; none if `of`, the file or a cluster, has no such field.
 fn cidrs(fields: &Map<String, Value>, name: &str, of: &str) -> Result<Vec<IpNet>, Wrong> {
     let Some(value) = fields.get(name) else { return Ok(Vec::new()) };
     let wrong = || {

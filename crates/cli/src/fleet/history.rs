@@ -23,7 +23,7 @@ use crate::render::history::Reach;
 /// Prints what each cluster knows of an address; exit code 1 where none knows anything.
 ///
 /// # Errors
-/// Where it is about something else than an address: nodes, blocks and handles are those of one cluster.
+/// If it is about something else than an address: nodes, blocks and handles are those of one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let others = [
         ("--handle", args.handle.is_some()),

@@ -53,11 +53,11 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time. Where the cluster cannot be
+/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time. If the cluster cannot be
 /// read, gives the reason, as the error of a single check has it.
 ///
 /// # Errors
-/// Where ctrl-c ends the call.
+/// If ctrl-c ends the call.
 pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,

@@ -11,7 +11,7 @@ use calipam_workflow::{Error, EvictError, NoConsent, NotFound};
 use super::{again, command, command_elsewhere, connected, datastore, dry_run};
 use crate::render::text::escape;
 
-/// What to do about an error, where there is something to say.
+/// What to do about an error, if there is something to say.
 pub(crate) fn error(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) => {

@@ -19,7 +19,7 @@ const GUID_SHOWN: usize = 16;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HistoryDocument<'a> {
-    /// The cluster's GUID; empty where it has none.
+    /// The cluster's GUID; empty if it has none.
     guid: &'a str,
     location: &'a str,
     /// `ip`, `handle`, `block` or `node`.
@@ -236,7 +236,7 @@ fn short(time: &Timestamp) -> String {
 fn time(when: &When) -> String {
     let known = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
-        // Both lie in the second that is printed.
+        // Both are in the second that is printed.
         (None, Some(after), Some(before)) if short(after) == short(before) => short(after),
         (None, Some(after), Some(before)) => format!("between {} and {}", short(after), short(before)),
         (None, Some(after), None) => format!("after {}", short(after)),

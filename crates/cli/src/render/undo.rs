@@ -48,7 +48,7 @@ struct NotRestored {
     reason: String,
 }
 
-/// What is undone or, where it was carried out, what became of it.
+/// What is undone or, if it was carried out, what became of it.
 pub(crate) struct UndoDocument<'a> {
     pub header: &'a Header,
     pub plan: &'a UndoPlan,
@@ -164,7 +164,7 @@ fn skipped(shown: &Shown, detail: Detail, page: Page) -> Grid {
     grid
 }
 
-/// True where the short form shows everything.
+/// True if the short form shows everything.
 pub(crate) fn fits(plan: &UndoPlan) -> bool {
     let objects = plan.steps().iter().map(|step| step.objects.len()).sum::<usize>();
     objects.max(plan.skipped().len()) <= FEW

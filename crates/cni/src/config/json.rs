@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
-    /// A text; empty where it is not set.
+    /// A text; empty if it is not set.
     pub(super) fn text(&self, name: &str) -> Result<String, WrongType> {
         self.get(name, "a string")
     }

@@ -52,7 +52,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the words; `None` where help is asked for.
+    /// Reads the words; `None` if help is asked for.
     pub(super) fn read(order: &str, words: &[String]) -> Result<Option<Self>> {
         let is_install = order == "install";
         let order = if is_install { Order::Install } else { Order::Uninstall };

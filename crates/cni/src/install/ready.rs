@@ -18,7 +18,7 @@ use crate::protocol::{Command, Environment, Version};
 /// Looks whether an ADD on this node could succeed, and whether the cluster's Calico is a version that is known.
 ///
 /// # Errors
-/// Where there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is newer than
+/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is newer than
 /// what is known.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;

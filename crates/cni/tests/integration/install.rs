@@ -1,4 +1,4 @@
-//! The plugin puts itself in the place of Calico's, stays there beside Calico's installer, and goes again, whenever it is killed.
+//! The plugin puts itself in the place of Calico's, stays there next to Calico's installer, and goes again, whenever it is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

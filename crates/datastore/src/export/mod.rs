@@ -17,12 +17,12 @@ use crate::store::{Datastore, Pending, blocking};
 
 impl Datastore {
     /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
-    /// when it is whole. Gives the number of entries.
+    /// when it is whole. Returns the number of entries.
     pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
         Box::pin(async move { Ok(self.export_and_locate(path, progress).await?.0) })
     }
 
-    /// As [`Self::export`]; gives also where the changes after it begin, where they can be [told](Self::changes_after).
+    /// As [`Self::export`]; gives also if the changes after it begin, if they can be [told](Self::changes_after).
     pub fn export_and_locate<'a>(
         &'a self,
         path: &'a Path,

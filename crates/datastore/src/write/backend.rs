@@ -22,7 +22,7 @@ const PAUSES: [Duration; 3] =
 pub(super) enum Backend {
     /// etcd, and how requests to it are made.
     Etcd(Arc<Connection>, Arc<SharedTransactions>),
-    /// etcd, the API server of its cluster for evidence that lies there, and what was made of handles.
+    /// etcd, the API server of its cluster for evidence that is there, and what was made of handles.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>, Arc<etcdv2::OwnHandles>),
     /// And whether affinities get labels; empty before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
@@ -43,7 +43,7 @@ impl Backend {
         }
     }
 
-    /// Reads objects; where that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
+    /// Reads objects; if that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
     pub(super) async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -88,7 +88,7 @@ impl Backend {
         }
     }
 
-    /// Connects to whichever endpoint of etcd answers, after `broken` failed. Where none does, the next request says so.
+    /// Connects to whichever endpoint of etcd answers, after `broken` failed. If none does, the next request says so.
     async fn replace(&self, broken: Option<Arc<EtcdClient>>) {
         if let (Self::Etcd(connection, _), Some(broken)) = (self, broken) {
             connection.replace(&broken).await.ok();

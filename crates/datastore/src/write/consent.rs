@@ -92,7 +92,7 @@ impl Consent {
         &self.question
     }
 
-    /// True where the answer was typed at a terminal.
+    /// True if the answer was typed at a terminal.
     pub fn was_typed(&self) -> bool {
         self.given == Given::Typed
     }

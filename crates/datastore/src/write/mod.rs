@@ -35,7 +35,7 @@ pub struct Change {
     key: Key,
     expect: Precondition,
     value: Option<Bytes>,
-    /// The object whole, where it was read as Kubernetes sends it.
+    /// The object whole, if it was read as Kubernetes sends it.
     whole: Option<Bytes>,
 }
 
@@ -73,7 +73,7 @@ impl Change {
         &self.expect
     }
 
-    /// The value that it writes; `None` where it deletes.
+    /// The value that it writes; `None` if it deletes.
     pub fn value(&self) -> Option<&Bytes> {
         self.value.as_ref()
     }
@@ -167,7 +167,7 @@ impl Datastore {
         })
     }
 
-    /// Reads objects as they are now, in the order of the keys; `None` where there is none.
+    /// Reads objects as they are now, in the order of the keys; `None` if there is none.
     pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
         Box::pin(async move { Backend::new(self)?.read(keys).await })
     }
@@ -197,7 +197,7 @@ impl Writer {
         }
     }
 
-    /// Reads objects as they are now, in the order of the keys; `None` where there is none.
+    /// Reads objects as they are now, in the order of the keys; `None` if there is none.
     pub fn read<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
         Box::pin(self.backend.read(keys))
     }
@@ -214,7 +214,7 @@ impl Writer {
     /// Makes the changes of a batch, if everything is as it expects.
     ///
     /// # Errors
-    /// Where the datastore cannot be written. It is open then whether the changes took place: the
+    /// If the datastore cannot be written. It is open then whether the changes took place: the
     /// connection may have broken after them. Reading the objects tells. A batch above
     /// [`Self::limits`] is refused before it is sent.
     pub fn commit<'a>(&'a self, batch: &'a Batch) -> Pending<'a, Result<Swap>> {

@@ -169,7 +169,7 @@ fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {
     Some(Element { is_bucket: part(0)? & 1 != 0, key, value })
 }
 
-/// The root page of a bucket, from the value of its element; 0 where the bucket is inline.
+/// The root page of a bucket, from the value of its element; 0 if the bucket is inline.
 pub(crate) fn bucket_root(value: &[u8]) -> FileResult<u64> {
     number(value, 0, 8).ok_or_else(|| FileError::SnapshotDamaged("a bucket has no root".into()))
 }

@@ -68,7 +68,7 @@ impl Writer {
         self.output.as_write().write_all(&lines.text).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Writes the footer and gives the file its name. Gives the number of entries.
+    /// Writes the footer and gives the file its name. Returns the number of entries.
     pub fn finish(mut self) -> Result<u64> {
         let (path, entries) = (self.path.clone(), self.entries);
         let end = move || -> std::io::Result<()> {

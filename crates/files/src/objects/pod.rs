@@ -107,7 +107,7 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
-    // Of its containers only when the last of them ended, where all have ended.
+    // Of its containers only when the last of them ended, if all have ended.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
     pod.status.conditions.retain(Condition::is_networked);

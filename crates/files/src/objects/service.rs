@@ -62,7 +62,7 @@ struct Ingress<'a> {
     ip: Cow<'a, str>,
 }
 
-/// Adds a service, where it is of type `LoadBalancer`.
+/// Adds a service, if it is of type `LoadBalancer`.
 pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
         Ok(service) if service.spec.kind == "LoadBalancer" => add(snapshot, &service),
@@ -75,7 +75,7 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     }
 }
 
-/// What an export keeps of a service, where it is of type `LoadBalancer`.
+/// What an export keeps of a service, if it is of type `LoadBalancer`.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut service = read(object, encoding)?;
     if service.spec.kind != "LoadBalancer" {

@@ -37,7 +37,7 @@ pub struct Step {
     pub parts: Vec<Part>,
 }
 
-/// Edits that are made completely or not at all. Where a guard of a part does not hold, the other parts of its
+/// Edits that are made completely or not at all. If a guard of a part does not hold, the other parts of its
 /// step are made.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -63,7 +63,7 @@ pub enum Unit {
     /// edit it: it is written once for all of them, without those whose guards do not hold.
     Block,
     /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are,
-    /// and its evidence has to hold for all of them: where it does not, the step is abandoned.
+    /// and its evidence has to hold for all of them: if it does not, the step is abandoned.
     WholeStep,
 }
 

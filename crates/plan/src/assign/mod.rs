@@ -32,7 +32,7 @@ pub struct Request {
     pub node: String,
     /// These addresses.
     pub addresses: Vec<IpAddr>,
-    /// So many addresses that the allocator chooses, in each family of the pools; where no pools are named, of IPv4, or of
+    /// So many addresses that the allocator chooses, in each family of the pools; if no pools are named, of IPv4, or of
     /// IPv6 in a cluster without IPv4 pools.
     pub count: u32,
     /// The pools to choose from, by CIDR; empty for those that select the node.
@@ -150,7 +150,7 @@ impl Planner<'_, '_> {
         })
     }
 
-    /// Lets the allocator assign on the snapshot. Gives what it writes, and what it decides.
+    /// Lets the allocator assign on the snapshot. Returns what it writes, and what it decides.
     fn allocate(&mut self) -> (Vec<Write>, Vec<Event>) {
         let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();

@@ -64,7 +64,7 @@ enum Decision<'f> {
     Leave,
 }
 
-/// Decides about an affinity and plans it. True where it is deleted.
+/// Decides about an affinity and plans it. True if it is deleted.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -87,7 +87,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
                 && !planner.index().node_exists(&key.node);
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
-            // One that is marked deleted is no affinity any more.
+            // One that is marked deleted is not an affinity any more.
             let not_its_own = (!affinity.value.deleted && !is_own(planner, key)).then(|| not_its_own(key));
             let evidence = absent.into_iter().chain(not_its_own).collect();
             let what = change(Verb::DeleteAffinity, subject, why, &repairs);
@@ -190,7 +190,7 @@ fn unconfirmed<'f>(
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
             Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
-        // It is confirmed with the block, where that is its own.
+        // It is confirmed with the block, if that is its own.
         _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
         _ if !exists => Decision::Delete("there is no such block"),
         AffinityState::PendingDeletion
@@ -206,7 +206,7 @@ fn unconfirmed<'f>(
     }
 }
 
-/// True where the block belongs to the holder of the affinity.
+/// True if the block belongs to the holder of the affinity.
 fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
     planner.index().block(key.cidr).is_some_and(|block| block.owner == Some(&key.owner()))
 }
@@ -301,7 +301,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// True where what is stored as this affinity cannot be decoded.
+/// True if what is stored as this affinity cannot be decoded.
 pub(super) fn is_unreadable(basis: &Basis<'_>, key: &AffinityKey) -> bool {
     basis.snapshot.defects.iter().any(|defect| matches!(&defect.key, Some(Key::Affinity(k)) if k == key))
 }

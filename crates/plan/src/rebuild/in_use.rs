@@ -65,7 +65,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     as_read(planner);
 }
 
-/// What is expected to be absent may be there all the same, such as an endpoint whose pod is gone: then it
+/// What is expected to be absent may be there anyway, such as an endpoint whose pod is gone: then it
 /// has to be as it was read.
 fn as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
@@ -175,7 +175,7 @@ fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
     corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
 }
 
-/// The one record that the finding is about; `None` where several blocks have one.
+/// The one record that the finding is about; `None` if several blocks have one.
 fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
     let Subject::Address(address) = finding.subject else { return None };
     let blocks = blocks_around(planner.index(), address);
@@ -235,7 +235,7 @@ fn rewrite(
     Ok(())
 }
 
-/// True where the recorded owner does not exist any more. One that exists and has another address might come
+/// True if the recorded owner does not exist any more. One that exists and has another address might come
 /// back to this one, or release it by its handle.
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
@@ -251,7 +251,7 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
     }
 
     match owner {
-        // Endpoints name their containers, pods only where an annotation is there.
+        // Endpoints name their containers, pods only if an annotation is there.
         RecordedOwner::Gone(reasons) => {
             !is_unnamed(reasons) || planner.basis.snapshot.has_read(Source::Endpoints)
         }

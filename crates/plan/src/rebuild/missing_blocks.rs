@@ -192,7 +192,7 @@ fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affi
     if confirmed.is_empty() { all } else { confirmed }
 }
 
-/// Who should own the block: who has an affinity for it; else the node whose tunnel address lies in it, or that
+/// Who should own the block: who has an affinity for it; else the node whose tunnel address is in it, or that
 /// uses most of it.
 fn owner(
     planner: &Planner<'_, '_>,

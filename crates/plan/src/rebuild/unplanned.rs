@@ -49,7 +49,7 @@ pub(super) fn skipped(
     skipped
 }
 
-/// Why a finding stays, and what a person has to do; `None` where a rebuild should have repaired it.
+/// Why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     use SkipReason as Why;
     Some(match finding.code {

@@ -1,4 +1,4 @@
-//! Which handles belong to an owner that exists, although no block records an address under them. Where blocks were lost,
+//! Which handles belong to an owner that exists, although no block records an address under them. If blocks were lost,
 //! the handles of all their owners look like orphans, and a rebuild needs them.
 
 use calipam_check::claim::Claim;

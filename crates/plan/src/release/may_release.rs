@@ -29,7 +29,7 @@ use crate::skipped::{Refusal, SkipReason, Skipped};
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<'s> {
     pub allocated: Allocated,
-    /// What justifies it; `None` where the operator insists.
+    /// What justifies it; `None` if the operator insists.
     pub finding: Option<&'s Finding>,
 }
 
@@ -50,7 +50,7 @@ impl Chosen<'_> {
 /// What is to be released, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// The allocations that a finding is about; none where a block of them is corrupt, which is repaired first.
+/// The allocations that a finding is about; none if a block of them is corrupt, which is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
@@ -65,12 +65,12 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Why a leaked address is released only where the operator names it, or insists on what reports list.
+/// Why a leaked address is released only if the operator names it, or insists on what reports list.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }
 
-/// False where an address stays even if the operator insists.
+/// False if an address stays even if the operator insists.
 pub(super) fn can_be_forced(reason: SkipReason) -> bool {
     use SkipReason::{Cooling, NotAllocated, Unchecked, WindowsReserved};
     !matches!(reason, Unchecked | NotAllocated | Cooling | WindowsReserved)
@@ -129,20 +129,20 @@ pub(crate) fn too_early_orphan(
     Some((SkipReason::SeenOnce, detail))
 }
 
-/// True where one read is enough: whose address it was cannot come back.
+/// True if one read is enough: whose address it was cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else { return false };
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
 }
 
-/// True where the recorded node is gone, and no workload says that it may be alive.
+/// True if the recorded node is gone, and no workload says that it may be alive.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let alive = |node: String| basis.context.index.workloads_name_node(&node);
     let mut nodes = evidence.recorded_nodes().peekable();
     evidence.reasons.contains(&LeakReason::NodeGone) && nodes.peek().is_some() && !nodes.any(alive)
 }
 
-/// True where the only pods of the recorded name finished so long ago that its network must have been torn down.
+/// True if the only pods of the recorded name finished so long ago that its network must have been torn down.
 fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let is_long_ago = |at: Timestamp| basis.snapshot.taken_at.duration_since(at) > basis.context.grace;
     let mut pods = evidence.owners.iter().filter(|owner| owner.kind == OwnerKind::Pod).peekable();

@@ -215,7 +215,7 @@ impl<'s> Selector<'_, 's> {
         self.selection.nodes.insert(node.to_owned());
     }
 
-    /// True where the records of the address name the node, or name none and lie in its block.
+    /// True if the records of the address name the node, or name none and are in its block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
         evidence.records.iter().all(|record| match record.record.as_ref().get("node") {
@@ -357,7 +357,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// A handle is released completely or not at all: where one of its addresses stays, all do.
+    /// A handle is released completely or not at all: if one of its addresses stays, all do.
     fn whole_handles(&mut self) {
         let Selection { chosen, forced, scope, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();

@@ -95,7 +95,7 @@ impl Recorded {
     /// never begun.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no journal, is of a later program, is damaged, or its run still lives.
+    /// If the file cannot be read, is not a journal, is of a later program, is damaged, or its run still lives.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let file = regular::open(path).map_err(|error| JournalError::read(path, &error))?;
         if is_alive(&file) {
@@ -201,7 +201,7 @@ impl Recorded {
         open
     }
 
-    /// True where the run was to lock the datastore, and ended without restoring the lock.
+    /// True if the run was to lock the datastore, and ended without restoring the lock.
     pub fn leaves_lock(&self) -> bool {
         matches!(self.lock, Some(LockMark::Taking(_) | LockMark::Taken(_)))
     }

@@ -161,7 +161,7 @@ impl Pods {
         }
     }
 
-    /// The node of a pod is back: the pod waits for addresses again. False where another took its place.
+    /// The node of a pod is back: the pod waits for addresses again. False if another took its place.
     pub(super) fn recover(&mut self, id: u32, now: Micros) -> bool {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = false;
@@ -175,7 +175,7 @@ impl Pods {
         !pod.is_replaced
     }
 
-    /// Another pod is made in the place of one; false where one was made before.
+    /// Another pod is made in the place of one; false if one was made before.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
         if std::mem::replace(&mut pod.is_replaced, true) {

@@ -45,7 +45,7 @@ pub struct Scenario {
     /// Most pods of a node: where others fail, it takes up to so many.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
-    /// The families in which a pod gets addresses, as the CNI configuration says; where it is not said, those of the pools.
+    /// The families in which a pod gets addresses, as the CNI configuration says; if it is not said, those of the pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Families>,
     pub strict_affinity: bool,
@@ -58,7 +58,7 @@ pub struct Scenario {
     pub arrival: Option<Rate>,
     /// How long pods live on average; another pod arrives for each that leaves. For ever where it is not said.
     pub lifetime: Option<Micros>,
-    /// How long the simulation goes on; where it is not said, until all has ended: two minutes after the last pod
+    /// How long the simulation goes on; if it is not said, until all has ended: two minutes after the last pod
     /// has arrived, and on while pods that wait still start.
     pub duration: Option<Micros>,
     /// After how long a runtime tries again to start a pod.

@@ -96,7 +96,7 @@ fn is_built_for_the_first_time() -> Result<bool, Failure> {
     Ok(!entries.flatten().any(|entry| is_of_a_library(entry.file_name())))
 }
 
-/// Runs every step, even where an earlier one failed: a line too long says nothing about the tests.
+/// Runs every step, even if an earlier one failed: a line too long says nothing about the tests.
 fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
     let format = tools::need_component("fmt", "rustfmt")
         .and_then(|()| step::run("Checking the format", &mut cargo(protoc, &["fmt", "--all", "--check"])));
@@ -112,7 +112,7 @@ fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(
     summary([format, lints, tests])
 }
 
-/// Runs the tests of the program beside all others, since cargo runs one test program after the other, and each ends
+/// Runs the tests of the program next to all others, since cargo runs one test program after the other, and each ends
 /// with a few slow tests. Every test is in one of the halves: what one selects by its name the other skips.
 fn run_halves(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let half = |selection: &[&str]| {

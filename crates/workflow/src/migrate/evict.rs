@@ -78,7 +78,7 @@ impl Eviction {
         moves: Moves,
         operator: &dyn Operator,
     ) -> Result<Note<'static>, Error> {
-        // Where namespaces cannot be read, pods alone say what they ask for; the survey says so.
+        // If namespaces cannot be read, pods alone say what they ask for; the survey says so.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);

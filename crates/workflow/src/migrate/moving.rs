@@ -17,7 +17,7 @@ use super::evict::Moves;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub namespace: String,
-    /// The kind of the controller; `None` where nothing brings the pods back.
+    /// The kind of the controller; `None` if nothing brings the pods back.
     pub kind: Option<String>,
     /// Of the controller, or of the pod.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Pin {
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
-    /// How long their eviction takes; `None` where none of the pods shows it.
+    /// How long their eviction takes; `None` if none of the pods shows it.
     pub estimate: Option<Estimate>,
     /// A live migration gives a virtual machine another address. From Calico 3.32 on it keeps its own until it is deleted.
     pub live_migration_moves: bool,
@@ -154,7 +154,7 @@ impl<'p> Ties<'p> {
         Self { old, namespaces: namespaces.collect() }
     }
 
-    /// True where the pod asks for the old pool, or its namespace does and the pod does not ask for others.
+    /// True if the pod asks for the old pool, or its namespace does and the pod does not ask for others.
     pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
         let of_namespace = || self.namespaces.get(pod.namespace.as_str()).copied().unwrap_or_default().iter();
         let asks_itself = |annotation| pod.asks.iter().any(|asks| asks.annotation == annotation);

@@ -38,7 +38,7 @@ pub(super) struct Checks<'a> {
     live: Option<Live>,
     /// Why it is not.
     not_followed: Option<WhyWhole>,
-    /// Open for as long as it answers, where it is followed.
+    /// Open for as long as it answers, if it is followed.
     datastore: Option<Datastore>,
     /// The revision that was read last; of a file or an old datastore there is none.
     revision: Option<i64>,

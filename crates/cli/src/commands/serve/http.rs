@@ -218,7 +218,7 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
     }
 }
 
-/// The answer of a path that is no question.
+/// The answer of a path that is not a question.
 async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking: &Semaphore) -> Answer {
     match path {
         "/" => report(served, "text/html; charset=utf-8", Text::Page, asking).await,

@@ -7,16 +7,16 @@ use crate::hints::connected;
 
 const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
 
-/// What an etcd that cannot be read as it is can give all the same.
+/// What an etcd that cannot be read as it is can give anyway.
 pub(super) fn read_snapshot() -> String {
     let check = connected(&["--datastore", "FILE"], &CONNECTION_OF_ETCD);
     format!("read a snapshot of one member: `etcdctl snapshot save FILE`, then {check}")
 }
 
-/// The IDs of options that mean nothing where the data is in a file.
+/// The IDs of options that mean nothing if the data is in a file.
 const CONNECTION_OF_ETCD: [&str; 4] = ["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"];
 
-/// What to do about a failure of an etcd; `None` where there is nothing to say.
+/// What to do about a failure of an etcd; `None` if there is nothing to say.
 pub(super) fn etcd(failure: &Failure) -> Option<String> {
     let text = match failure {
         Failure::Connection(cause) => return etcd_connection(cause),

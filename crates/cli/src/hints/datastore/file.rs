@@ -4,7 +4,7 @@ use calipam_files::FileError;
 
 use crate::hints::command_elsewhere;
 
-/// What to do about a file of data; `None` where there is nothing to say.
+/// What to do about a file of data; `None` if there is nothing to say.
 pub(super) fn file(error: &FileError) -> Option<String> {
     let text = match error {
         FileError::Empty | FileError::UnknownKind(_) => {

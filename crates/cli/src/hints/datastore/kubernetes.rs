@@ -5,7 +5,7 @@ use calipam_datastore::{Cause, Failure};
 use super::CONTEXT;
 use crate::hints::connected;
 
-/// What to do about a failure of an API server; `None` where there is nothing to say.
+/// What to do about a failure of an API server; `None` if there is nothing to say.
 pub(super) fn kubernetes(failure: &Failure) -> Option<String> {
     let text = match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),

@@ -14,7 +14,7 @@ use self::kubernetes::kubernetes;
 use self::settings::settings;
 use super::{connected, dry_run};
 
-/// What to do about an error; `None` where there is nothing to say.
+/// What to do about an error; `None` if there is nothing to say.
 pub(super) fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),

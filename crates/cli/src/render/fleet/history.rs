@@ -29,7 +29,7 @@ pub(crate) struct HistoryOfCluster {
     pub cluster: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The GUID; empty where it has none.
+    /// The GUID; empty if it has none.
     pub guid: String,
     pub location: String,
     #[serde(flatten)]

@@ -23,7 +23,7 @@ use super::wrap::on_page;
 /// Where a migration stands.
 pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
 
-/// The same and the plan of the next phase or, where it was carried out, what became of it.
+/// The same and the plan of the next phase or, if it was carried out, what became of it.
 pub(crate) struct MigrationDocument<'a> {
     pub surveyed: &'a Surveyed,
     pub plan: &'a PlanSummary,

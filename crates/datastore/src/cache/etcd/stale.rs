@@ -10,7 +10,7 @@ use crate::cache::newest::Newest;
 use crate::client::etcd::EtcdClient;
 use crate::error::{Error, Failure, Result};
 
-/// Fails where everything has to be read.
+/// Fails if everything has to be read.
 pub(super) async fn check(
     client: &EtcdClient,
     state: &State,
@@ -50,7 +50,7 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<()
     Err(WhyWhole::CannotWatch(reason))
 }
 
-/// Fails where etcd did not report all changes within the time it has.
+/// Fails if etcd did not report all changes within the time it has.
 pub(super) fn require_all<T>(
     reported: std::result::Result<Result<T>, Elapsed>,
 ) -> std::result::Result<T, WhyWhole> {
@@ -62,7 +62,7 @@ pub(super) fn require_all<T>(
     }
 }
 
-/// Fails where what etcd reports again of the revision of the last known write, by sums, is not that write: its data was restored
+/// Fails if what etcd reports again of the revision of the last known write, by sums, is not that write: its data was restored
 /// from a backup since.
 pub(super) fn require_same_last_write(
     known: &Newest,

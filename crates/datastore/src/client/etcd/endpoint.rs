@@ -123,7 +123,7 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
     }
 }
 
-/// What a server says before it hangs up, where it can be learnt.
+/// What a server says before it hangs up, if it can be learnt.
 async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
     let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.timeouts.connect);
     tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?

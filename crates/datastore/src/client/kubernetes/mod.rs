@@ -229,17 +229,17 @@ impl KubeClient {
         }
     }
 
-    /// Replaces what lies at a path by JSON.
+    /// Replaces what is at a path by JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::put(path), "application/json", json).await
     }
 
-    /// Merges JSON into what lies at a path.
+    /// Merges JSON into what is at a path.
     pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::patch(path), "application/merge-patch+json", json).await
     }
 
-    /// Deletes what lies at a path, under the conditions of the options in JSON.
+    /// Deletes what is at a path, under the conditions of the options in JSON.
     pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::delete(path), "application/json", json).await
     }
@@ -253,7 +253,7 @@ impl KubeClient {
         self.send(transport::json_request(request, kind, json)).await
     }
 
-    /// Asks for a path and reads the answer whole; `None` where there is nothing (404).
+    /// Asks for a path and reads the answer whole; `None` if there is nothing (404).
     pub(crate) fn get_whole<'a>(
         &'a self,
         path: &'a str,
@@ -331,7 +331,7 @@ impl KubeClient {
         request_error(&self.way_to_server(&failure), what, failure)
     }
 
-    /// The server; where none answered, with the proxy that may be why.
+    /// The server; if none answered, with the proxy that may be why.
     fn way_to_server(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),

@@ -138,7 +138,7 @@ impl Sorter<'_, '_, '_> {
         unrecorded
     }
 
-    /// True where the record names the very tunnel or sandbox that uses the address.
+    /// True if the record names the very tunnel or sandbox that uses the address.
     fn is_exact(&self, record: usize, address: IpAddr) -> bool {
         let index = &self.basis.context.index;
         let record = &self.records[record];

@@ -26,7 +26,7 @@ pub(super) fn held(block: &Block, id: &str) -> Vec<IpAddr> {
     records.map(|(address, _)| address).collect()
 }
 
-/// The number of addresses that a handle counts in each block; nothing where there is no such handle.
+/// The number of addresses that a handle counts in each block; nothing if there is no such handle.
 pub(super) fn counts(store: &mut Store, id: &str) -> Result<BTreeMap<IpNet, i64>> {
     let Some((value, _)) = store.get(Place::Handle(id))? else { return Ok(BTreeMap::new()) };
     let stored: StoredHandle = serde_json::from_slice(&value).expect("a handle of the test");

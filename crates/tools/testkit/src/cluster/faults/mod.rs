@@ -235,7 +235,7 @@ faults! {
 }
 
 impl Fault {
-    /// True where the fault changes what can be said about the rest of a cluster, so that it goes with no other.
+    /// True if the fault changes what can be said about the rest of a cluster, so that it goes with no other.
     pub fn stands_alone(self) -> bool {
         self.scope() == Scope::Alone
     }
