@@ -4,6 +4,7 @@
 //! look at the difference before you commit it.
 
 mod accepted;
+mod alerts;
 mod archive;
 mod changes;
 mod check;
@@ -36,6 +37,7 @@ mod live_changes;
 mod login;
 mod manifests;
 mod map;
+mod page_widths;
 mod pages;
 mod pod_states;
 mod program;

@@ -3,6 +3,7 @@
 mod evidence;
 mod fleet;
 mod owner;
+mod pool;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,6 +18,7 @@ use serde::{Serialize, Serializer};
 pub use self::evidence::*;
 pub use self::fleet::*;
 pub use self::owner::*;
+pub use self::pool::*;
 use crate::code::{Code, Severity};
 
 /// What a finding is about, in canonical form.

@@ -218,6 +218,6 @@ mod tests {
         let written = serde_json::to_string(&used).unwrap();
         assert_eq!(serde_json::from_str::<Used>(&written).unwrap(), used);
         let outside = r#"[{"cidr":"10.0.0.0/30","ordinals":"3-4","users":["a","b"]}]"#;
-        assert!(serde_json::from_str::<Used>(outside).unwrap_err().to_string().contains("lies outside"));
+        assert!(serde_json::from_str::<Used>(outside).unwrap_err().to_string().contains("out of range"));
     }
 }

@@ -65,7 +65,7 @@ fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
         let found = findings(&cluster).into_iter().filter(|f| f.code == Code::InvalidPoolSelector);
         found.map(|f| (f.message(), evidence(&f)["invalidSelector"].clone())).collect::<Vec<_>>()
     };
-    let reason = "the text ends where a quoted string is expected";
+    let reason = "expected a quoted string, but the selector ends";
     for field in ["nodeSelector", "namespaceSelector"] {
         for blocks in [&[][..], &FULL] {
             let evidence = json!({"field": field, "selector": "zone ==", "reason": reason});
