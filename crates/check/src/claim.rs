@@ -53,6 +53,15 @@ pub enum Claim<'s> {
 }
 
 impl<'s> Claim<'s> {
+    /// The node that it names.
+    pub fn node(&self) -> Option<String> {
+        match self {
+            Self::Pod { node, .. } => node.map(|node| node.to_string()),
+            Self::Tunnel { node, .. } => Some(node.clone()),
+            _ => None,
+        }
+    }
+
     /// Reads a record.
     pub fn of(record: &AttributeRef<'s>) -> Self {
         if record.is_cooling() {

@@ -23,12 +23,7 @@ pub(super) enum Wanted {
     Contexts,
     Clusters,
     Users,
-    Nodes,
-    Pools,
-    Blocks,
-    Addresses,
-    Handles,
-    Namespaces,
+    Names(NameKind),
 }
 
 /// The cluster that the connection options of a line name.
@@ -105,12 +100,7 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
             names.retain(|name| name.starts_with(typed));
             return Some(names);
         }
-        Wanted::Nodes => NameKind::Nodes,
-        Wanted::Pools => NameKind::Pools,
-        Wanted::Blocks => NameKind::Blocks,
-        Wanted::Addresses => NameKind::Addresses,
-        Wanted::Handles => NameKind::Handles,
-        Wanted::Namespaces => NameKind::Namespaces,
+        Wanted::Names(kind) => kind,
     };
     let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;

@@ -42,6 +42,16 @@ pub struct Meta<'a> {
     pub created_seconds: Option<i64>,
 }
 
+/// What is read of an object of Kubernetes: `metadata`, `spec` and `status`.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
+pub(super) struct Parts<'a, S, T> {
+    #[serde(borrow)]
+    pub metadata: Meta<'a>,
+    pub spec: S,
+    pub status: T,
+}
+
 /// Names and values.
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 

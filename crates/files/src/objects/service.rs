@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted, identify};
 use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
@@ -19,16 +19,7 @@ const ASKS: [&str; 3] =
 
 const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct ServiceObject<'a> {
-    #[serde(borrow)]
-    metadata: Meta<'a>,
-    #[serde(borrow)]
-    spec: Spec<'a>,
-    #[serde(borrow)]
-    status: Status<'a>,
-}
+type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]

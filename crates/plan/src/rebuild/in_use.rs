@@ -224,7 +224,7 @@ fn rewrite(
     let change = Change {
         action: Verb::RewriteOwner,
         subject: Subject::Address(held.address),
-        detail: format!("{}, who is gone", finding.says()),
+        detail: format!("{}, which is gone", finding.says()),
         repairs: vec![(finding.code, finding.subject.clone())],
     };
     let ordinal = held.held.ordinal;
@@ -239,14 +239,8 @@ fn rewrite(
 /// back to this one, or release it by its handle.
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
-    let node = match claim {
-        Claim::Pod { node, .. } => node.map(|node| node.to_string()),
-        Claim::Tunnel { node, .. } => Some(node.clone()),
-        _ => None,
-    };
-
     // Endpoints or pods that name a node show that it may exist although its object does not.
-    if node.is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
+    if claim.node().is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
         return false;
     }
 
@@ -267,13 +261,7 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
     let index = planner.index();
     let snapshot = planner.basis.snapshot;
     let mut absent = Vec::new();
-    let node = match claim {
-        Claim::Pod { node, .. } => node.map(|node| node.to_string()),
-        Claim::Tunnel { node, .. } => Some(node.clone()),
-        _ => None,
-    };
-
-    if let Some(node) = node {
+    if let Some(node) = claim.node() {
         if !index.node_exists(&node) {
             absent.push(Key::Node(node.clone()));
         }

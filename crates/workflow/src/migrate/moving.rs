@@ -8,16 +8,18 @@ use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_plan::migrate::{Survey, UserKind};
 use jiff::SignedDuration;
+use serde::Serialize;
 
 use super::Eviction;
 use super::estimate::Estimate;
 use super::evict::Moves;
 
 /// Pods of the old pool that the same thing brings back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
     pub namespace: String,
     /// The kind of the controller; `None` if nothing brings the pods back.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Of the controller, or of the pod.
     pub name: String,
@@ -27,7 +29,7 @@ pub struct Group {
 }
 
 /// An annotation that asks for the old pool, or an address of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Pin {
     /// `Namespace web`, `Deployment web/api` or `Pod web/one`.
     pub subject: String,
