@@ -93,7 +93,7 @@ fn the_variable_names_the_real_one_and_must_name_a_program() {
     ] {
         let run = place.run(&["first"], Some(&named), &["get"]);
         let error = format!(
-            "error: CALIPAM_CALICOCTL is {}, which {why}\nhint: name the real calicoctl",
+            "error: CALIPAM_CALICOCTL is {}, which {why}\nhint: set it to the path of the real calicoctl",
             named.display()
         );
         assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");

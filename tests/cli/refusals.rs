@@ -87,7 +87,7 @@ fn a_file_is_not_to_be_written() {
         refused(
             arguments,
             2,
-            &format!("error: a file is never written; {what} needs the datastore itself\n"),
+            &format!("error: a file is never changed; {what} needs the datastore itself\n"),
         );
         refused(arguments, 2, &format!("hint: plan on it with {hint}"));
     }

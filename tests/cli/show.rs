@@ -233,7 +233,7 @@ fn rows_alone_are_sorted_by_any_column() {
         ),
         (&["show", "--sort-by", "\u{1b}[31m"], "--sort-by: no column \"\\u{1b}[31m\";"),
         (&["show", "--map", "--no-headers"], "only apply to tables, and this output is not a table"),
-        (&["show", "-o", "yaml", "--sort-by", "free"], "are about tables"),
+        (&["show", "-o", "yaml", "--sort-by", "free"], "only apply to tables"),
     ] {
         let run = on_example(arguments);
         assert!(run.code == 2 && run.stderr.contains(why), "{run:?}");

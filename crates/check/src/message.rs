@@ -124,7 +124,7 @@ impl Finding {
             }
             (_, Detail::TunnelIn { node, kind, host }) => {
                 let (node, host) = (short(node), short(host));
-                format!("a tunnel address of {node} ({}) in a block of {host}", kind.field())
+                format!("is a tunnel address of {node} ({}), in a block of {host}", kind.field())
             }
             _ => match records.first() {
                 Some(record) => format!("used by {}, but it is cooling down in {}", users(), record.block),

@@ -262,10 +262,10 @@ mod tests {
         let reason = |text| parse(text).unwrap_err();
         assert_eq!(reason("\nleaked-address").0, 2);
         assert_eq!(reason("leaked 10.0.0.1"), (1, "unknown rule \"leaked\"".into()));
-        assert!(reason("leaked-address until 2027-01-31").1.contains("names no subject"));
+        assert!(reason("leaked-address until 2027-01-31").1.contains("has no subject"));
         assert!(reason("leaked-address 10.0.0.1 until tomorrow").1.contains("such as 2027-01-31"));
         assert!(reason("leaked-address 10.0.0.1 until 2027-02-30").1.contains("such as 2027-01-31"));
-        assert!(reason("orphan-handle \"a\" b").1.contains("follows the subject"));
+        assert!(reason("orphan-handle \"a\" b").1.contains("after the subject"));
     }
 
     #[test]

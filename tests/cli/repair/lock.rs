@@ -54,7 +54,7 @@ fn what_was_there_comes_back() {
         let run = site.release(&["--leaked", "--lock"]);
         if state == Some(false) {
             // The lock belongs to others, who may restore it while this run goes on.
-            let told = "cannot take the datastore lock: it is locked already";
+            let told = "cannot take the datastore lock: it is already locked";
             assert!(run.code == 3 && run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{run:?}");
             assert_eq!(site.dump(), whole);
             continue;

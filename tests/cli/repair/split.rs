@@ -182,7 +182,7 @@ fn a_block_that_spans_parts_or_a_name_that_is_taken_refuses_the_split() {
     site.put(&format!("{POOLS}split-p-1"), other.to_string());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("there is a pool split-p-1 already"), "{run:?}");
+    assert!(run.stderr.contains("the pool split-p-1 already exists"), "{run:?}");
     assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool()), ("split-p-1".to_owned(), other)]));
 }
 

@@ -249,7 +249,7 @@ fn it_stays_in_place_beside_an_installer_that_overwrites_it_again_and_again() {
     wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
     let second = node.run(&["install"]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("is at work"), "{second:?}");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("is running"), "{second:?}");
 
     assert_eq!(staying.end(), Some(0));
     node.assert_calicos(28);

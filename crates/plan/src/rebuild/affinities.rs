@@ -153,7 +153,7 @@ fn decide<'f>(
         return if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave };
     }
     if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {
-        return Decision::Delete("the block is not its own");
+        return Decision::Delete("its node does not own the block");
     }
 
     if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
@@ -292,7 +292,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let key = AffinityKey { kind, node: node.clone(), cidr };
-        let detail = "the block belongs to its node, which cannot find it without";
+        let detail = "its node owns the block, but cannot find it without an affinity";
         let mut what = change(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push((finding.code, finding.subject.clone()));
         let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));

@@ -57,20 +57,20 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             (Why::DuplicateOwners, "decide who keeps it, and recreate the others: calipam cannot know")
         }
         Code::AddressInSeveralBlocks => {
-            (Why::Overlap, "decide which block stays, and recreate what lives in the other")
+            (Why::Overlap, "decide which block to keep, and recreate the workloads of the other")
         }
         Code::OverlappingBlocks => {
-            (Why::Overlap, "move what lives in one of them, and delete that one when it is empty")
+            (Why::Overlap, "move the workloads of one of them, and delete it when it is empty")
         }
         Code::OverlappingPools => (Why::Overlap, "change or delete one of the pools"),
         Code::InUseOutsidePools | Code::BlockOutsidePools => {
-            (Why::OutsidePools, "create a pool around it, or move what lives there to another pool")
+            (Why::OutsidePools, "create a pool that contains it, or move its workloads to another pool")
         }
         Code::BorrowedTunnelAddress => tunnel_advice(basis, finding),
         Code::BorrowedUnderStrictAffinity => {
             (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
         }
-        Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release what is unused of it"),
+        Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release its unused addresses"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
         Code::UnexpectedBlockOwner => {
             (Why::NeedsDecision, "find out which node should own the block, and set its owner")

@@ -343,7 +343,7 @@ impl HandlePlan<'_, '_> {
             }
             _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
             Observed::Object(_) => (Verb::SetHandleCounts, "to what the blocks record"),
-            _ => (Verb::CreateHandle, "for what the blocks record under it"),
+            _ => (Verb::CreateHandle, "the blocks record addresses under it"),
         };
         let subject = Subject::Handle(self.id.to_owned());
         Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
