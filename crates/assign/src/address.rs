@@ -21,7 +21,7 @@ use crate::request::AssignIp;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Assigns one given address, and claims its block for the host where there is none. Reservations do not matter.
+    /// Assigns one given address, and claims its block for the host if there is none. Reservations do not matter.
     ///
     /// # Errors
     /// If the address is taken, outside of the pools, or not to be had with strict affinity.

@@ -114,7 +114,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// The block of an affinity, which is created where it is missing and confirmed where that was not done. `found` is
+    /// The block of an affinity, which is created if it is missing and confirmed where that was not done. `found` is
     /// what was read of the block at the same time as the affinity or later.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::full::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
-/// How often Calico tries again where others are faster.
+/// How often Calico tries again if others are faster.
 pub(crate) const RETRIES: usize = 100;
 
 /// Calico's allocator on a datastore.

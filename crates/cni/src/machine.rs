@@ -45,7 +45,7 @@ pub(crate) struct Machine {
     pub machine_uid: Option<String>,
     /// The migration whose target the pod is.
     pub migration: Option<String>,
-    /// The machine, or its instance where there is no machine, is being deleted or is gone.
+    /// The machine, or its instance if there is no machine, is being deleted or is gone.
     pub is_being_deleted: bool,
 }
 

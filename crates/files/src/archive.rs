@@ -204,7 +204,7 @@ impl Drop for LockFile {
 }
 
 impl Lock {
-    /// Locks the archive, whose folder is made where it is missing.
+    /// Locks the archive, whose folder is made if it is missing.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -227,7 +227,7 @@ pub struct Adding {
 }
 
 impl Adding {
-    /// Locks the archive, whose folder is made where it is missing.
+    /// Locks the archive, whose folder is made if it is missing.
     ///
     /// # Errors
     /// If the file cannot be written, another run writes to the archive, or it holds exports of several clusters.

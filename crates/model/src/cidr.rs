@@ -54,7 +54,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
-/// An IPv4 address, and the prefix length where one follows, in the form in which they are written. `None` for all else, a CIDR
+/// An IPv4 address, and the prefix length if one follows, in the form in which they are written. `None` for all else, a CIDR
 /// in another form included: a million handles and endpoints have one each, and the general readers take four times as
 /// long.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {

@@ -9,7 +9,7 @@ use crate::json::{self, Fields, Object, is, set};
 use crate::resource::read;
 use crate::snapshot::FieldDefect;
 
-/// Blocks that a node may hold in one family where nothing else is configured (Calico 3.19 and later).
+/// Blocks that a node may hold in one family if nothing else is configured (Calico 3.19 and later).
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 
 /// How addresses are allocated. The same five settings are under `/calico/ipam/v2/config`, which the

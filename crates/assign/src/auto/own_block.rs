@@ -63,7 +63,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// What a block of the host has to give, and the block itself where that is an address.
+    /// What a block of the host has to give, and the block itself if that is an address.
     async fn usable_block(
         &mut self,
         affinity: Versioned<Affinity>,

@@ -94,7 +94,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, region: Option<&CidrSet>, mut visit: impl 
     visit_gap(index, uses, &mut visit);
 }
 
-/// Visits addresses that are used where there is no block.
+/// Visits addresses that are used if there is no block.
 fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
     merge(&[], uses, |address, records, uses| {
         if !index.is_unknown(IpNet::from(address)) {

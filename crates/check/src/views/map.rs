@@ -140,7 +140,7 @@ impl Grid {
         1 << (self.cell_size - self.pool.prefix_len())
     }
 
-    /// The cells that a CIDR touches; none if it is outside the pool, all where it is larger.
+    /// The cells that a CIDR touches; none if it is outside the pool, all if it is larger.
     fn touched(&self, network: IpNet) -> Range<u32> {
         if network.contains(&self.pool) {
             return 0..self.size();

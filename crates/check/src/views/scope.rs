@@ -7,7 +7,7 @@ use calipam_model::{IpNet, cidr};
 
 use super::{BlockList, Comparison, MapList, NodeList, PoolList};
 
-/// Nodes and pools; of either all where none is named.
+/// Nodes and pools; of either all if none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub nodes: BTreeSet<String>,

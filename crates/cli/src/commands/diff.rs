@@ -15,7 +15,7 @@ use crate::render::document::Detail;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// Compares two states, and prints how they differ; exit code 1 where they do.
+/// Compares two states, and prints how they differ; exit code 1 if they do.
 pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);

@@ -49,7 +49,7 @@ pub(super) fn ended(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints the document of a plan, whose warnings were not shown yet where that is all.
+/// Prints the document of a plan, whose warnings were not shown yet if that is all.
 pub(super) fn print(
     plan: &PlanSummary,
     is_all: bool,

@@ -199,7 +199,7 @@ fn name_kubeconfig() -> String {
     format!("name the kubeconfig of the cluster, {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
-/// The comparison that people make by hand before and after a repair; exit code 1 where the two differ.
+/// The comparison that people make by hand before and after a repair; exit code 1 if the two differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(Failure::NotFound {

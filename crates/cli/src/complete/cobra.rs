@@ -11,7 +11,7 @@ use crate::applet::Applet;
 
 /// No space after the only suggestion.
 const NO_SPACE: u8 = 2;
-/// No files where there is no suggestion.
+/// No files if there is no suggestion.
 const NO_FILES: u8 = 4;
 /// Directories, which the shell finds itself.
 const DIRECTORIES: u8 = 16;

@@ -38,7 +38,7 @@ enum Old<'a> {
     Archives(&'a Path, Timestamp),
 }
 
-/// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 where they do.
+/// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 if they do.
 ///
 /// # Errors
 /// If the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,

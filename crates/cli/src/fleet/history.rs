@@ -20,7 +20,7 @@ use crate::operator::Person;
 use crate::render::fleet::{FleetHistory, HistoryOfCluster};
 use crate::render::history::Reach;
 
-/// Prints what each cluster knows of an address; exit code 1 where none knows anything.
+/// Prints what each cluster knows of an address; exit code 1 if none knows anything.
 ///
 /// # Errors
 /// If it is about something else than an address: nodes, blocks and handles are those of one cluster.

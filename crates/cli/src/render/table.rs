@@ -36,7 +36,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A text in a style, where colours are wanted.
+    /// A text in a style, if colours are wanted.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
@@ -64,7 +64,7 @@ const NARROWEST: usize = 24;
 const DIGITS_SHOWN: usize = 8;
 /// So many hexadecimal digits in a row are a hash.
 const HASH: usize = 32;
-/// Longest number that is written digit by digit where there is no room: all of 10^12.
+/// Longest number that is written digit by digit if there is no room: all of 10^12.
 const LONGEST_NUMBER: usize = 17;
 const HEADER: Style = Style::new().bold();
 /// Around a word in a style while comfy-table measures it: these have no width, and [`escape`] lets none of them pass.
@@ -104,7 +104,7 @@ impl Grid {
         self.colored_row(None, cells);
     }
 
-    /// Adds a row whose first cell has a colour, where colours are wanted.
+    /// Adds a row whose first cell has a colour, if colours are wanted.
     pub(crate) fn colored_row<T: AsRef<str>>(
         &mut self,
         color: Option<AnsiColor>,

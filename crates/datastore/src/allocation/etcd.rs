@@ -69,7 +69,7 @@ impl EtcdStore {
     }
 
     /// Reads ranges; if that fails for a reason that passes, again, from any endpoint that answers. A server that stands still
-    /// is asked once where there is no other.
+    /// is asked once if there is no other.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
         let mut retries = Retries::new();
         loop {

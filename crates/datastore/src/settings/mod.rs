@@ -219,7 +219,7 @@ impl KubernetesSettings {
 impl Settings {
     /// Finds out where the data is. `environment` is that of the process.
     ///
-    /// The settings file counts alone where it exists; the environment counts where there is none. The
+    /// The settings file counts alone if it exists; the environment counts if there is none. The
     /// command line wins over both. `KUBECONFIG` counts also if a settings file names none.
     pub fn resolve(
         overrides: &Overrides,

@@ -1,4 +1,4 @@
-//! Where is read and written object by object, again where a connection broke.
+//! Datastores that are read and written object by object, again if a connection broke.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl Connection {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Connects again where `broken` is still the connection.
+    /// Connects again if `broken` is still the connection.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {

@@ -40,7 +40,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Creates an object where there is none, from its value in the form of etcd.
+    /// Creates an object if there is none, from its value in the form of etcd.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
         Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None }
     }
@@ -202,7 +202,7 @@ impl Writer {
         Box::pin(self.backend.read(keys))
     }
 
-    /// The batch with the values that will be stored, where the datastore has other ones than etcd v3. A journal notes
+    /// The batch with the values that will be stored, if the datastore has other ones than etcd v3. A journal notes
     /// those.
     pub fn converted(&self, batch: Batch) -> Batch {
         match &self.backend {

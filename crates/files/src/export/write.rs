@@ -37,7 +37,7 @@ impl Output {
 }
 
 impl Writer {
-    /// Begins an export at `path`, compressed where that ends with `.zst`. No other user may read it.
+    /// Begins an export at `path`, compressed if that ends with `.zst`. No other user may read it.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -27,7 +27,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Locks the folder, which is made where it is missing.
+    /// Locks the folder, which is made if it is missing.
     ///
     /// # Errors
     /// If another run writes to it, or it cannot be written.

@@ -54,7 +54,7 @@ impl BlockOwner {
         }
     }
 
-    /// The node, where the owner is one.
+    /// The node, if the owner is one.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Host(node) => Some(node),

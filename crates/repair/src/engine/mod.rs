@@ -25,7 +25,7 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// Groups that are under way at the same time: enough of them wait for the disk together, where what they are about to write is
+/// Groups that are under way at the same time: enough of them wait for the disk together, if what they are about to write is
 /// made durable at once. With four times as many their blocks no longer fit into the caches of the processor, and each
 /// write takes a fifth more of its time.
 const IN_FLIGHT: usize = 256;

@@ -37,9 +37,9 @@ pub(crate) struct Pod {
     is_lost: bool,
     /// Another pod was made in its place.
     is_replaced: bool,
-    /// What its handle, or that of its machine, is called where that is not made from its container.
+    /// What its handle, or that of its machine, is called if that is not made from its container.
     pub handle: Option<Rc<str>>,
-    /// What it is to its machine; `None` where it is of none.
+    /// What it is to its machine; `None` if it is of none.
     pub role: Option<Role>,
 }
 

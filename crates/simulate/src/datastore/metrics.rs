@@ -76,7 +76,7 @@ impl Histogram {
         Latency::Measured(RANKS.map(|rank| self.rank(rank) + more))
     }
 
-    /// How long so many thousandths took at most: evenly between two bounds, and the last bound where there is no end.
+    /// How long so many thousandths took at most: evenly between two bounds, and the last bound if there is no end.
     fn rank(&self, permille: u64) -> Micros {
         let all = self.0.values().max().copied().unwrap_or(0);
         let wanted = u128::from(all) * u128::from(permille) / 1_000;

@@ -211,7 +211,7 @@ impl Client2 {
         self.swap(&key, change)
     }
 
-    /// Changes a block, as long as swaps are lost. Nothing is written where the change gives `None`.
+    /// Changes a block, as long as swaps are lost. Nothing is written if the change gives `None`.
     fn change_block<T>(
         &self,
         block: Ipv4Addr,

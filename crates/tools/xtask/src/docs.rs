@@ -23,7 +23,7 @@ target/tools, which takes minutes and downloads Rust crates.
     run,
 };
 
-/// The release of mdBook that is built where there is none.
+/// The release of mdBook that is built if there is none.
 const MDBOOK: &str = "^0.5";
 
 /// What pages link to, and pages themselves. They keep their places, so that links hold.

@@ -24,7 +24,7 @@ pub struct Eviction {
     pub pause: SignedDuration,
     /// How long to wait for evicted pods to be back, and for budgets to let pods go.
     pub patience: SignedDuration,
-    /// Only pods on these nodes; on all where empty.
+    /// Only pods on these nodes; on all if empty.
     pub nodes: Vec<String>,
     pub namespace: Option<String>,
 }

@@ -24,7 +24,7 @@ const REST: u32 = 9;
 const EVERY: Duration = Duration::from_secs(1);
 /// What Calico writes for one pod comes within this time, as a rule.
 const OF_ONE_POD: Duration = Duration::from_millis(100);
-/// After how long a datastore that is followed is asked again where it does not answer.
+/// After how long a datastore that is followed is asked again if it does not answer.
 const RETRY: Duration = Duration::from_secs(10);
 /// So many of the findings in which a full check differs are named.
 const NAMED: usize = 10;
@@ -93,7 +93,7 @@ impl<'a> Checks<'a> {
         Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts, trends))
     }
 
-    /// Reads and checks what has changed, where the datastore can be followed. Two reads that confirm each other are whole ones.
+    /// Reads and checks what has changed, if the datastore can be followed. Two reads that confirm each other are whole ones.
     async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
         if self.args.options.confirm.is_some() {
             return Ok(());

@@ -1,5 +1,5 @@
 //! JUnit's XML: a test case for each rule. It fails if the rule found something that makes the check fail, and is
-//! skipped where nothing could be said.
+//! skipped if nothing could be said.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

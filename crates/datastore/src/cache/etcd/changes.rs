@@ -110,7 +110,7 @@ impl Decoding {
         Self { sender, decoded }
     }
 
-    /// All changes, where what the cache knows as the last write came again.
+    /// All changes, if what the cache knows as the last write came again.
     pub(super) async fn finish(self) -> Result<New, WhyWhole> {
         drop(self.sender);
         self.decoded.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?.finish()

@@ -112,7 +112,7 @@ impl EtcdClient {
         })
     }
 
-    /// A client of whatever answers through `carrier` as etcd does. It is asked again where it has not answered, and waited
+    /// A client of whatever answers through `carrier` as etcd does. It is asked again if it has not answered, and waited
     /// for as long as `timeouts` say.
     pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
         let settings =

@@ -100,7 +100,7 @@ pub(crate) struct Answers {
     pub revision: i64,
     /// What etcd calls its cluster.
     pub cluster_id: u64,
-    /// It rises with each election, and starts again where a member is made of a backup.
+    /// It rises with each election, and starts again if a member is made of a backup.
     pub raft_term: u64,
     /// In the order of the ranges.
     pub ranges: Vec<GetResponse>,

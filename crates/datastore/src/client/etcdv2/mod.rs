@@ -226,7 +226,7 @@ impl EtcdV2Client {
         }
     }
 
-    /// Writes a value, or deletes the key where there is none, if the condition holds. It is sent once: an error leaves open
+    /// Writes a value, or deletes the key if there is none, if the condition holds. It is sent once: an error leaves open
     /// whether it took place.
     pub(crate) async fn write(
         &self,

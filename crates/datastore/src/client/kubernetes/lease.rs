@@ -110,7 +110,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Takes or renews the lease where it may be; false if another holds it.
+    /// Takes or renews the lease if it may be; false if another holds it.
     async fn take(&mut self, wanted: &Lease) -> Result<bool> {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let Some(mut lease) = self.read(wanted).await? else {

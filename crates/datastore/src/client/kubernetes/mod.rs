@@ -258,7 +258,7 @@ impl KubeClient {
         })
     }
 
-    /// Sends a request, and again where the server puts it off, as often as patience lasts.
+    /// Sends a request, and again if the server puts it off, as often as patience lasts.
     fn send<'a>(
         &'a self,
         request: http::Result<Request<Body>>,

@@ -32,7 +32,7 @@ use crate::error::sources;
 /// The protocols that the server is offered, the wanted one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A client with one connection, where the server speaks HTTP/2.
+/// A client with one connection, if the server speaks HTTP/2.
 pub(super) fn client(config: Config) -> kube::Result<Client> {
     let has_tls = config.cluster_url.scheme() == Some(&Scheme::HTTPS);
     // Without TLS there is nothing to agree on HTTP/2 by. How a proxy is passed, kube knows.

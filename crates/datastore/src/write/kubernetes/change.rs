@@ -21,7 +21,7 @@ use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::write::{Change, Precondition, Stored, Swap};
 
-/// Fails if the user may not change what is to be changed, or the lock where that is to be taken.
+/// Fails if the user may not change what is to be changed, or the lock if that is to be taken.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
     let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
     let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));

@@ -14,7 +14,7 @@ struct StoredHandle {
     block: Option<BTreeMap<String, i64>>,
 }
 
-/// A block, where it exists.
+/// A block, if it exists.
 pub(super) fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, Version)>> {
     let read = store.get(Place::Block(net))?;
     Ok(read.map(|(value, version)| (Block::read(&value).expect("a block of the test"), version)))
