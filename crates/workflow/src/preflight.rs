@@ -92,15 +92,8 @@ impl Run<'_> {
     }
 
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
-        Question {
-            cluster: cluster.to_owned(),
-            location: self.datastore.location(),
-            addresses: 0,
-            blocks: 0,
-            handles: 0,
-            others: 1,
-            pods: 0,
-        }
+        let location = self.datastore.location();
+        Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<LeftLocks, Error> {

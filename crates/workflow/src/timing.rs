@@ -84,15 +84,8 @@ pub fn time_writes<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Vec<Duration>, Error>> {
     Box::pin(async move {
-        let question = Question {
-            cluster: cluster.to_owned(),
-            location: datastore.location(),
-            addresses: 0,
-            blocks: 0,
-            handles: 1,
-            others: 0,
-            pods: 0,
-        };
+        let (cluster, location) = (cluster.to_owned(), datastore.location());
+        let question = Question { cluster, location, handles: 1, ..Question::default() };
         let store = datastore.allocator(operator.ask(question).await.map_err(Error::NoConsent)?)?;
         let now = WritingNow::begin();
         let interrupt =

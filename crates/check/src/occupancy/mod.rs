@@ -60,8 +60,9 @@ enum Taken {
 }
 
 /// Whether sums tell apart what takes an address.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Detail {
+    #[default]
     ByKind,
     /// All that is taken counts as in use. Quicker: the records of most blocks are not looked at.
     Total,
@@ -199,6 +200,7 @@ fn taken_by(record: &AttributeRef<'_>) -> Taken {
 }
 
 /// Addresses that are taken.
+#[derive(Default)]
 struct Sum {
     detail: Detail,
     in_use: u128,
@@ -214,15 +216,7 @@ struct Sum {
 
 impl Sum {
     fn new(detail: Detail) -> Self {
-        Self {
-            detail,
-            in_use: 0,
-            cooling: 0,
-            windows_reserved: 0,
-            reserved: 0,
-            of_unknown: 0,
-            of_reserved: 0,
-        }
+        Self { detail, ..Self::default() }
     }
 
     fn add(&mut self, how: Taken, count: u128) {

@@ -17,11 +17,8 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
         let question = Question {
             cluster: information(&datastore).await?.map(|information| information.guid).unwrap_or_default(),
             location: datastore.location(),
-            addresses: 0,
-            blocks: 0,
-            handles: 0,
             others: 1,
-            pods: 0,
+            ..Question::default()
         };
         if let Some(consent) = Consent::from_option(question, true) {
             set_lock(&datastore, consent, action).await.map_err(calipam_workflow::Error::from)?;

@@ -45,13 +45,7 @@ impl Changes {
         };
         let length = file.metadata().map_err(failed)?.len();
         let codec = Codec::new(BTreeMap::new()).map_err(failed)?;
-        let header = Header {
-            format: String::new(),
-            version: 0,
-            guid: String::new(),
-            positions: BTreeMap::new(),
-            follows: false,
-        };
+        let header = Header::default();
         let file = BufReader::with_capacity(1 << 18, file);
         let mut changes = Self { header, path: path.clone(), file, codec, end: 0, length };
         let (head, frame) = changes.frame()?.ok_or_else(|| changes.damaged())?;

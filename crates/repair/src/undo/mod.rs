@@ -198,11 +198,10 @@ impl UndoPlan {
         Question {
             cluster: self.cluster.clone(),
             location: location.to_owned(),
-            addresses: 0,
             blocks: count(|key| matches!(key, Key::Block(_))),
             handles: count(|key| matches!(key, Key::Handle(_))),
             others: count(|key| !matches!(key, Key::Block(_) | Key::Handle(_))),
-            pods: 0,
+            ..Question::default()
         }
     }
 }

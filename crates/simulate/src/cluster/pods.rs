@@ -13,7 +13,7 @@ use crate::time::Micros;
 /// What the names of pods begin with.
 const NAME: &str = "pod-";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pod {
     pub node: u32,
     /// How often its sandbox was made again, each with a container ID of its own.
@@ -193,22 +193,7 @@ impl Pods {
 
 impl Pod {
     fn new(node: u32, now: Micros) -> Self {
-        Self {
-            node,
-            attempt: 0,
-            created: now,
-            started: None,
-            addresses: Box::default(),
-            is_in_api: true,
-            gone_at: None,
-            runs: false,
-            has_endpoint: false,
-            is_of_failed_node: false,
-            is_lost: false,
-            is_replaced: false,
-            handle: None,
-            role: None,
-        }
+        Self { node, created: now, is_in_api: true, ..Self::default() }
     }
 
     /// It has no address, and no other pod was made in its place.

@@ -26,6 +26,14 @@ use super::text::escape;
 use crate::format::Format;
 use crate::ignore;
 
+/// Something of a cluster, for programs.
+#[derive(Serialize)]
+struct InCluster<'a, T> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    it: T,
+}
+
 /// A check of several clusters that came to an end.
 pub(crate) struct FleetReport {
     /// When the clusters were checked, or their summaries joined.
