@@ -134,7 +134,7 @@ impl Operator for Person<'_> {
                 Some(why) => format!("a gap: {why}; recording from {} on", quoted(path)),
             }),
             Note::RecordingResumed { path, last } => {
-                console.info(&format!("recording goes on after {last}, {}", quoted(path)));
+                console.info(&format!("recording continues after {last}, {}", quoted(path)));
             }
             Note::RecordingClock { now, last } => console.warn(&format!(
                 "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"

@@ -28,7 +28,7 @@ impl NodeLock {
                 Self { _file: Some(file) }
             }
             Err(error) => {
-                error!("goes on without the lock {}: {error}", path.display());
+                error!("continues without the lock {}: {error}", path.display());
                 Self { _file: None }
             }
         }

@@ -123,7 +123,7 @@ fn parse_family(family: &str, cidr: &str) -> Result<IpNet, KeyError> {
     let net = parse_dashed(cidr).ok_or_else(|| error(format!("{cidr:?} is not a CIDR")))?;
     let expected = if is_v4(net) { "ipv4" } else { "ipv6" };
     if family != expected {
-        return Err(error(format!("{cidr:?} lies under {family:?} instead of {expected:?}")));
+        return Err(error(format!("{cidr:?} is stored under {family:?} instead of {expected:?}")));
     }
     Ok(net)
 }

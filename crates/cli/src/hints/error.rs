@@ -186,7 +186,7 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
             command(&["migrate", "--from", temporary, "--to", "OLD-POOL"])
         ),
         MigrateRefusal::NotTemporary { .. } => {
-            "name a CIDR of which there is no pool; or move to that pool for good, with --to".to_owned()
+            "name a CIDR that no pool has; or move to that pool permanently, with --to".to_owned()
         }
         MigrateRefusal::NoRoomBack { .. } => format!(
             "name another block size, or fix the given reason; {} continues anyway",

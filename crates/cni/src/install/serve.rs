@@ -41,7 +41,7 @@ impl Facts {
             (
                 "in_place",
                 "gauge",
-                "1 where calipam is the plugin calico-ipam of the node.",
+                "1 if calipam is the plugin calico-ipam of the node.",
                 u64::from(self.in_place),
             ),
             ("replacements_total", "counter", "How often calipam replaced Calico's plugin.", self.replaced),

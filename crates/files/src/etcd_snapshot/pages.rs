@@ -81,7 +81,7 @@ impl Pages {
     /// Reads a page with what overflows from it.
     fn load(&self, page: u64, bytes: &mut Vec<u8>) -> FileResult<()> {
         if page >= self.count {
-            return Err(damaged(page, "lies after the last one"));
+            return Err(damaged(page, "is after the last one"));
         }
         if self.read.fetch_add(1, Ordering::Relaxed) > READS * self.count {
             return Err(damaged(page, "is part of a loop"));

@@ -122,7 +122,7 @@ fn create(
     if let Some(other) = overlapping(planner.index(), hidden, cidr) {
         return Err((
             SkipReason::Overlap,
-            format!("{other} lies there already, of another size or unreadable"),
+            format!("{other} is already there, with another size or unreadable"),
         ));
     }
 

@@ -42,7 +42,7 @@ pub enum LineFault {
     /// What the decoder says.
     #[error("{0}")]
     Undecodable(String),
-    #[error("it stands after the end of the run")]
+    #[error("it comes after the end of the run")]
     AfterEnd,
     #[error("a second header")]
     SecondHeader,

@@ -27,7 +27,7 @@ pub(crate) const TASK: Task = Task {
     arguments: "[-- <arguments of cargo test>]",
     summary: "Bring what tests need; check format and lints; run all tests",
     details: "\
-Brings what the tests need and the machine has not, before the first of them is
+Brings what the tests need and the machine lacks, before the first of them is
 built:
 
 - zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg, rpm, strace and
@@ -41,7 +41,7 @@ built:
 A test whose tool cannot be had is left out, and named at the end with the
 command that brings it. With CI=true in the environment that is a failure.
 
-Then runs `cargo fmt --check`, all tests of the workspace, and beside them
+Then runs `cargo fmt --check`, all tests of the workspace, and next to them
 `cargo clippy` (warnings are errors). One of the tests checks the dependencies
 against deny.toml. Each test starts and ends its own servers on 127.0.0.1.
 

@@ -65,7 +65,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     let outcome = written?;
     if is_there("zsh") {
         let folder = share.join(SHELLS[1].1);
-        console.hint(&format!("zsh reads {} where that is in its `fpath`", quoted(&folder)));
+        console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
     }
     Ok(outcome)
 }

@@ -261,7 +261,7 @@ impl Metrics<'_> {
             let help = "1 if Calico allocates from the pool, otherwise 0.";
             self.set("ippool_enabled", help, &pool, f64::from(u8::from(view.enabled)));
             if let Some(count) = view.allocatable {
-                let help = "Free addresses that the nodes can get now; absent where that is not known.";
+                let help = "Free addresses that the nodes can get now; absent if that is not known.";
                 self.set("ippool_allocatable", help, &pool, number(count));
             }
 

@@ -216,14 +216,14 @@ impl Sorter<'_, '_, '_> {
                 (SkipReason::TunnelAddressNotSet, detail)
             }
             Some(address) if address < key.network() => {
-                let detail = format!("{field} of {node} is {address}, which lies before {key}");
+                let detail = format!("{field} of {node} is {address}, which is before {key}");
                 (SkipReason::TunnelAddressTooLow, detail)
             }
             Some(address) if key.contains(&address) => beyond(format!(
                 "{key} does not say which of its addresses are whose; delete it by hand, then rebuild"
             )),
             Some(address) => {
-                let detail = format!("{field} of {node} is {address}, which lies after {key}");
+                let detail = format!("{field} of {node} is {address}, which is after {key}");
                 (SkipReason::TunnelAddressTooHigh, detail)
             }
         }

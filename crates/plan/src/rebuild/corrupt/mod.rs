@@ -64,7 +64,7 @@ impl CorruptBlocks {
             let repaired = match overlapping(&basis.context.index, &hidden, block.key) {
                 None => repair(basis, block, &content.content),
                 Some(other) => {
-                    let detail = format!("{} lies over {other}; decide which of them to keep", block.key);
+                    let detail = format!("{} overlaps {other}; decide which of them to keep", block.key);
                     Err((SkipReason::Overlap, detail))
                 }
             };
