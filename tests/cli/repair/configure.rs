@@ -68,7 +68,7 @@ fn what_follows_is_said_before_the_question() {
         format!("after this, 1 node is above the limit of blocks: {}", first.name),
         format!("after this, 1 node gets no further address for pods: {}", second.name),
         format!(
-            "after this, 1 address is in a block of another node, which strict affinity does not allow, and stay there: {}",
+            "after this, 1 address is still in a block of another node, which strict affinity does not allow: {}",
             borrowed[0]
         ),
     ] {

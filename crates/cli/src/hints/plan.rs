@@ -65,7 +65,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
             format!("{} above the limit of blocks", count(number, "node is", "nodes are"))
         }
         Code::BorrowedUnderStrictAffinity => format!(
-            "{} in a block of another node, which strict affinity does not allow, and stay there",
+            "{} still in a block of another node, which strict affinity does not allow",
             count(number, "address lies", "addresses lie")
         ),
         Code::StrandedAddresses => {
