@@ -9,6 +9,7 @@ pub mod allocation;
 pub mod cache;
 pub mod changes;
 mod client;
+pub mod clock;
 pub mod error;
 mod etcdv2;
 mod export;

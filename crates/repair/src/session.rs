@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Stored, Writer};
+use calipam_datastore::{Datastore, clock};
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::{Edit, Step};
 use calipam_model::key::Key;
-use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
 use crate::engine::{Context, Event, EventFn, Execution, Group, REQUESTS, run};
@@ -115,7 +114,7 @@ pub(crate) async fn carry_out(
     let header = Header {
         format: FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
-        started_at: Timestamp::now().to_string(),
+        started_at: clock::now().to_string(),
         command: options.command.clone(),
         cluster: cluster.to_owned(),
         datastore: writer.kind().to_string(),

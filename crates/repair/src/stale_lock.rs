@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_datastore::Datastore;
 use calipam_datastore::write::Consent;
+use calipam_datastore::{Datastore, clock};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::RepairError;
@@ -90,7 +90,7 @@ impl StaleLock {
     /// True if the run was killed so recently that its lock may still be on its way.
     fn may_come(&self) -> bool {
         let began = self.started_at.parse::<Timestamp>();
-        self.revision.is_none() && began.is_ok_and(|began| Timestamp::now().duration_since(began) < LATE)
+        self.revision.is_none() && began.is_ok_and(|began| clock::now().duration_since(began) < LATE)
     }
 
     fn forget(&self) -> Result<(), JournalError> {

@@ -1,6 +1,6 @@
 //! `configure`: from settings to the configuration of the allocator.
 
-use calipam_datastore::Datastore;
+use calipam_datastore::{Datastore, clock};
 use calipam_model::DecodeError;
 use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
 use calipam_model::document::Document;
@@ -9,7 +9,6 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
 use calipam_plan::Warning;
 use calipam_plan::configure::{self, ConfigureRefusal};
-use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::operator::{Operator, Pending};
@@ -55,7 +54,7 @@ pub fn configure<'a>(
         let few = || Snapshot {
             datastore: datastore.kind(),
             location: datastore.location(),
-            taken_at: Timestamp::now(),
+            taken_at: clock::now(),
             cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
             ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
             ..Snapshot::default()

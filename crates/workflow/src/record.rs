@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
-use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
 use calipam_datastore::changes::{Broken, Changes, Reported};
+use calipam_datastore::{Datastore, clock};
 use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Recorder};
 use calipam_history::keep::Keep;
 use calipam_model::time::CLOCK_SKEW;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use crate::archive::thin_out;
 use crate::error::Error;
@@ -83,7 +83,7 @@ impl Recording<'_> {
             Err(Broken::Lost(why)) => return Ok(Err(why)),
             Err(Broken::Failed(error)) => return Err(error.into()),
         };
-        let (now, last) = (Timestamp::now(), journal.last());
+        let (now, last) = (clock::now(), journal.last());
         if last.duration_since(now) > CLOCK_SKEW {
             self.operator.note(Note::RecordingClock { now, last });
         }

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
+use calipam_datastore::{Datastore, clock};
 use calipam_repair::journal::{Disk, default_path};
-use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::operator::Operator;
@@ -40,7 +39,7 @@ impl Writing {
     pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Error> {
         match (&self.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
-            (None, Some(folder)) => Ok(default_path(folder, cluster, Timestamp::now())),
+            (None, Some(folder)) => Ok(default_path(folder, cluster, clock::now())),
             (None, None) => Err(Error::NoJournalDirectory),
         }
     }

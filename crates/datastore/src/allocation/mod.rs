@@ -175,7 +175,7 @@ pub(crate) enum Known {
 
 impl Store for AllocatorStore {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        crate::clock::now()
     }
 
     async fn read(&self, queries: &[Query]) -> std::result::Result<Vec<Vec<Entry>>, StoreError> {

@@ -9,7 +9,6 @@ use calipam_files::recording::Positions;
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::Source;
-use jiff::Timestamp;
 
 use crate::changes::positions;
 use crate::client::kubernetes::KubeClient;
@@ -50,7 +49,7 @@ pub(crate) async fn export(
     let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
     let (first, second) = lists_in_order::<Exported>(&lists, first, second).await?;
     let begin: Option<&Listed<Exported>> = first.first().or(second.first());
-    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now).to_string();
+    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now).to_string();
     let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
     let mut header = Header::new("kubernetes", client.server(), &revision, &taken_at);
     let guid = first.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());

@@ -86,7 +86,7 @@ impl Followed {
     pub fn now(&self) -> Timestamp {
         match (&self.etcd, &self.kubernetes) {
             (None, Some(kubernetes)) => kubernetes.now(),
-            _ => Timestamp::now(),
+            _ => crate::clock::now(),
         }
     }
 
@@ -280,7 +280,7 @@ async fn add_kubernetes(
     kinds: Vec<Kind>,
     progress: &ProgressFn,
 ) -> Result<KubeFollowed> {
-    let begin = (Instant::now(), Timestamp::now());
+    let begin = (Instant::now(), crate::clock::now());
     let reader = Lists { client: Arc::clone(client), counter: with_kubernetes::counter(snapshot, progress) };
     let lists = lists::<Snapshot>(&reader, kinds.clone()).await?;
     let positions = positions_of(&kinds, &lists);

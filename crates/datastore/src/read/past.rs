@@ -151,7 +151,7 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
         guid: cluster.guid().to_owned(),
         oldest,
         newest: now.revision,
-        read_at: Timestamp::now(),
+        read_at: crate::clock::now(),
         base: Vec::new(),
         changes: Vec::new(),
     };

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use calipam_datastore::clock;
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
 use calipam_model::edit::{
@@ -66,7 +67,7 @@ impl Task for WriteTask {
         if let Some((key, why)) = broken(self.evidence_of_whole(), objects) {
             return Decision::Conflict(no_longer_holds(key, why));
         }
-        let now = Timestamp::now();
+        let now = clock::now();
         let is_omitted = |piece: &&Piece| omitted.has(&self.part(piece).unit);
         let pieces: Vec<&Piece> = self.pieces.iter().filter(|piece| !is_omitted(piece)).collect();
 

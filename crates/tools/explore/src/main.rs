@@ -2,6 +2,7 @@
 
 mod mutants;
 
+use std::collections::BTreeSet;
 use std::ops::RangeFrom;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -29,13 +30,14 @@ fn main() -> ExitCode {
 
 /// True where everything holds.
 fn run(arguments: &[String]) -> Result<bool, String> {
-    let (mut names, mut time) = (Vec::new(), USUAL);
+    let (mut names, mut time, mut goes_on) = (Vec::new(), USUAL, false);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--replay" => return replay_file(value()?),
             "--mutants" => return mutants::run(None),
+            "--keep-going" => goes_on = true,
             "--minutes" => time = duration(value()?, 60)?,
             "--hours" => time = duration(value()?, 3_600)?,
             option if option.starts_with("--mutants=") => return mutants::run(option.split('=').nth(1)),
@@ -50,7 +52,7 @@ fn run(arguments: &[String]) -> Result<bool, String> {
         return Err(format!("there is no scenario {name}; there are {}", known.join(", ")));
     }
     scenarios.retain(|scenario| names.is_empty() || names.contains(&scenario.name));
-    Ok(explore(scenarios, time))
+    Ok(explore(scenarios, time, goes_on))
 }
 
 fn duration(text: &str, unit: u64) -> Result<Duration, String> {
@@ -59,31 +61,43 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
 }
 
 /// In rounds without faults, then with more and more of them: every schedule of each scenario that can be followed in its part of
-/// the time, and schedules by chance of the others. Ends with the first that does not hold.
-fn explore(mut scenarios: Vec<Scenario>, time: Duration) -> bool {
-    let mut seeds = 0..;
+/// the time, and schedules by chance of the others. Ends with the first that does not hold, or goes on without its scenario.
+fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool {
+    let (mut seeds, mut violated) = (0.., BTreeSet::new());
+    // What these leave of their time is there for the others.
+    scenarios.sort_by_key(|scenario| !scenario.is_small);
     let everything = scenarios.clone();
     let round = time / (FAULTS as u32 + 1);
     for faults in 0..=FAULTS {
-        let end = Instant::now() + round;
-        let part = round.mul_f64(2.0 / 3.0) / scenarios.len().max(1) as u32;
+        let (begin, mut left) = (Instant::now(), scenarios.len() as u32);
+        let (all_until, end) = (begin + round.mul_f64(2.0 / 3.0), begin + round);
         let mut complete = Vec::new();
         for scenario in scenarios {
-            match explore_all(&scenario.with_promised_faults(faults), Instant::now() + part) {
+            let now = Instant::now();
+            let part = all_until.saturating_duration_since(now) / left;
+            left -= 1;
+            match explore_all(&scenario.with_promised_faults(faults), now + part) {
                 Ok(true) => complete.push(scenario),
                 Ok(false) => {}
-                Err(()) => return false,
+                Err(()) => drop(violated.insert(scenario.name)),
+            }
+            if !violated.is_empty() && !goes_on {
+                return false;
             }
         }
         scenarios = complete;
-        let is_open = |scenario: &&Scenario| scenarios.iter().all(|complete| complete.name != scenario.name);
+        let is_open = |scenario: &&Scenario| {
+            let is_complete = scenarios.iter().any(|complete| complete.name == scenario.name);
+            !is_complete && !violated.contains(scenario.name)
+        };
         let open: Vec<Scenario> =
             everything.iter().filter(is_open).map(|s| s.with_promised_faults(faults)).collect();
-        if !open.is_empty() && !try_seeds(open, &mut seeds, end) {
+        violated.extend(try_seeds(open, &mut seeds, end, goes_on));
+        if !violated.is_empty() && !goes_on {
             return false;
         }
     }
-    true
+    violated.is_empty()
 }
 
 /// True where time was enough.
@@ -105,26 +119,32 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-fn try_seeds(scenarios: Vec<Scenario>, seeds: &mut RangeFrom<u64>, until: Instant) -> bool {
-    let (mut schedules, mut steps) = (0_u64, 0);
-    for seed in seeds {
-        for scenario in &scenarios {
-            match random(scenario, seed) {
-                Ok(made) => steps += made,
-                Err(found) => {
-                    tell(scenario, found);
-                    return false;
-                }
-            }
-            schedules += 1;
-        }
-        if Instant::now() > until {
-            break;
-        }
-    }
+/// Schedules by chance; gives the scenarios that do not hold, the first one or all.
+fn try_seeds(
+    mut scenarios: Vec<Scenario>,
+    seeds: &mut RangeFrom<u64>,
+    until: Instant,
+    goes_on: bool,
+) -> Vec<&'static str> {
+    let (mut schedules, mut steps, mut violated) = (0_u64, 0, Vec::new());
     let faults = scenarios.first().map_or(0, |scenario| scenario.faults);
+    while Instant::now() < until && !scenarios.is_empty() && (goes_on || violated.is_empty()) {
+        let Some(seed) = seeds.next() else { break };
+        scenarios.retain(|scenario| {
+            if !goes_on && !violated.is_empty() {
+                return false;
+            }
+            let tried = random(scenario, seed).map_err(|found| tell(scenario, found));
+            schedules += 1;
+            steps += tried.unwrap_or_default();
+            if tried.is_err() {
+                violated.push(scenario.name);
+            }
+            tried.is_ok()
+        });
+    }
     println!("by chance            {faults} faults: {schedules} schedules, {steps} steps");
-    true
+    violated
 }
 
 fn tell(scenario: &Scenario, found: Found) {

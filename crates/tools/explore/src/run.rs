@@ -6,12 +6,13 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use calipam_datastore::clock;
 use jiff::SignedDuration;
 
 use crate::actor::{Actor, Task};
 use crate::invariants;
-use crate::scenario::Scenario;
-use crate::world::{Asked, Footprint, RequestId, Verdict, World};
+use crate::scenario::{NODES, Scenario};
+use crate::world::{Asked, Footprint, RequestId, Verdict, World, notes_path};
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +33,10 @@ pub enum Choice {
     Crash(usize),
     /// The clock jumps by so many seconds, ahead or back.
     Jump(i64),
+    /// What a node has kept for the next calls is torn.
+    TearNotes(usize),
+    /// What a node has kept is what it was before it was written last: the power had failed.
+    OldNotes(usize),
 }
 
 impl Choice {
@@ -39,7 +44,7 @@ impl Choice {
     pub(crate) fn request(self) -> Option<RequestId> {
         match self {
             Self::Go(id) | Self::Fail(id) | Self::PutOff(id) | Self::Expire(id) | Self::Land(id) => Some(id),
-            Self::Kill(_) | Self::Crash(_) | Self::Jump(_) => None,
+            Self::Kill(_) | Self::Crash(_) | Self::Jump(_) | Self::TearNotes(_) | Self::OldNotes(_) => None,
         }
     }
 
@@ -153,6 +158,17 @@ impl<'s> Run<'s> {
                 let what = format!("the clock jumps by {seconds} s");
                 options.push(Possible { choice: Choice::Jump(seconds), what, footprint });
             }
+            for (number, node) in NODES.into_iter().enumerate().filter(|_| faults.notes) {
+                if self.world.notes.of(node).is_some() {
+                    let footprint = Footprint::default().write(notes_path(node)).write(FAULTS);
+                    let mut lose = |choice, how: &str| {
+                        let what = format!("what {node} keeps is {how}");
+                        options.push(Possible { choice, what, footprint: footprint.clone() });
+                    };
+                    lose(Choice::TearNotes(number), "torn");
+                    lose(Choice::OldNotes(number), "as it was before it was written last");
+                }
+            }
         }
         options
     }
@@ -192,7 +208,9 @@ impl<'s> Run<'s> {
             Choice::Land(id) => is_orphan = self.world.land(id),
             Choice::Kill(actor) => self.kill(actor, false)?,
             Choice::Crash(actor) => self.kill(actor, true)?,
-            Choice::Jump(seconds) => self.world.advance(SignedDuration::from_secs(seconds)),
+            Choice::Jump(seconds) => self.world.jump(SignedDuration::from_secs(seconds)),
+            Choice::TearNotes(node) => self.world.notes.tear(NODES[node]),
+            Choice::OldNotes(node) => self.world.notes.take_back(NODES[node]),
         }
         invariants::always(&self.world, choice.request(), is_orphan)?;
         Ok(self.world.take_touched())
@@ -223,6 +241,8 @@ impl<'s> Run<'s> {
     fn poll(&mut self, number: usize) -> Result<(), String> {
         let acting = &mut self.actors[number];
         let Some(task) = &mut acting.task else { return Ok(()) };
+        // The clock of the machine is that of commands.
+        clock::set_ahead(self.world.jumped());
         let polled = catch_unwind(AssertUnwindSafe(|| task.go_on()));
         self.world.files.settle(number);
         match polled {

@@ -34,6 +34,8 @@ fn line(choice: Choice) -> String {
         Choice::Kill(actor) => format!("kill {actor}"),
         Choice::Crash(actor) => format!("crash {actor}"),
         Choice::Jump(seconds) => format!("jump {seconds}"),
+        Choice::TearNotes(node) => format!("tear-notes {node}"),
+        Choice::OldNotes(node) => format!("old-notes {node}"),
     }
 }
 
@@ -83,6 +85,8 @@ fn step(word: &str, rest: &str) -> Option<Choice> {
         "land" => id().map(Choice::Land),
         "kill" => rest.parse().ok().map(Choice::Kill),
         "crash" => rest.parse().ok().map(Choice::Crash),
+        "tear-notes" => rest.parse().ok().map(Choice::TearNotes),
+        "old-notes" => rest.parse().ok().map(Choice::OldNotes),
         "jump" => rest.parse().ok().map(Choice::Jump),
         _ => None,
     }

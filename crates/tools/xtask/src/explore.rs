@@ -15,7 +15,8 @@ the explorer says what becomes of it. Follows every schedule of each scenario,
 first without faults, then with one, two and three: requests without answer,
 writes that take effect late, kills, power failures, a full disk. A third of
 the time goes to schedules by chance. Five minutes, unless --minutes N or
---hours N says otherwise.
+--hours N says otherwise. It ends with the first scenario in which something
+does not hold; with --keep-going it goes on with the others.
 
 Where something does not hold it prints the shortest schedule that it finds, as
 a script of a line for each request. To follow that again:

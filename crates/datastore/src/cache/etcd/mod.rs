@@ -98,7 +98,7 @@ async fn begin(client: &EtcdClient) -> Result<Begun> {
         identity: identity(now.cluster_id, cluster.guid().to_owned()),
         revision: now.revision,
         raft_term: now.raft_term,
-        taken_at: Timestamp::now(),
+        taken_at: crate::clock::now(),
     })
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot};
-use jiff::Timestamp;
 use tokio::task::JoinError;
 
 use crate::client::etcd::{EtcdClient, Range};
@@ -33,7 +32,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
         Some(first) => read(client, first).await?,
         None => (0, Snapshot::default()),
     };
-    let taken_at = Timestamp::now();
+    let taken_at = crate::clock::now();
 
     // The first request fixed the revision; the others read at it at the same time.
     let others = parts.map(|part| {

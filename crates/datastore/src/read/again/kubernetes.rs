@@ -9,7 +9,6 @@ use calipam_files::objects::names::{affinity_name, block_name, handle_name};
 use calipam_files::objects::{Encoding, protobuf};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
-use jiff::Timestamp;
 
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
@@ -26,7 +25,7 @@ const MOST_ONE_BY_ONE: usize = 1_000;
 pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let mut snapshot = start(client);
     fetch(client, &mut snapshot, keys.iter().cloned()).await?;
-    snapshot.taken_at = Timestamp::now();
+    snapshot.taken_at = crate::clock::now();
     Ok(snapshot)
 }
 

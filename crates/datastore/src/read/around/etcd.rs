@@ -7,7 +7,6 @@ use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
-use jiff::Timestamp;
 
 use super::{Lookup, Named, PodOnNode};
 use crate::client::etcd::{EtcdClient, Range};
@@ -30,7 +29,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<
 async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     let mut reader = Reader { client, snapshot: Snapshot::default(), revision: 0, known: BTreeSet::new() };
     reader.read(configuration().into_iter().chain(lookup.first_keys().iter().filter_map(range_of))).await?;
-    let taken_at = Timestamp::now();
+    let taken_at = crate::clock::now();
     let blocks = lookup.blocks(&reader.snapshot);
     reader.read(blocks.iter().filter_map(range_of)).await?;
 

@@ -36,7 +36,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Resul
 
 /// `None` if something was written in between.
 async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Option<Snapshot>> {
-    let taken_at = Timestamp::now();
+    let taken_at = crate::clock::now();
     let mut reader = Reader { client, taken_at, leaves: Vec::new(), index: None, known: BTreeSet::new() };
     let configuration = [POOLS, CONFIG, READY].map(|part| (part.to_owned(), Depth::All));
     let mut first = lookup.first_keys();

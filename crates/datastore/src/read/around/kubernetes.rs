@@ -34,7 +34,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     snapshot.coverage.append(&mut read.coverage);
     // The server's clock; a server that does not report it is taken to have ours.
     let known_clock = read.taken_at != Timestamp::default();
-    snapshot.taken_at = if known_clock { read.taken_at } else { Timestamp::now() };
+    snapshot.taken_at = if known_clock { read.taken_at } else { crate::clock::now() };
     snapshot.absorb(read);
 
     let mut blocks = lookup.blocks(&snapshot);

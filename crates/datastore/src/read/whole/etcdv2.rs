@@ -39,7 +39,7 @@ pub(crate) struct Tree {
 pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
     for _ in 0..ATTEMPTS {
         let [a, b, c, d, e] = PARTS;
-        let taken_at = Timestamp::now();
+        let taken_at = crate::clock::now();
         let (a, b, c, d, e) =
             tokio::try_join!(client.read(a), client.read(b), client.read(c), client.read(d), client.read(e))?;
         let parts = [a, b, c, d, e];
@@ -48,7 +48,7 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
             return tree(client, index, taken_at, parts.into());
         }
     }
-    let taken_at = Timestamp::now();
+    let taken_at = crate::clock::now();
     let whole = client.read(ROOT).await?;
     tree(client, whole.index, taken_at, vec![whole])
 }

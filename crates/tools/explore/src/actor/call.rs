@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_assign::plugin::{Container, Wanted};
+use calipam_assign::{Allocator, Store};
 use calipam_model::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::world::{Client, Footprint, PODS, World};
+use crate::world::{Client, Footprint, NodeNotes, PODS, World};
 
 pub(super) const NETWORK: &str = "k8s-pod-network";
 
@@ -37,6 +38,8 @@ pub struct Call {
     /// The endpoint is written some time after the address was recorded, the pod is deleted some time after all has begun, and people
     /// look at the clock of the machine.
     pub is_watched: bool,
+    /// The node keeps which blocks were full.
+    pub keeps_notes: bool,
 }
 
 impl Call {
@@ -45,7 +48,8 @@ impl Call {
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
         let (node, pod) = (node.to_owned(), pod.to_owned());
         let network = NETWORK;
-        Self { node, pod, network, wanted, program: Program::Calipam, one_by_one: false, is_watched: false }
+        let (program, one_by_one, is_watched, keeps_notes) = (Program::Calipam, false, false, false);
+        Self { node, pod, network, wanted, program, one_by_one, is_watched, keeps_notes }
     }
 
     /// The same by another plugin.
@@ -78,6 +82,16 @@ impl Call {
     pub(super) fn client(&self, world: &Arc<World>, actor: usize) -> Client {
         let client = Client::new(world, actor);
         if self.one_by_one { client.one_by_one() } else { client }
+    }
+
+    /// The allocator of the plugin.
+    pub(super) fn allocator<S: Store>(&self, world: &Arc<World>, actor: usize, store: S) -> Allocator<S> {
+        let allocator = Allocator::new(store);
+        if !self.keeps_notes {
+            return allocator;
+        }
+        let notes = NodeNotes { world: Arc::clone(world), actor, node: self.node.clone() };
+        allocator.with_notes(Arc::new(notes))
     }
 
     /// What the record of an address has.

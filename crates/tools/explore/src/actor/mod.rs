@@ -6,6 +6,7 @@ mod command;
 mod others;
 mod plugin;
 mod task;
+mod trial;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub use self::others::{Edit, edits};
 pub(crate) use self::plugin::give;
 pub use self::plugin::{add, clean_up, comes_back, del, gc};
 pub use self::task::Task;
+pub(crate) use self::trial::would_assign;
 use crate::world::World;
 
 /// Begins what an actor does, given its number.

@@ -124,7 +124,8 @@ async fn own_add<S: Store>(
     store: S,
     now: Timestamp,
 ) -> Option<Vec<IpAddr>> {
-    let (allocator, host) = (Allocator::new(store), OnNode(NodeLock::new(world, actor, &call.node)));
+    let allocator = call.allocator(world, actor, store);
+    let host = OnNode(NodeLock::new(world, actor, &call.node));
     let add =
         Add { container: call.container(), attributes: call.attributes(now), wanted: call.wanted.clone() };
     let added = (Plugin { allocator: &allocator, host: &host }).add(&add).await.ok()?;
@@ -218,7 +219,8 @@ async fn own_del<S: Store>(
     store: S,
     previous: &[IpAddr],
 ) -> Deleted {
-    let (allocator, host) = (Allocator::new(store), OnNode(NodeLock::new(world, actor, &call.node)));
+    let allocator = call.allocator(world, actor, store);
+    let host = OnNode(NodeLock::new(world, actor, &call.node));
     let (container, old_handle) = (call.container(), call.old_handle());
     let del = Del { container, old_handle, previous: previous.to_owned() };
     match (Plugin { allocator: &allocator, host: &host }).del(&del).await {
@@ -313,7 +315,7 @@ pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), Str
 }
 
 /// A node on which nothing else runs.
-struct Alone;
+pub(super) struct Alone;
 
 impl Host for Alone {
     type Held = ();

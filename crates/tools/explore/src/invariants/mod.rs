@@ -14,7 +14,8 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source, StoredBlock, Versioned};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::actor::clean_up;
+use crate::actor::{Call, clean_up, would_assign};
+use crate::scenario::NODES;
 use crate::world::{ALL, RequestId, World, kubernetes};
 
 /// What a check may find where something was broken off (facts 3.15). Everything else would be damage.
@@ -109,6 +110,20 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     }
     if let Some(handle) = objects.handles.keys().next() {
         return Err(format!("the handle {handle} stays after all pods stopped"));
+    }
+    Ok(())
+}
+
+/// What a node has kept hides no address from the next ADD there, whatever became of the file.
+pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
+    at_the_end(world)?;
+    for node in NODES {
+        let (call, notes) = (Call::new(node, "next"), world.notes.of(node));
+        if would_assign(world, &call, notes.as_ref()) != would_assign(world, &call, None) {
+            return Err(format!(
+                "the next ADD on {node} ends otherwise by what the node has kept: {notes:?}"
+            ));
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod aimed;
 mod calico;
 mod kubernetes;
 mod migrate;
+mod notes;
 mod plugin;
 mod repairs;
 
@@ -31,6 +32,8 @@ pub struct Faults {
     pub kills: bool,
     /// The clock jumps by so many seconds.
     pub jumps: &'static [i64],
+    /// What nodes keep for the next calls is torn, or out of date.
+    pub notes: bool,
 }
 
 /// A small world.
@@ -74,9 +77,9 @@ const TWO_BLOCKS: Cluster =
 const ONE_BLOCK: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO_BLOCKS };
 const FOUR_BLOCKS: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO_BLOCKS };
 /// Lost answers, late writes and kills.
-const ANY: Faults = Faults { answers: true, kills: true, jumps: &[] };
+const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: false };
 
-const NODES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
 
 /// Makes what is there before anyone acts.
@@ -169,14 +172,19 @@ impl Scenario {
     }
 
     /// The clock jumps ahead by more than what is waited for (the cooldown, and how long an empty block stays with its owner), and back
-    /// by less than clocks may differ.
+    /// by less than clocks may differ. Commands and nodes have different clocks: what a node has just recorded may look old.
     fn with_jumps(self) -> Self {
         Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
     }
 
+    /// What nodes keep for the next calls may be damaged.
+    fn with_damaged_notes(self) -> Self {
+        Self { kinds: Faults { notes: true, ..self.kinds }, ..self }
+    }
+
     /// A DEL after a fault would take what the other call uses.
     fn without_faults(self) -> Self {
-        Self { kinds: Faults { answers: false, kills: false, jumps: &[] }, ..self }
+        Self { kinds: Faults { answers: false, kills: false, ..ANY }, ..self }
     }
 
     /// The same with another number of faults.
@@ -254,7 +262,8 @@ pub fn all() -> Vec<Scenario> {
     let of_plugin = [plugin::all(), aimed::all()]
         .concat()
         .into_iter()
-        .map(|scenario| Scenario { end: invariants::at_the_end, ..scenario });
+        .map(|scenario| Scenario { end: invariants::at_the_end, ..scenario })
+        .chain(notes::all());
     let others = [calico::all(), repairs::all(), migrate::all(), kubernetes::all()].concat();
     of_plugin.chain(others).collect()
 }

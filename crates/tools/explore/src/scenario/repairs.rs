@@ -70,21 +70,24 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || vec![calipam("release", true, &[Release], &[Release])],
-        ),
+        )
+        .with_jumps(),
         plain(
             "release-and-undo",
             "a leaked address is released, and that is undone",
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || vec![calipam("release and undo", false, &[Release, Undo], &[Undo])],
-        ),
+        )
+        .with_jumps(),
         plain(
             "release-beside-add",
             "a leaked address is released while a pod wants one",
             ONE_BLOCK,
             |before| before.leak("a", "gone"),
             || vec![calipam("release", false, &[Release], &[Release]), add(any("a", "p"))],
-        ),
+        )
+        .with_jumps(),
         plain(
             "release-beside-del",
             "an address is released by its name while its pod stops",
@@ -215,7 +218,8 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
-        ),
+        )
+        .with_jumps(),
         plain(
             "rebuild-missing-block",
             "a block that a pod uses is gone while another pod of its node wants an address",
@@ -238,7 +242,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 let assign = [Assign(LEAK.into(), "a", "by-hand")];
                 vec![calipam("assign", false, &assign, &[Undo]), add(the_leaked("a", "p"))]
             },
-        ),
+        )
+        .with_jumps(),
         plain(
             "assign-and-undo",
             "an address is assigned and taken back while a pod wants any",

@@ -81,7 +81,7 @@ fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Cho
         Choice::Go(id) | Choice::Fail(id) | Choice::PutOff(id) | Choice::Expire(id) => id.actor,
         Choice::Kill(actor) | Choice::Crash(actor) => actor,
         Choice::Land(id) => 1_000 + id.actor,
-        Choice::Jump(_) => usize::MAX,
+        Choice::Jump(_) | Choice::TearNotes(_) | Choice::OldNotes(_) => usize::MAX,
     };
     for option in among {
         if !priorities.contains(&who(option.choice)) {

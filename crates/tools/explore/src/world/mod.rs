@@ -7,6 +7,7 @@ pub(crate) mod etcd;
 mod footprint;
 pub(crate) mod kubernetes;
 mod lock;
+mod notes;
 mod turn;
 
 use std::collections::hash_map::DefaultHasher;
@@ -25,6 +26,7 @@ pub(crate) use self::client::at_once;
 pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
 pub use self::footprint::Footprint;
 pub use self::lock::{Held, NodeLock};
+pub(crate) use self::notes::{NodeNotes, path as notes_path};
 pub(crate) use self::turn::Asked;
 use self::turn::Pending;
 use crate::truth::Truth;
@@ -71,6 +73,8 @@ pub struct World {
     pub(crate) audit: audit::Audit,
     /// The files of all runs of calipam.
     pub(crate) files: Files,
+    /// What the plugins of nodes have kept.
+    pub(crate) notes: notes::AllNotes,
     /// The values are objects of Kubernetes, by their paths on an API server.
     is_kubernetes: AtomicBool,
     /// How many objects a page of a list has; 0 for all.
@@ -80,6 +84,7 @@ pub struct World {
 #[derive(Default)]
 struct State {
     now: Timestamp,
+    jumped: SignedDuration,
     pending: BTreeMap<RequestId, Pending>,
     /// Verdicts that were spoken and not yet heard.
     verdicts: BTreeMap<RequestId, Verdict>,
@@ -129,6 +134,7 @@ impl World {
             truth: Truth::default(),
             audit: audit::Audit::default(),
             files: Files::default(),
+            notes: notes::AllNotes::default(),
             is_kubernetes: AtomicBool::new(false),
             page: AtomicUsize::new(0),
         }
@@ -194,6 +200,17 @@ impl World {
     /// The time. It stands still unless the explorer moves it.
     pub fn now(&self) -> Timestamp {
         self.state().now
+    }
+
+    /// How far clocks have jumped.
+    pub(crate) fn jumped(&self) -> SignedDuration {
+        self.state().jumped
+    }
+
+    /// Clocks jump, those of nodes and those of commands.
+    pub(crate) fn jump(&self, by: SignedDuration) {
+        self.state().jumped += by;
+        self.advance(by);
     }
 
     /// Moves the clock.
@@ -329,6 +346,7 @@ impl World {
         }
         self.truth.hash(&mut hasher);
         self.files.hash(&mut hasher);
+        self.notes.hash(&mut hasher);
         self.audit.hash(&mut hasher);
         let state = self.state();
         (state.now, &state.told, &state.locks, &state.adding, &state.waits).hash(&mut hasher);

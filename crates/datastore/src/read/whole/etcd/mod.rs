@@ -170,7 +170,7 @@ async fn attempt_once<C: Collector>(
 async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result<Start> {
     let first = client.get(ranges, "Calico's configuration").await?;
     let revision = at.unwrap_or(first.revision);
-    Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
+    Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: crate::clock::now(), first })
 }
 
 /// Where the affinities begin: `host/` and `virtual/`.

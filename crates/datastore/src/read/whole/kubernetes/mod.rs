@@ -9,7 +9,6 @@ use calipam_files::objects::Flavour;
 use calipam_files::{Extent, ProgressFn, skip};
 use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
-use jiff::Timestamp;
 
 use self::list::{Counter, Listed, Take};
 use self::order::{Lists, lists_in_order};
@@ -103,7 +102,7 @@ pub(crate) fn assemble<T: Into<Snapshot>>(
         datastore: DatastoreKind::Kubernetes,
         is_native: client.api().flavour == Flavour::Native,
         location: client.server().to_owned(),
-        taken_at: begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now),
+        taken_at: begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now),
         revision: begin.map(|listed| listed.resource_version.clone()).unwrap_or_default(),
         ..coverage
     };

@@ -1,0 +1,68 @@
+//! Whether an ADD would find an address.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use calipam_assign::plugin::{Add, Plugin};
+use calipam_assign::{
+    Allocator, Entry, Family, FullBlocks, MemoryNotes, Notes, Query, Record, Store, StoreError,
+};
+use calipam_model::snapshot::Revision;
+use jiff::{SignedDuration, Timestamp};
+
+use super::Call;
+use super::plugin::Alone;
+use crate::world::{World, at_once};
+
+/// Longer than a search is taken for true that found nothing.
+const LATER: SignedDuration = SignedDuration::from_secs(6);
+
+/// A datastore a few seconds later, which notes that something is to be written, and does not write it.
+struct Trial<'w> {
+    world: &'w World,
+    is_written: Arc<AtomicBool>,
+}
+
+impl Trial<'_> {
+    fn written<T>(&self) -> Result<T, StoreError> {
+        self.is_written.store(true, Ordering::Relaxed);
+        Err(StoreError::Unavailable("this is a trial".into()))
+    }
+}
+
+impl Store for Trial<'_> {
+    fn now(&self) -> Timestamp {
+        let now = self.world.now();
+        now.saturating_add(LATER).unwrap_or(now)
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        self.world.data().read(queries).await
+    }
+
+    async fn create(&self, _: &Record) -> Result<Revision, StoreError> {
+        self.written()
+    }
+
+    async fn update(&self, _: &Record, _: &Revision) -> Result<Revision, StoreError> {
+        self.written()
+    }
+
+    async fn delete(&self, _: &Entry) -> Result<(), StoreError> {
+        self.written()
+    }
+}
+
+/// True if an ADD, a few seconds from now and with these notes of its node, would write something: it has found an address, or a place
+/// for a block.
+pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
+    let is_written = Arc::new(AtomicBool::new(false));
+    let store = Trial { world, is_written: Arc::clone(&is_written) };
+    let kept = MemoryNotes::default();
+    notes.into_iter().for_each(|full| kept.keep_full_blocks(Family::V4, full));
+    let allocator = Allocator::new(store).with_notes(Arc::new(kept));
+    let attributes = call.attributes(world.now());
+    let add = Add { container: call.container(), attributes, wanted: call.wanted.clone() };
+    drop(at_once(Plugin { allocator: &allocator, host: &Alone }.add(&add)));
+    is_written.load(Ordering::Relaxed)
+}

@@ -1,0 +1,50 @@
+//! Worlds in which nodes keep which blocks were full, and lose that or find it out of date.
+
+use super::{Before, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
+use crate::actor::{Call, add, del, give_up_empty};
+use crate::invariants;
+
+/// A pod of a node that keeps what it has learned.
+fn call(node: &str, pod: &str) -> Call {
+    Call { keeps_notes: true, ..Call::new(node, pod) }
+}
+
+/// A block has no free address.
+fn full(before: &Before<'_>) {
+    ["w", "x", "y", "z"].into_iter().for_each(|pod| before.pod("a", pod));
+}
+
+pub(super) fn all() -> Vec<Scenario> {
+    let scenarios = vec![
+        plain(
+            "notes-of-a-full-block",
+            "pods want an address of the only block, which is full until one of another node stops",
+            ONE_BLOCK,
+            full,
+            || vec![add(call("b", "p")), del(Call::new("a", "w")), add(call("b", "q"))],
+        ),
+        plain(
+            "notes-of-the-own-node",
+            "a pod wants an address of the only block, which is full until one of its own node stops",
+            ONE_BLOCK,
+            full,
+            || vec![add(call("a", "p")), del(call("a", "w"))],
+        ),
+        plain(
+            "notes-beside-give-up",
+            "pods want an address where one block is full and the other one is given up",
+            TWO_BLOCKS,
+            |before| {
+                full(before);
+                before.block("10.0.0.4/30", "c");
+            },
+            || vec![add(call("b", "p")), give_up_empty(cidr("10.0.0.4/30"), "c"), del(Call::new("a", "w"))],
+        )
+        .large(),
+    ];
+    let with_notes = |scenario: Scenario| Scenario {
+        end: invariants::notes_hide_nothing,
+        ..scenario.with_damaged_notes()
+    };
+    scenarios.into_iter().map(with_notes).collect()
+}

@@ -1,0 +1,104 @@
+//! What the plugin of a node keeps next to its lock for the next calls, and what can become of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use calipam_assign::{Family, FullBlocks, Notes};
+
+use super::{Footprint, World};
+
+/// The files of all nodes.
+#[derive(Default)]
+pub(crate) struct AllNotes(Mutex<BTreeMap<String, Kept>>);
+
+/// The file of a node; the worlds that have any have IPv4 alone.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    now: Option<FullBlocks>,
+    /// Before it was written last.
+    before: Option<FullBlocks>,
+}
+
+impl AllNotes {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a node keeps.
+    pub(crate) fn of(&self, node: &str) -> Option<FullBlocks> {
+        self.kept().get(node).and_then(|kept| kept.now.clone())
+    }
+
+    /// The file is torn, which is as if it were not there (tested in the plugin).
+    pub(crate) fn tear(&self, node: &str) {
+        self.kept().remove(node);
+    }
+
+    /// The last write was not on disk when the power failed.
+    pub(crate) fn take_back(&self, node: &str) {
+        self.kept().entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
+    }
+
+    fn write(&self, node: &str, change: impl FnOnce(&mut Option<FullBlocks>)) {
+        let mut all = self.kept();
+        let kept = all.entry(node.to_owned()).or_default();
+        kept.before = kept.now.clone();
+        change(&mut kept.now);
+    }
+}
+
+impl Hash for AllNotes {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let of = |full: &FullBlocks| {
+            let blocks: BTreeMap<String, String> =
+                full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
+            (full.question, full.nothing_at, blocks)
+        };
+        for (node, kept) in &*self.kept() {
+            (node, kept.now.as_ref().map(of), kept.before.as_ref().map(of)).hash(hasher);
+        }
+    }
+}
+
+/// What footprints call the notes of a node.
+pub(crate) fn path(node: &str) -> String {
+    format!("notes/{node}")
+}
+
+/// The notes of a node for a call.
+pub(crate) struct NodeNotes {
+    pub world: Arc<World>,
+    pub actor: usize,
+    pub node: String,
+}
+
+impl fmt::Debug for NodeNotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeNotes({})", self.node)
+    }
+}
+
+impl Notes for NodeNotes {
+    fn full_blocks(&self, _: Family) -> Option<FullBlocks> {
+        self.world.touch(&Footprint::default().read(path(&self.node)));
+        let found = self.world.notes.of(&self.node);
+        let mut blocks: Vec<String> =
+            found.iter().flat_map(|full| &full.blocks).map(|b| format!("{b:?}")).collect();
+        blocks.sort();
+        let of = found.as_ref().map(|full| (full.question, full.nothing_at));
+        self.world.tell(self.actor, (of, blocks));
+        found
+    }
+
+    fn keep_full_blocks(&self, _: Family, full: &FullBlocks) {
+        self.world.touch(&Footprint::default().write(path(&self.node)));
+        self.world.notes.write(&self.node, |now| *now = Some(full.clone()));
+    }
+
+    fn forget_nothing(&self) {
+        self.world.touch(&Footprint::default().write(path(&self.node)));
+        self.world.notes.write(&self.node, |now| now.iter_mut().for_each(|full| full.nothing_at = None));
+    }
+}
