@@ -16,7 +16,7 @@ const THERE_AND_BACK: [Command; 7] = [SIZED; 7];
 
 pub(super) fn all() -> Vec<Scenario> {
     use Command::Undo;
-    vec![
+    let scenarios = vec![
         Scenario {
             end: has_moved,
             ..plain(
@@ -83,7 +83,8 @@ pub(super) fn all() -> Vec<Scenario> {
             },
         )
         .large(),
-    ]
+    ];
+    scenarios.into_iter().map(|scenario| Scenario { longest: 160, ..scenario }).collect()
 }
 
 /// The old pool is gone where nothing went wrong.

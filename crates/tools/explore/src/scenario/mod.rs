@@ -50,6 +50,9 @@ pub struct Scenario {
     /// With more faults something that is not promised may happen (`docs/safety.md`).
     most_faults: usize,
     pub kinds: Faults,
+    /// Longer schedules are cut off: two actors that undo each other's work again and again go on until one has tried a hundred times.
+    /// On Kubernetes, where objects are read and written one by one, what ends takes longer, and so do the phases of a migration.
+    pub(crate) longest: usize,
     /// What has to hold when everyone has stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
     cluster: Cluster,
@@ -149,6 +152,7 @@ fn plain(
         faults: 1,
         most_faults: usize::MAX,
         kinds,
+        longest: if cluster.is_kubernetes { 160 } else { 64 },
         end,
         cluster,
         before,
@@ -163,12 +167,6 @@ fn cidr(text: &str) -> IpNet {
 impl Scenario {
     fn large(self) -> Self {
         Self { is_small: false, ..self }
-    }
-
-    /// Longer schedules are cut off: two actors that undo each other's work again and again go on until one has tried a hundred
-    /// times. On Kubernetes, where objects are read and written one by one, what ends takes longer.
-    pub(crate) fn longest(&self) -> usize {
-        if self.cluster.is_kubernetes { 160 } else { 64 }
     }
 
     /// The clock jumps ahead by more than what is waited for (the cooldown, and how long an empty block stays with its owner), and back

@@ -22,7 +22,8 @@ pub(super) fn all() -> Vec<Scenario> {
             ONE_BLOCK,
             full,
             || vec![add(call("b", "p")), del(Call::new("a", "w")), add(call("b", "q"))],
-        ),
+        )
+        .large(),
         plain(
             "notes-of-the-own-node",
             "a pod wants an address of the only block, which is full until one of its own node stops",

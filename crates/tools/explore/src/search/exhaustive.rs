@@ -129,7 +129,7 @@ impl<'s> Search<'s> {
             return Ok(None);
         }
         let is_new = self.is_new(&run, &asleep)?;
-        let is_cut = is_new && self.path.len() >= self.scenario.longest();
+        let is_cut = is_new && self.path.len() >= self.scenario.longest;
         self.explored.cut += usize::from(is_cut);
         let options = if is_new && !is_cut { run.options() } else { Vec::new() };
         self.explored.schedules += usize::from(options.is_empty());
