@@ -57,6 +57,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("lock-of-a-killed-run-lands-late", include_str!("schedules/lock-of-a-killed-run-lands-late.txt")),
     ("released-by-the-collector", include_str!("schedules/released-by-the-collector.txt")),
     ("handle-brought-back", include_str!("schedules/handle-brought-back.txt")),
+    ("marked-and-not-deleted", include_str!("schedules/marked-and-not-deleted.txt")),
     ("evidence-in-json", include_str!("schedules/evidence-in-json.txt")),
 ];
 

@@ -279,7 +279,13 @@ pub(crate) async fn delete(
             // If the second step is never made, the block records nothing that is released.
             empty(&mut object["spec"]);
         }
-        object = client.put(path, object.to_string().into_bytes()).await?.json().await?;
+        object = match client.put(path, object.to_string().into_bytes()).await {
+            Err(Failure::Conflict(why)) => {
+                finish_begun(client, path, &object).await;
+                return Err(Failure::Conflict(why));
+            }
+            answer => answer?.json().await?,
+        };
     }
 
     for _ in 0..SECOND_STEPS {
@@ -318,6 +324,16 @@ pub(crate) async fn finish_deletion(
         "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
     });
     client.delete(path, options.to_string().into_bytes()).await.map(drop)
+}
+
+/// Finishes a deletion of this object that has begun: perhaps by an attempt of ours whose answer was lost, and then no one else would.
+async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
+    let Ok(answer) = client.get(path, Accept::Json).await else { return };
+    let Ok(now) = answer.json().await else { return };
+    if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
+        // What comes of it, the caller sees when it reads again.
+        finish_deletion(client, path, &now).await.ok();
+    }
 }
 
 pub(crate) fn is_marked(spec: &Value) -> bool {
