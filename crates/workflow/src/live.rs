@@ -1,6 +1,7 @@
 //! A cluster that is read once and followed from then on: what it changes is read and checked, and nothing else. Each hour it is read
 //! and checked as a whole; where that finds something else, it counts.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -198,9 +199,8 @@ impl Live {
             Ok(news) => {
                 self.take(news, Some(snapshot.taken_at));
                 if self.followed.is_at(&followed) {
-                    let [found, expected] =
-                        [&self.check, &whole].map(|check| check.report(&snapshot).findings);
-                    let (lost, wrong) = (missing(&expected, &found), missing(&found, &expected));
+                    let (found, expected) = (self.check.findings(), whole.findings());
+                    let (lost, wrong) = (missing(expected, found), missing(found, expected));
                     self.counts.differences += (lost.len() + wrong.len()) as u64;
                     step = Step::Compared { lost, wrong };
                 }
@@ -217,9 +217,9 @@ impl Live {
 
 /// The findings of one report that another does not have.
 fn missing(all: &[Finding], others: &[Finding]) -> Vec<Finding> {
-    let key = |finding: &Finding| (finding.code, finding.subject.clone());
-    let known: std::collections::HashMap<_, _> = others.iter().map(|other| (key(other), other)).collect();
-    let is_missing = |finding: &&Finding| known.get(&key(finding)).is_none_or(|other| *other != *finding);
+    let known: HashMap<_, _> = others.iter().map(|other| (other.key_ref(), other)).collect();
+    let is_missing =
+        |finding: &&Finding| known.get(&finding.key_ref()).is_none_or(|other| *other != *finding);
     all.iter().filter(is_missing).cloned().collect()
 }
 

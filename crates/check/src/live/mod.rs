@@ -101,6 +101,11 @@ impl LiveCheck {
         Checked::Part
     }
 
+    /// What a check finds, in no order.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
     /// The report of a check.
     pub fn report(&self, snapshot: &Snapshot) -> Report {
         report(snapshot, self.services_only, self.findings.clone())

@@ -178,7 +178,7 @@ fn every_finding_is_well_formed_and_stands_while_nothing_changes() {
         for finding in &report.findings {
             codes.insert(finding.code);
             let what = format!("seed {seed}: {} {:?}: {}", finding.code, finding.subject, finding.message());
-            assert!(seen.insert((finding.code, finding.subject.clone())), "twice: {what}");
+            assert!(seen.insert(finding.key()), "twice: {what}");
             assert!(!finding.message().is_empty() && !finding.message().ends_with('.'), "{what}");
             assert!(!finding.message().contains(char::is_control), "{what}");
             assert!(serde_json::to_value(finding).is_ok(), "{what}");

@@ -77,7 +77,7 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
         live.wait(datastore, Duration::from_millis(500)).await.unwrap();
         live.step(datastore, &Unattended).await.unwrap();
     }
-    let key = |finding: &Finding| (finding.code, finding.subject.clone());
+    let key = |finding: &Finding| finding.key();
     let expected = check(&whole, &criteria(0).options).findings;
     let found = live.report().findings;
     assert_eq!(
