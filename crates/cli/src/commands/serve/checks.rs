@@ -66,9 +66,10 @@ impl<'a> Checks<'a> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
         self.revision = None;
+        let is_due = self.live.as_ref().is_some_and(Live::is_due);
         let datastore = match self.datastore.take() {
-            Some(datastore) => datastore,
-            None => connect::open(self.global, &self.console).await?,
+            Some(datastore) if !is_due => datastore,
+            _ => connect::open(self.global, &self.console).await?,
         };
         self.follow(&checker, &datastore).await?;
 
