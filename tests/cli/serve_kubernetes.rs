@@ -149,9 +149,12 @@ fn an_account_may_neither_watch_nor_tell_events_until_it_has_the_right() {
         }
         create(&cluster.server, &collection(object), std::slice::from_ref(object)).unwrap();
     }
+    let kubeconfig = cluster.server.kubeconfig();
+    let datastore = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let account = ["--as", "system:serviceaccount:calipam:calipam"];
-    let server =
-        serve(&cluster, &[&["--settle", "0", "--interval", "1s", "--events"], &account[..]].concat());
+    let options = ["--settle", "0", "--interval", "1s", "--events"];
+    let server = Server::start(&[&options[..], &account, &datastore].concat());
+    server.wait("/healthz", |answer| answer.status == 200);
     delete_pod(&cluster);
     let leaked = "leaked-address 10.0.0.0".to_owned();
     server.wait("/report.json", |answer| findings(&answer.body) == [leaked.as_str()]);

@@ -154,7 +154,8 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
             let other = as_stored(entries(dice));
             let changes = some_changes(dice, &world.stored, &other, 3);
             let pods = if with_pods && dice.one_in(2) { vec![pod(dice)] } else { Vec::new() };
-            world.wait([0, 1, 30, 300, 900][dice.below(5)]);
+            // A clock is also set back.
+            world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
             world.change(changes, pods, &format!("seed {seed}, step {step}"));
         }
         (parts, all, capitals) = (parts + world.parts, all + 20, capitals + world.capitals);
@@ -314,6 +315,27 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
     assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
     assert_eq!(found_at(11, &snapshot), (1, 0, None));
     assert_eq!(found_at(12, &snapshot), (1, 0, None));
+}
+
+#[test]
+fn a_clock_that_jumps_neither_keeps_a_finding_back_nor_hurries_it() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
+    let handle = cluster.add_pod_on(0).handle;
+    let mut snapshot = cluster.snapshot();
+    let begin = snapshot.taken_at;
+    snapshot.handles.retain(|stored| stored.value.id() != *handle.as_str());
+    let mut standing = Standing::new(SignedDuration::from_secs(5));
+    let mut stands_at = |seconds: i64| {
+        let mut report = check(&snapshot, &Options::default());
+        let now = begin + SignedDuration::from_secs(seconds);
+        standing.hold_back(&mut report, now, now);
+        (report.findings.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
+    };
+    assert_eq!(stands_at(0), (0, Some(5)));
+    assert_eq!(stands_at(-3_600), (0, Some(-3_595)), "an hour back: it stands five seconds from then");
+    assert_eq!(stands_at(-3_596), (0, Some(-3_595)));
+    assert_eq!(stands_at(-3_595), (1, None));
+    assert_eq!(stands_at(-7_200), (1, None), "what stands goes on standing");
 }
 
 /// What is known of some objects may be older than what is known of others.
