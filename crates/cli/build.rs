@@ -1,4 +1,4 @@
-//! Says of which commit a release is. CALIPAM_COMMIT names it where there is no git; builds for development have none,
+//! Says of which commit a release is. CALIPAM_COMMIT names it if there is no git; builds for development have none,
 //! so that a commit does not make everything be built again.
 
 use std::process::Command;

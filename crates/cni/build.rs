@@ -1,6 +1,6 @@
-//! The plugin is started for each pod anew, and ends within milliseconds. As a program of a fixed address, as Calico's own is,
-//! it starts without its 28,000 relocations (debug builds: 0.8 ms of processor time to print the version in place of 1.9 ms, 160
-//! page faults in place of 500).
+//! The plugin is started for each pod again, and ends within milliseconds. As a program of a fixed address, as Calico's own is,
+//! it starts without its 28,000 relocations (debug builds: 0.8 ms of processor time to print the version instead of 1.9 ms, 160
+//! page faults instead of 500).
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

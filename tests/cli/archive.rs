@@ -305,7 +305,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert!(empty.code == 3 && empty.stderr.contains("holds no export\nhint: "), "{empty:?}");
 }
 
-/// The names of what lies in a folder.
+/// The names of what is in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten();
     let mut names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();

@@ -153,7 +153,7 @@ fn a_version_of_calico_that_came_later_is_named() {
         .unwrap();
     let later = calipam(&["check", "--datastore", file.to_str().unwrap()]);
     assert!(
-        later.stderr.contains("note: Calico v3.99.0 is newer than this program knows, up to v3."),
+        later.stderr.contains("note: Calico v3.99.0 is newer than calipam supports (up to v3."),
         "{later:?}"
     );
     assert!(!on_example(&["check"]).stderr.contains("newer than"));

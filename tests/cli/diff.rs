@@ -35,7 +35,7 @@ fn an_export_is_the_same_as_itself() {
     assert_eq!((&document["kind"], &document["same"]), (&"Difference".into(), &true.into()));
 }
 
-/// Reads the block, frees what `address` holds, and writes it back. Gives the revision before.
+/// Reads the block, frees what `address` holds, and writes it back. Returns the revision before.
 fn release(etcd: &Etcd, ordinal: usize) -> i64 {
     etcd.with_client(async |mut client| {
         let found = client.get(BLOCK, None).await?;
@@ -191,7 +191,7 @@ fn what_is_compared_is_narrowed_by_every_kind_of_name() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());
     let apart = differ(&["--block", "10.244.1.0/26", "--pool", "172.16.5.0/28"]);
     assert_eq!((apart.code, apart.stdout.as_str()), (1, ""), "{apart:?}");
-    assert!(apart.stderr.contains("nothing of 10.244.1.0/26 lies in 172.16.5.0/28"), "{apart:?}");
+    assert!(apart.stderr.contains("nothing of 10.244.1.0/26 is in 172.16.5.0/28"), "{apart:?}");
     let within = differ(&["--block", "10.244.1.0/26", "--pool", "10.244.0.0/16", "--ip", "10.244.1.7"]);
     assert_eq!(within.code, 0, "{within:?}");
 }

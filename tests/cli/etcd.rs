@@ -151,9 +151,7 @@ fn users_and_passwords() {
     };
     let refused = check(None);
     assert_eq!(refused.code, 3);
-    assert!(
-        refused.stderr.contains("the server wants a user and password\nhint: give them by ETCD_USERNAME")
-    );
+    assert!(refused.stderr.contains("the server wants a user and password\nhint: set ETCD_USERNAME"));
     let wrong = check(Some(("guest", "wrong")));
     assert_eq!(wrong.code, 3);
     assert!(wrong.stderr.contains("user or password are wrong"), "{wrong:?}");

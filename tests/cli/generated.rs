@@ -45,7 +45,7 @@ fn the_readme_shows_pictures_that_are_there() {
     for name in shown {
         let picture = std::fs::read(root().join("docs/images").join(name)).unwrap();
         assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"), "{name}");
-        // The width stands in the header.
+        // The width is in the header.
         assert_eq!(picture[16..20], 1280_u32.to_be_bytes(), "{name}");
         assert!(picture.len() < 400_000, "{name}: {} bytes", picture.len());
     }

@@ -40,7 +40,7 @@ fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: 
 }
 
 /// What a cloud gives to services is none of Calico's business: an address of its own, a name, and even an address
-/// that lies in a pool for pods.
+/// that is in a pool for pods.
 #[test]
 fn a_cloud_balances_the_load() {
     both_flavours(
@@ -62,7 +62,7 @@ fn a_cloud_balances_the_load() {
     );
 }
 
-/// Calico and a cloud side by side, told apart by the class.
+/// Calico and a cloud side by side, distinguished by the class.
 #[test]
 fn a_cloud_and_calico_balance_the_load() {
     both_flavours(

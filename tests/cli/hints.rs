@@ -37,7 +37,7 @@ fn commands(name: &str, run: &Run) -> BTreeSet<String> {
     found
 }
 
-/// What stands in a hint for what only the operator knows.
+/// What is in a hint for what only the operator knows.
 const PLACEHOLDERS: [&str; 3] = [" FILE", " NAME", " https://HOST:2379"];
 
 /// Commands that print hints on a damaged cluster.

@@ -261,7 +261,7 @@ fn a_webhook_is_told_of_findings_that_come_and_go() {
         ["--interval", "1h", "--settle", "0", "--webhook", &from, "--etcd-endpoints", &etcd.endpoint()];
     let server = Server::start(&arguments);
 
-    // It is told again where it has refused.
+    // It is told again if it has refused.
     receive(&listener, "503 Service Unavailable");
     let (head, alerts) = receive(&listener, "200 OK");
     assert!(head.starts_with("POST /api/v2/alerts?token=t0ken HTTP/1.1\r\n"), "{head}");
@@ -281,6 +281,6 @@ fn a_webhook_is_told_of_findings_that_come_and_go() {
     assert!(ended <= jiff::Timestamp::now(), "{gone}");
 
     let (_, said) = server.terminate();
-    assert!(said.contains("is not told of findings: it answers 503"), "{said}");
+    assert!(said.contains("cannot send findings to") && said.contains(": it answers 503"), "{said}");
     assert!(!said.contains("s3cret") && !said.contains("t0ken"), "{said}");
 }

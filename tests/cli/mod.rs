@@ -1,9 +1,10 @@
 //! The command line: what is printed where, and with which exit code.
 //!
-//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them anew;
+//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them again;
 //! look at the difference before you commit it.
 
 mod accepted;
+mod alerts;
 mod archive;
 mod changes;
 mod check;
@@ -36,6 +37,7 @@ mod live_changes;
 mod login;
 mod manifests;
 mod map;
+mod page_widths;
 mod pages;
 mod pod_states;
 mod program;

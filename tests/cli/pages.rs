@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::program::{EXAMPLE, calipam, on_example};
 
 /// The page of a cluster, as a file.
-fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
+pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
     let file = folder.path().join("page.html");
     let run =
         calipam(&["check", "-q", "-d", datastore, "--output-file", &format!("html={}", file.display())]);
@@ -306,97 +306,3 @@ fn a_thousand_findings_are_shown_by_and_by() {
     assert_eq!(page.evaluate(used).unwrap(), report["counts"]["allocations"]);
     assert_quiet(&mut page, &file);
 }
-
-/// Both families, names as long as Kubernetes lets them be, and a handle: as columns, and as cards where these have no room.
-#[test]
-fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
-    if left_out(&[Tool::Chromium]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let export = folder.path().join("cluster.jsonl");
-    let cluster = String::from_utf8(Cluster::damaged(ClusterSpec::new(2026)).export()).unwrap();
-    let long = format!("rack-{}", "a1-".repeat(80) + "end");
-    for (name, text) in [("plain", cluster.clone()), ("long", cluster.replace("rack-ippool", &long))] {
-        fs::write(&export, text).unwrap();
-        let file = page_of(&folder, export.to_str().unwrap());
-        let mut browser = Browser::start().unwrap();
-        let mut page = browser.page().unwrap();
-        for (width, scheme) in
-            [(1280, "light"), (1280, "dark"), (700, "light"), (400, "light"), (400, "dark")]
-        {
-            let place = format!("{name}, {width} px, {scheme}");
-            page.resize(width, 900).unwrap();
-            page.appearance(scheme, "screen").unwrap();
-            page.open(&file).unwrap();
-            page.evaluate("document.querySelectorAll('#maps details').forEach(one => { one.open = true; })")
-                .unwrap();
-            let is_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
-            assert_eq!(page.evaluate(is_wide).unwrap(), 0, "{place}");
-            assert_eq!(
-                page.evaluate(&format!("(() => {{ {TEXTS} return {BROKEN_WORDS}; }})()")).unwrap(),
-                json!([]),
-                "{place}"
-            );
-            assert_eq!(
-                page.evaluate(&format!("(() => {{ {TEXTS} return {OVERLAPS}; }})()")).unwrap(),
-                json!([]),
-                "{place}"
-            );
-            // What is read and the paper differ, and the findings can be read without scrolling to the side.
-            let colors = "(() => { const { color, backgroundColor } = getComputedStyle(document.body); return color !== backgroundColor; })()";
-            assert_eq!(page.evaluate(colors).unwrap(), true, "{place}");
-            let hidden = "[...document.querySelectorAll('#findings .scroll, #pools .scroll')].map(one => one.scrollWidth - one.clientWidth)";
-            let hidden: Vec<i64> = serde_json::from_value(page.evaluate(hidden).unwrap()).unwrap();
-            assert!(
-                hidden.iter().all(|pixels| *pixels <= 0) || width == 700 || name == "long",
-                "{place}: {hidden:?}"
-            );
-            let cards =
-                "getComputedStyle(document.querySelector('#findings-table tbody tr')).display === 'block'";
-            assert_eq!(page.evaluate(cards).unwrap(), width <= 700, "{place}");
-            assert_eq!(page.complaints().unwrap(), [] as [String; 0], "{place}");
-        }
-        // A number of twenty digits is a power, and says its digits where it is pointed at.
-        let size = "[...document.querySelectorAll('#pools td[data-head=Size]')].map(one => [one.textContent, one.title])";
-        let sizes = page.evaluate(size).unwrap();
-        assert!(sizes.as_array().unwrap().contains(&json!(["2⁶⁴", "18,446,744,073,709,551,616"])), "{sizes}");
-        let numbers =
-            "[...document.querySelectorAll('#pools td.number')].every(one => one.textContent.length <= 10)";
-        assert_eq!(page.evaluate(numbers).unwrap(), true);
-        // Only what no column has room for may be broken.
-        let broken = page
-            .evaluate("[...document.querySelectorAll('.long')].map(one => one.textContent.length)")
-            .unwrap();
-        let lengths: Vec<usize> = serde_json::from_value(broken).unwrap();
-        assert!(lengths.iter().all(|length| *length > 43), "{lengths:?}");
-        assert_eq!(lengths.iter().any(|length| *length > 200), name == "long", "{lengths:?}");
-    }
-}
-
-/// The texts that can be seen: each with its element, and the boxes of its lines.
-const TEXTS: &str = "const texts = []; \
-    const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT); \
-    while (walker.nextNode()) { \
-        const node = walker.currentNode, parent = node.parentElement; \
-        if (node.data.trim() && parent.checkVisibility() && !parent.closest('select, pre, .long, .script .cell')) texts.push(node); \
-    } \
-    const boxes = (node, from, to) => { \
-        const range = document.createRange(); range.setStart(node, from); range.setEnd(node, to); \
-        return [...range.getClientRects()].filter(box => box.width > 0); };";
-
-/// Words that stand on two lines, but for those that are longer than a line of a telephone.
-const BROKEN_WORDS: &str = "texts.flatMap(node => [...node.data.matchAll(/\\S+/g)].filter(text => text[0].length <= 32) \
-    .flatMap(text => [...text[0].matchAll(/[A-Za-z0-9]+/g)].map(word => [word[0], text.index + word.index])) \
-    .filter(([word, at]) => new Set(boxes(node, at, at + word.length).map(box => Math.round(box.top))).size > 1) \
-    .map(([word]) => `${word} in ${node.data}`))";
-
-/// Texts of cells, headings and labels that lie on one another.
-const OVERLAPS: &str = "(() => { const all = texts.flatMap(node => boxes(node, 0, node.data.length).map(box => ({ node, box }))) \
-        .sort((a, b) => a.box.top - b.box.top); \
-    const found = []; \
-    all.forEach((one, at) => { for (let next = at + 1; next < all.length && all[next].box.top < one.box.bottom - 3; next += 1) { \
-        const other = all[next]; \
-        const wide = Math.min(one.box.right, other.box.right) - Math.max(one.box.left, other.box.left); \
-        if (one.node !== other.node && wide > 2) found.push(`${one.node.data} | ${other.node.data}`); } }); \
-    return found; })()";

@@ -15,7 +15,7 @@ enum Recorded {
 use Recorded::{Kept, Leaked};
 
 /// A state: its name, what it changes in a running pod of that address, what becomes of the record, and
-/// whether the pod uses the address, so that it is missed where it is not recorded.
+/// whether the pod uses the address, so that it is missed if it is not recorded.
 type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
 
 const STATES: [State; 22] = [

@@ -87,13 +87,13 @@ fn the_variable_names_the_real_one_and_must_name_a_program() {
     for (named, why) in [
         (place.calicoctl("link"), "is calipam itself"),
         (copy, "is calipam itself"),
-        (place.calicoctl("missing"), "is no program that can be run"),
-        (place.calicoctl("text"), "is no program that can be run"),
-        (place.0.path().join("copy"), "is no program that can be run"),
+        (place.calicoctl("missing"), "is not an executable program"),
+        (place.calicoctl("text"), "is not an executable program"),
+        (place.0.path().join("copy"), "is not an executable program"),
     ] {
         let run = place.run(&["first"], Some(&named), &["get"]);
         let error = format!(
-            "error: CALIPAM_CALICOCTL is {}, which {why}\nhint: name the real calicoctl",
+            "error: CALIPAM_CALICOCTL is {}, which {why}\nhint: set it to the path of the real calicoctl",
             named.display()
         );
         assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");

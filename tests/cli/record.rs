@@ -142,7 +142,7 @@ fn who_had_the_address_at_that_time() {
     // What was changed while nothing was recorded is learnt of later, as long as etcd knows it.
     let latest = site.assign("api-0");
     let (recorder, line) = Recorder::start(folder.path(), &connection);
-    assert!(line.starts_with("recording goes on after "), "{line}");
+    assert!(line.starts_with("recording continues after "), "{line}");
     recorder.after(|| site.release());
     recorder.kill();
     let told = history();
@@ -156,7 +156,7 @@ fn who_had_the_address_at_that_time() {
     site.compact(kept);
     assert!(kept > latest);
     let (recorder, line) = Recorder::start(folder.path(), &connection);
-    assert!(line.starts_with("recording goes on after "), "{line}");
+    assert!(line.starts_with("recording continues after "), "{line}");
     recorder.after(|| site.put_other());
     let said = recorder.terminate();
     assert!(said.contains("a gap: the server no longer knows what has changed"), "{said}");
@@ -262,7 +262,7 @@ fn kubernetes_is_recorded() {
     // The API server still knows what has happened since.
     cluster.add_block("10.0.0.64/26", "node-1", &[Record::of_pod(1, "shop", "web-1", "node-1")]);
     let (recorder, line) = Recorder::start(folder.path(), &connection);
-    assert!(line.starts_with("recording goes on after "), "{line}");
+    assert!(line.starts_with("recording continues after "), "{line}");
     cluster.add_pods(&[pod("shop", "web-1", "node-1", "10.0.0.65", 2)]);
     wait(|| has("10.0.0.65", &["assigned", "pod-created"]));
     wait(|| is_recorded(archive, &["kubernetes", "--kubeconfig", &kubeconfig]));

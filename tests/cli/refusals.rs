@@ -16,7 +16,7 @@ fn filters_that_leave_nothing() {
     refused(
         &apart,
         1,
-        "error: nothing of node-1 lies in 172.16.5.0/28\nhint: `calipam show --blocks --datastore",
+        "error: nothing of node-1 is in 172.16.5.0/28\nhint: `calipam show --blocks --datastore",
     );
     for meet in [["node-1", "10.244.0.0/16"], ["node-1,node-2", "extra-5,10.244.0.0/16"]] {
         let run = on_example(&["check", "--node", meet[0], "--pool", meet[1], "-o", "json"]);
@@ -87,7 +87,7 @@ fn a_file_is_not_to_be_written() {
         refused(
             arguments,
             2,
-            &format!("error: a file is never written; {what} needs the datastore itself\n"),
+            &format!("error: a file is never changed; {what} needs the datastore itself\n"),
         );
         refused(arguments, 2, &format!("hint: plan on it with {hint}"));
     }

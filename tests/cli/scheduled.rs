@@ -1,25 +1,21 @@
 //! Checks that run by themselves: the files of `docs/kubernetes/` and `docs/systemd/`.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use calipam_check::Code;
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, create};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_testkit::servers::KubeApiserver;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kube_cluster::KubeCluster;
-use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
-use super::serve::Server;
+use super::program::{EXAMPLE, Run, calipam, command, root};
 
 const MANIFESTS: [&str; 5] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"];
 
-fn text(path: &str) -> String {
+pub(super) fn text(path: &str) -> String {
     fs::read_to_string(root().join("docs").join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
@@ -42,7 +38,7 @@ fn of_kind(kind: &str) -> Value {
 
 /// The installer of the plugin.
 pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
-/// `calipam serve` in place of the job and the deployment that serves its metrics.
+/// `calipam serve` instead of the job and the deployment that serves its metrics.
 const SERVE: &str = "serve.yaml";
 /// Who may reach the metrics and the page of either.
 const POLICY: &str = "networkpolicy.yaml";
@@ -240,7 +236,7 @@ fn the_job_and_the_service_write_their_reports() {
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/calipam ")).unwrap();
     let service: Vec<String> = start.split_whitespace().map(str::to_owned).collect();
 
-    // A job that failed is a check that failed; a service fails where there are findings as well.
+    // A job that failed is a check that failed; a service fails if there are findings as well.
     for (words, code) in [(job, 0), (service, 1)] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ignore"), &ignore).unwrap();
@@ -289,75 +285,6 @@ fn the_archive_is_kept_by_a_job_and_by_cron() {
         }
         let told = calipam(&["history", "--archive", &here, "--ip", "10.244.10.6"]);
         assert!(told.code == 0 && told.stdout.contains("1 export from "), "{told:?}");
-    }
-}
-
-/// Every `expr` of a tree.
-fn expressions(tree: &Value, found: &mut Vec<String>) {
-    match tree {
-        Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
-        Value::Object(fields) => {
-            found.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
-            fields.values().for_each(|value| expressions(value, found));
-        }
-        _ => {}
-    }
-}
-
-/// The metrics that an expression names.
-fn metrics(expression: &str) -> impl Iterator<Item = &str> {
-    expression
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .filter(|word| word.starts_with("calipam_"))
-}
-
-/// The values that an expression asks of a label.
-fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
-    let after =
-        |operator: &str| expression.split(&format!("{label}{operator}\"")).skip(1).collect::<Vec<_>>();
-    let texts = [after("="), after("=~")].concat();
-    texts.into_iter().flat_map(|text| text.split('"').next().unwrap().split('|')).collect()
-}
-
-#[test]
-fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
-    let printed = on_example(&["check", "-o", "prometheus"]).stdout;
-    // A server that follows an etcd has more, one of which has no value for an hour.
-    let etcd = Etcd::start().unwrap();
-    Cluster::plain(ClusterSpec::new(32), 1, 1).write_to_etcd(&etcd.endpoint()).unwrap();
-    let server = Server::start(&["--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
-    let served =
-        server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;
-    let names = |text: &str| -> BTreeSet<String> {
-        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-        types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
-    };
-    let names = &names(&printed) | &names(&served);
-    let dashboard: Value = serde_json::from_str(&text("kubernetes/grafana-dashboard.json")).unwrap();
-    let rules = documents("prometheus.yaml");
-
-    for (tree, at_least) in [(&json!(rules), 7), (&dashboard, 19)] {
-        let mut found = Vec::new();
-        expressions(tree, &mut found);
-        assert!(found.len() >= at_least, "{found:?}");
-        for expression in &found {
-            assert!(metrics(expression).count() > 0, "{expression}");
-            for metric in metrics(expression) {
-                assert!(names.contains(metric), "{metric} in {expression}");
-            }
-            for code in values(expression, "code") {
-                assert!(Code::ALL.iter().any(|known| known.name() == code), "{code} in {expression}");
-            }
-            for (label, values) in ["state", "severity"].map(|label| (label, values(expression, label))) {
-                for value in values {
-                    assert!(printed.contains(&format!("{label}=\"{value}\"")), "{value} in {expression}");
-                }
-            }
-        }
-    }
-    let alerts: Vec<&Value> = rules[1]["spec"]["groups"][0]["rules"].as_array().unwrap().iter().collect();
-    for alert in alerts {
-        assert!(alert["alert"].is_string() && alert["annotations"]["summary"].is_string(), "{alert}");
     }
 }
 

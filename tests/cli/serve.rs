@@ -262,7 +262,7 @@ fn a_thousand_silent_clients_shut_no_one_out() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
-/// As many clients as are served at a time ask and read nothing: probes are answered all the same, and the clients are dropped.
+/// As many clients as are served at a time ask and read nothing: probes are answered anyway, and the clients are dropped.
 #[test]
 fn probes_are_answered_while_clients_read_nothing() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);

@@ -120,7 +120,7 @@ fn what_is_not_known_is_no_number() {
     assert!(shown("table").contains("256      unknown\n\nonly: not known: "), "{}", shown("table"));
 }
 
-/// Of a node whose IPv4 blocks are full, room for IPv6 is no answer: `show --nodes` names what it lacks and why, as the check does,
+/// Of a node whose IPv4 blocks are full, room for IPv6 is not an answer: `show --nodes` names what it lacks and why, as the check does,
 /// whose hint shows each step.
 #[test]
 fn a_node_that_gets_no_address_is_named_with_the_reason() {
@@ -232,8 +232,8 @@ fn rows_alone_are_sorted_by_any_column() {
             "--sort-by: no column \"weight\"; there are POOL, CIDR, TOTAL, ",
         ),
         (&["show", "--sort-by", "\u{1b}[31m"], "--sort-by: no column \"\\u{1b}[31m\";"),
-        (&["show", "--map", "--no-headers"], "are about tables, and this is none"),
-        (&["show", "-o", "yaml", "--sort-by", "free"], "are about tables"),
+        (&["show", "--map", "--no-headers"], "only apply to tables, and this output is not a table"),
+        (&["show", "-o", "yaml", "--sort-by", "free"], "only apply to tables"),
     ] {
         let run = on_example(arguments);
         assert!(run.code == 2 && run.stderr.contains(why), "{run:?}");

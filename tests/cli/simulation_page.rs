@@ -58,7 +58,7 @@ fn the_page_of_a_simulation_draws_what_its_tables_say() {
     }
 }
 
-/// Parts of the charts that lie outside of them or cannot be seen.
+/// Parts of the charts that are outside of them or cannot be seen.
 const STRAY: &str = "[...document.querySelectorAll('svg')].flatMap(svg => { \
     const box = svg.getBoundingClientRect(); \
     return [...svg.querySelectorAll('rect, polyline, text')].filter(part => { \

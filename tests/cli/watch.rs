@@ -186,7 +186,7 @@ fn it_ends_when_nobody_reads_any_more() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v2");
     drop(lines);
-    // A file that is written anew is read at the next interval: a cluster of which nothing is wrong.
+    // A file that is written again is read at the next interval: a cluster of which nothing is wrong.
     std::fs::write(&file, Cluster::plain(ClusterSpec::new(1), 1, 1).export()).unwrap();
     assert_eq!(watching.ended().0, Some(0));
 }

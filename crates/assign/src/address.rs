@@ -21,10 +21,10 @@ use crate::request::AssignIp;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Assigns one given address, and claims its block for the host where there is none. Reservations do not matter.
+    /// Assigns one given address, and claims its block for the host if there is none. Reservations do not matter.
     ///
     /// # Errors
-    /// Where the address is taken, outside of the pools, or not to be had with strict affinity.
+    /// If the address is taken, outside of the pools, or not to be had with strict affinity.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
@@ -77,7 +77,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// One attempt; false where another client was faster.
+    /// One attempt; false if another client was faster.
     async fn try_assign(
         &self,
         request: &AssignIp,
@@ -176,7 +176,7 @@ impl<S: Store> Allocator<S> {
         request.max_per_handle > 0 && holder.is_some() && holder == request.handle.as_deref()
     }
 
-    /// Where the handle may have no more addresses: true where it has this one.
+    /// Where the handle may have no more addresses: true if it has this one.
     async fn is_held_elsewhere(&self, id: &str, request: &AssignIp) -> Result<bool> {
         let held = match self.ips_by_handle(id).await {
             Ok(held) => held,

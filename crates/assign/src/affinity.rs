@@ -114,7 +114,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// The block of an affinity, which is created where it is missing and confirmed where that was not done. `found` is
+    /// The block of an affinity, which is created if it is missing and confirmed where that was not done. `found` is
     /// what was read of the block at the same time as the affinity or later.
     ///
     /// # Errors
@@ -228,7 +228,7 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest block of another size than `block` among those that overlap it: what lies next to `block` may lie in it, too.
+/// The largest block of another size than `block` among those that overlap it: what is next to `block` may be in it, too.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }

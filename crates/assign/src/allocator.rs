@@ -19,7 +19,7 @@ use crate::full::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
-/// How often Calico tries again where others are faster.
+/// How often Calico tries again if others are faster.
 pub(crate) const RETRIES: usize = 100;
 
 /// Calico's allocator on a datastore.
@@ -80,7 +80,7 @@ impl<S: Store> Allocator<S> {
         Ok(answers.into_iter().map(block).collect())
     }
 
-    /// The blocks that contain an address, whatever their size. There is more than one only where Calico made a block
+    /// The blocks that contain an address, whatever their size. There is more than one only if Calico made a block
     /// inside another.
     pub(crate) async fn blocks_around(&self, address: IpAddr) -> Result<Vec<Versioned<Block>>> {
         let cidrs: Vec<IpNet> = crate::walk::around(address).collect();
@@ -103,7 +103,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The record of an answer to [`Query::Get`], where there is one; `take` gives `None` for another kind.
+/// The record of an answer to [`Query::Get`], if there is one; `take` gives `None` for another kind.
 fn one<T>(found: Vec<Entry>, take: impl FnOnce(Record) -> Option<T>) -> Result<Option<Versioned<T>>> {
     let Some(Entry { record, revision }) = found.into_iter().next() else { return Ok(None) };
     if let Record::Undecodable { key, reason } = record {

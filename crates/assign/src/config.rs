@@ -15,11 +15,11 @@ impl<S: Store> Allocator<S> {
         allocator::config(found)
     }
 
-    /// Changes the configuration. As Calico, it writes one that says something of virtual machines even where nothing
+    /// Changes the configuration. As Calico, it writes one that says something of virtual machines even if nothing
     /// changes.
     ///
     /// # Errors
-    /// Where the settings exclude each other, or others have changed them meanwhile.
+    /// If the settings exclude each other, or others have changed them meanwhile.
     pub async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<()> {
         let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
         let revision = found.first().map(|entry| entry.revision.clone());

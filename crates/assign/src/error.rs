@@ -57,7 +57,7 @@ pub enum Error {
     #[error("the given pool ({0}) does not exist, or is not enabled")]
     PoolNotEnabled(IpNet),
     /// The selector of a pool cannot be read.
-    #[error("the selector of pool {pool} cannot be read: {reason}")]
+    #[error("the selector of pool {pool} cannot be parsed: {reason}")]
     Selector { pool: String, reason: SelectorError },
     /// The node holds as many blocks as it may.
     #[error("cannot allocate new block due to per host block limit")]
@@ -104,10 +104,12 @@ pub enum Error {
     )]
     HandleIsFull { handle: String, address: IpAddr, max: u32 },
     /// A new block would share addresses with another one. Calico makes it, and gives addresses out twice.
-    #[error("block {block} cannot be created: it overlaps block {existing}, whose size the pool had before")]
+    #[error(
+        "block {block} cannot be created: it overlaps block {existing}, which dates from before the pool's block size was changed"
+    )]
     Overlap { block: IpNet, existing: IpNet },
     /// The block size of a pool is none that blocks can have.
-    #[error("{0} cannot be a block: its size is outside of what Calico allows")]
+    #[error("{0} cannot be a block: Calico does not allow blocks of that size")]
     BlockSize(IpNet),
 
     #[error("resource does not exist: {0} with error: IP is unassigned")]

@@ -21,7 +21,7 @@ pub enum Event {
     PoolServes { pool: String, cidr: IpNet },
     /// A pool does not serve it.
     PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
-    /// A block of the holder lies in a pool that selects its node no more. It is empty, and was given up.
+    /// A block of the holder is in a pool that selects its node no more. It is empty, and was given up.
     GaveUp(AffinityKey),
     /// A block of the holder was read.
     OwnBlock { key: AffinityKey, found: OwnBlock },
@@ -98,7 +98,7 @@ pub enum OwnBlock {
 pub struct Passed {
     /// Reserved as a whole; a reservation of several counts once.
     pub reserved: usize,
-    /// A block of another size lies there.
+    /// A block of another size is there.
     pub other_size: usize,
     /// A block that cannot be decoded.
     pub undecodable: usize,
@@ -141,17 +141,17 @@ impl fmt::Display for PoolPassedOver {
             Self::Disabled => f.write_str("it is disabled"),
             Self::Deleting => f.write_str("it is being deleted"),
             Self::NotAllocatable => f.write_str("its status says that it is not allocatable"),
-            Self::OtherFamily => f.write_str("it is of the other family"),
+            Self::OtherFamily => f.write_str("it is of the other IP family"),
             Self::BlocksTooSmall => f.write_str("its blocks are too small for what Windows reserves"),
-            Self::NotRequested => f.write_str("other pools were asked for"),
-            Self::Manual => f.write_str("its assignmentMode is Manual: it has to be asked for"),
+            Self::NotRequested => f.write_str("other pools were requested"),
+            Self::Manual => f.write_str("its assignmentMode is Manual: it must be requested by name"),
             Self::NodeSelector(selector) => {
                 write!(f, "its nodeSelector does not select the node: {selector}")
             }
             Self::NamespaceSelector(selector) => {
                 write!(f, "its namespaceSelector does not select the namespace: {selector}")
             }
-            Self::Use(wanted) => write!(f, "its allowedUses do not have {wanted:?}"),
+            Self::Use(wanted) => write!(f, "its allowedUses do not include {wanted:?}"),
         }
     }
 }
@@ -168,7 +168,7 @@ impl Trace {
         Self(Some(observer))
     }
 
-    /// Passes a decision on. It is put together only where it is wanted.
+    /// Passes a decision on. It is put together only if it is wanted.
     pub(crate) fn record(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {
             observer(event());

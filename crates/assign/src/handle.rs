@@ -25,7 +25,7 @@ impl<S: Store> Allocator<S> {
     /// and is kept up to date.
     ///
     /// # Errors
-    /// Where the datastore gives no answer, the increment may have been made: such a handle counts too much, which is
+    /// If the datastore gives no answer, the increment may have been made: such a handle counts too much, which is
     /// harmless, and never too little.
     pub(crate) async fn increment(
         &self,
@@ -64,7 +64,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Counts `by` fewer addresses of `block`, and deletes the handle with its last one. Where it counts fewer, or is
+    /// Counts `by` fewer addresses of `block`, and deletes the handle with its last one. If it counts fewer, or is
     /// not there, nothing is changed.
     pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
         for _ in 0..RETRIES {
@@ -84,7 +84,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Writes another count of `block`; false where another client was faster.
+    /// Writes another count of `block`; false if another client was faster.
     pub(crate) async fn set_count(
         &self,
         stored: Versioned<Handle>,

@@ -26,7 +26,7 @@ impl<S: Store> Allocator<S> {
     /// Claims all blocks of a CIDR for a holder.
     ///
     /// # Errors
-    /// Where the CIDR is in no enabled pool or smaller than a block, and where the datastore fails; what was claimed
+    /// If the CIDR is in no enabled pool or smaller than a block, and where the datastore fails; what was claimed
     /// before stays claimed.
     pub async fn claim_affinity(
         &self,
@@ -79,7 +79,7 @@ impl<S: Store> Allocator<S> {
     /// Gives up the blocks that a node has in a CIDR. Blocks of others are left alone.
     ///
     /// # Errors
-    /// Where the CIDR is in no enabled pool or smaller than a block, or a block is in use that must not be. The
+    /// If the CIDR is in no enabled pool or smaller than a block, or a block is in use that must not be. The
     /// first block that fails ends it.
     pub async fn release_affinity(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
@@ -161,7 +161,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives a block up. What is another's or gone is no error.
+    /// Gives a block up. What is another's or gone is not an error.
     pub(crate) async fn give_up_if_own(
         &self,
         key: &AffinityKey,
@@ -196,7 +196,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The blocks of a pool in a CIDR. What of the CIDR lies outside of the pool has none.
+/// The blocks of a pool in a CIDR. What of the CIDR is outside of the pool has none.
 fn blocks_of(pool: &Pool, cidr: IpNet) -> impl Iterator<Item = IpNet> {
     let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
     blocks_in(within, pool.block_size)

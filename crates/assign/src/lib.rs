@@ -3,7 +3,7 @@
 //! an interruption at any point leaves nothing that Calico does not know (facts 3.15).
 //!
 //! [`Allocator`] has the operations. It knows no datastore, only the trait [`Store`]; [`MemoryStore`] is one in memory,
-//! for tests and simulations, and [`SnapshotStore`] shows what would be written. Where Calico errs, this allocator does otherwise: `docs/cni.md` lists each place.
+//! for tests and simulations, and [`SnapshotStore`] shows what would be written. If Calico errs, this allocator does otherwise: `docs/cni.md` lists each place.
 
 mod address;
 mod affinity;

@@ -59,7 +59,7 @@ struct State {
 }
 
 impl MemoryStore {
-    /// An empty datastore whose clock stands at `now`.
+    /// An empty datastore whose clock is at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self { state: Mutex::new(State { now, ..State::default() }) }
     }
@@ -87,7 +87,7 @@ impl MemoryStore {
         self.state().change(path, Some(value.into()));
     }
 
-    /// Deletes a value; false where there is none.
+    /// Deletes a value; false if there is none.
     pub fn remove(&self, path: &str) -> bool {
         let mut state = self.state();
         let is_there = state.values.contains_key(path);

@@ -20,7 +20,7 @@ use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
 /// A snapshot under an allocator. Reads see the writes that were made before; the snapshot stays as it is. Its clock
-/// stands at the time of the snapshot.
+/// is at the time of the snapshot.
 pub struct SnapshotStore<'s> {
     snapshot: &'s Snapshot,
     /// Indices of blocks and affinities by key.
@@ -44,7 +44,7 @@ pub struct Write {
     pub key: Key,
     /// What the snapshot has.
     pub before: Option<Entry>,
-    /// `None` where it was deleted.
+    /// `None` if it was deleted.
     pub after: Option<Record>,
 }
 

@@ -30,7 +30,7 @@ pub struct AutoAssign {
     /// Most blocks that the node may hold in a family, if that is less than what is configured; 0 for no limit of the
     /// request.
     pub max_blocks_per_host: u32,
-    /// Most addresses of a family that the handle may have; 0 for no limit. Where it has as many already, these are
+    /// Most addresses of a family that the handle may have; 0 for no limit. If it has as many already, these are
     /// given.
     pub max_per_handle: u32,
     /// The labels of the namespace, for selectors of pools.

@@ -26,7 +26,7 @@ pub trait Store {
     /// [`Record::Undecodable`] and is never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
-    /// Stores a record where there is none under its key.
+    /// Stores a record if there is none under its key.
     async fn create(&self, record: &Record) -> Result<Revision, StoreError>;
 
     /// Replaces the record that was read at `revision`.

@@ -93,7 +93,7 @@ pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
     around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
 }
 
-/// Those of them, larger than `net`, whose keys are not sorted beside its own: their first address differs, for IPv4 in more
+/// Those of them, larger than `net`, whose keys are not sorted next to its own: their first address differs, for IPv4 in more
 /// than the last number. Who looks for what overlaps asks for each of them by itself.
 pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     let is_beside = move |larger: &IpNet| match (larger.addr(), net.addr()) {

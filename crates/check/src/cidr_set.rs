@@ -38,7 +38,7 @@ impl CidrSet {
         self.covers(address.into())
     }
 
-    /// What the set and `cidr` share: CIDRs that lie in `cidr`.
+    /// What the set and `cidr` share: CIDRs that are in `cidr`.
     pub(crate) fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
         let whole = self.covers(cidr).then_some(cidr);
         let from = self.0.partition_point(|member| member.network() < cidr.network());

@@ -53,6 +53,15 @@ pub enum Claim<'s> {
 }
 
 impl<'s> Claim<'s> {
+    /// The node that it names.
+    pub fn node(&self) -> Option<String> {
+        match self {
+            Self::Pod { node, .. } => node.map(|node| node.to_string()),
+            Self::Tunnel { node, .. } => Some(node.clone()),
+            _ => None,
+        }
+    }
+
     /// Reads a record.
     pub fn of(record: &AttributeRef<'s>) -> Self {
         if record.is_cooling() {
@@ -181,7 +190,7 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
 }
 
 /// The namespaces and names of virtual machines that a record may mean: one as a rule, several where the name of the
-/// network holds `.vmi.`, too, and none where the handle holds a hash or the attributes name none.
+/// network holds `.vmi.`, too, and none if the handle holds a hash or the attributes name none.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {

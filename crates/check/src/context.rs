@@ -75,7 +75,7 @@ impl<'s> Context<'s> {
         self.index.describe_users(address, self.index.uses_of(address))
     }
 
-    /// True if a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
+    /// True if a node that finds no block to claim takes an empty one of another node. If the version of Calico is
     /// not known it counts as a current one, so that no node is called stranded for that alone.
     pub(crate) fn reclaims_empty_blocks(&self) -> bool {
         self.snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)

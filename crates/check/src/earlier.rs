@@ -11,7 +11,7 @@ use crate::code::{Code, Severity};
 use crate::finding::{Finding, Subject};
 use crate::report::{Filter, Report};
 
-/// Why a file is no report.
+/// Why a file is not a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReport {
     /// Neither JSON nor YAML; this is what is wrong with it as JSON.
@@ -25,7 +25,7 @@ pub enum NoReport {
         "not `kind: FleetReport` of `apiVersion: calipam/v2`: the report of a fleet is compared with one of a fleet"
     )]
     NotOfFleet,
-    #[error("a finding is of no cluster of the report: {0:?}")]
+    #[error("a finding names no cluster of the report: {0:?}")]
     OfNoCluster(String),
     #[error("it is in calicoctl's form, which has no findings")]
     WithoutFindings,
@@ -50,7 +50,7 @@ pub fn parse_document(text: &str) -> Result<Value, NoReport> {
 /// What `calipam check -o json` or `-o yaml` has written, by this version or another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierReport {
-    /// The GUID of the cluster; empty where it was not known.
+    /// The GUID of the cluster; empty if it was not known.
     pub guid: String,
     pub taken_at: Timestamp,
     /// The sources that were read; `None` if the report does not say.
@@ -62,7 +62,7 @@ pub struct EarlierReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EarlierFinding {
     pub code: String,
-    /// `None` where it is none that this version has.
+    /// `None` if it is none that this version has.
     pub severity: Option<Severity>,
     pub subject: EarlierSubject,
     pub message: String,
@@ -84,7 +84,7 @@ impl EarlierReport {
     /// Reads a report.
     ///
     /// # Errors
-    /// Where it is none, or one of its findings has no code or no subject: passing over it would call it new.
+    /// If it is none, or one of its findings has no code or no subject: passing over it would call it new.
     pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
         if !is_readable(fields, "CheckReport") {
             return Err(NoReport::OtherDocument);

@@ -3,6 +3,7 @@
 mod evidence;
 mod fleet;
 mod owner;
+mod pool;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,6 +18,7 @@ use serde::{Serialize, Serializer};
 pub use self::evidence::*;
 pub use self::fleet::*;
 pub use self::owner::*;
+pub use self::pool::*;
 use crate::code::{Code, Severity};
 
 /// What a finding is about, in canonical form.
@@ -69,7 +71,7 @@ impl Subject {
         Self::Affinity { node: key.node.clone(), cidr: key.cidr }
     }
 
-    /// The address or CIDR that the subject lies at, where it has one.
+    /// The address or CIDR that the subject is at, if it has one.
     pub fn network(&self) -> Option<IpNet> {
         match self {
             Self::Address(address) => Some((*address).into()),
@@ -105,7 +107,7 @@ impl Serialize for Subject {
     }
 }
 
-/// What the message of a finding says besides its evidence. It is no part of the evidence: a finding is the same without.
+/// What the message of a finding says besides its evidence. It is not part of the evidence: a finding is the same without.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Detail {
     #[default]
@@ -158,7 +160,7 @@ pub struct Finding {
     /// The nodes that it concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
     /// The objects that must be unchanged when they are read again: a half-done Calico operation may be about to
-    /// change them. Empty where no such operation explains the finding, so that it stands at once.
+    /// change them. Empty if no such operation explains the finding, so that it stands at once.
     pub depends_on: Vec<Key>,
 }
 
@@ -380,11 +382,11 @@ mod tests {
         let evidence = AddressEvidence { records, ..AddressEvidence::default() };
         let finding = Finding::about_address(Code::LeakedAddress, address, evidence)
             .with_detail(Detail::Leaked(Some(LeakReason::NoOwner)));
-        assert_eq!(finding.message(), "10.0.0.1 held for handle a, which is gone");
-        assert_eq!(finding.says(), "held for handle a, which is gone");
+        assert_eq!(finding.message(), "10.0.0.1 allocated to handle a, which is gone");
+        assert_eq!(finding.says(), "allocated to handle a, which is gone");
         assert!(!finding.is_owner_unknown());
         let node =
             Finding::new(Code::StrandedAddresses, Subject::Node("n".into()), Evidence::Node(Box::default()));
-        assert_eq!(node.says(), "n cannot get one more address");
+        assert_eq!(node.says(), "n cannot get another address");
     }
 }

@@ -51,7 +51,7 @@ pub struct Workload<'s> {
     pub container_id: TextRef<'s>,
     /// The workload of orchestrators other than Kubernetes.
     pub workload: TextRef<'s>,
-    /// The virtual machine whose pod it is, empty for other pods, by the pod's owner reference. `None` where that was
+    /// The virtual machine whose pod it is, empty for other pods, by the pod's owner reference. `None` if that was
     /// not read.
     pub machine: Option<TextRef<'s>>,
 }
@@ -81,7 +81,7 @@ pub struct Use {
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     pub namespace: &'s str,
-    /// The parts of an endpoint's name, where it has them; of a pod, its name as the workload.
+    /// The parts of an endpoint's name, if it has them; of a pod, its name as the workload.
     pub name: Option<EndpointName>,
 }
 
@@ -101,7 +101,7 @@ pub struct Index<'s> {
     /// pods by evidence that does not decide, services. What is named is never leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
-    /// Nodes, by position, whose own address lies in a pool.
+    /// Nodes, by position, whose own address is in a pool.
     nodes_in_pools: FastMap<IpAddr, u32>,
     /// CIDRs of blocks that are corrupt or cannot be decoded: what is said of them is not checked.
     unchecked: Vec<IpNet>,
@@ -116,7 +116,7 @@ pub struct Index<'s> {
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
     /// What findings say of owners with many addresses.
     pub(crate) large_owners: HashMap<Owner, Arc<OwnerEvidence>>,
-    /// A pool cannot be decoded, so that nothing can be said to lie outside all pools.
+    /// A pool cannot be decoded, so that nothing can be said to be outside all pools.
     pub pools_incomplete: bool,
     /// Calico IPAM serves LoadBalancer services and nothing else.
     pub(crate) services_only: bool,
@@ -194,7 +194,7 @@ impl<'s> Index<'s> {
         index
     }
 
-    /// The node of that name, where it was read.
+    /// The node of that name, if it was read.
     pub fn node(&self, name: &str) -> Option<&'s Node> {
         self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize].value)
     }
@@ -208,7 +208,7 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// True if the node exists, also where its object cannot be decoded.
+    /// True if the node exists, also if its object cannot be decoded.
     pub fn node_exists(&self, name: &str) -> bool {
         self.nodes.contains_key(name) || self.broken_nodes.contains(name)
     }
@@ -332,13 +332,13 @@ impl<'s> Index<'s> {
         &self.snapshot.endpoints[position as usize].value
     }
 
-    /// The node whose own address this is, where it lies in a pool.
+    /// The node whose own address this is, where it is in a pool.
     pub(crate) fn node_of_own_address(&self, address: IpAddr) -> Option<&'s Node> {
         let position = *self.nodes_in_pools.get(&address)?;
         Some(&self.snapshot.nodes[position as usize].value)
     }
 
-    /// Uses of addresses that lie in `cidr`, ascending.
+    /// Uses of addresses that are in `cidr`, ascending.
     pub fn uses_in(&self, cidr: IpNet) -> &[Use] {
         let from = self.uses.partition_point(|u| u.address < cidr.network());
         let len = self.uses[from..].partition_point(|u| u.address <= cidr.broadcast());
@@ -360,7 +360,7 @@ impl<'s> Index<'s> {
     }
 }
 
-/// Addresses of nodes that lie in pools, where pods could get them, too.
+/// Addresses of nodes that are in pools, where pods could get them, too.
 fn nodes_in_pools(snapshot: &Snapshot) -> FastMap<IpAddr, u32> {
     let addresses = (0..)
         .zip(&snapshot.nodes)

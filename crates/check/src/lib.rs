@@ -63,7 +63,7 @@ impl Context<'_> {
         }
     }
 
-    /// Nodes that cannot get one more address although their pools have free ones; the other rules do not run.
+    /// Nodes that cannot get another address although their pools have free ones; the other rules do not run.
     pub fn stranded(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         rules::stranded::check(self, &Occupancy::new(self), &Claimants::new(self), &mut found);
@@ -103,8 +103,7 @@ fn report(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> R
 fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
     let serves_services =
         "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
-    let older_blocks = "Blocks were listed before pods: what a pod got in between is reported as unallocated, or as \
-                        recorded for another";
+    let older_blocks = "Blocks were listed before pods: an address that a pod got in between is reported as unallocated, or as recorded for another owner";
     let notes = [
         services_only.then(|| serves_services.to_owned()),
         rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),

@@ -1,6 +1,6 @@
 //! What findings say: the one place where they become sentences.
 //!
-//! It lies here and not in `cli`, since reports, diffs and plans quote findings, and the tests of the rules read them.
+//! It is here and not in `cli`, since reports, diffs and plans quote findings, and the tests of the rules read them.
 //! Nothing decides by it.
 
 mod fleet;
@@ -56,7 +56,7 @@ impl Finding {
     pub fn says(&self) -> String {
         let subject = short(&self.subject.to_string());
         match &self.evidence {
-            _ if self.code == Code::HalfDeleted => format!("{subject} is marked deleted, but still there"),
+            _ if self.code == Code::HalfDeleted => format!("{subject} is marked deleted, but still exists"),
             Evidence::Address(evidence) => self.says_of_address(evidence),
             Evidence::Block(evidence) => format!("{subject} {}", self.says_of_block(evidence)),
             Evidence::Affinity(evidence) => format!("{subject} {}", self.says_of_affinity(evidence)),
@@ -72,7 +72,7 @@ impl Finding {
                 }
                 Code::ClusterSettingsDiffer => fleet::says_of_settings(settings),
                 Code::AutoAllocationOff => {
-                    "nodes may not claim blocks: automatic allocation of blocks is off".to_owned()
+                    "automatic block allocation is off: nodes cannot claim blocks".to_owned()
                 }
                 _ => format!(
                     "the IPAM settings that Calico uses and those of the resource IPAMConfiguration differ in {}",
@@ -95,11 +95,11 @@ impl Finding {
 
         let says = match (self.code, &self.detail) {
             (Code::DuplicateAddress, _) => format!("used by {}", users()),
-            (Code::InUseOutsidePools, _) => format!("used by {}, lies in no pool", users()),
+            (Code::InUseOutsidePools, _) => format!("used by {}, but in no pool", users()),
             (Code::OwnerMismatch, _) => {
                 let record = holding.next();
                 let whose = recorded(record);
-                // One of the same name is told apart by the node.
+                // One of the same name is distinguished by the node.
                 let node = record.and_then(|record| record.record.as_ref().get("node"));
                 let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
                 let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
@@ -111,23 +111,23 @@ impl Finding {
                 format!("allocated in {}", claims.join(" and in "))
             }
             (Code::ServiceAddressExtra, _) => {
-                format!("held for {}, whose ingress does not name it", recorded(records.first()))
+                format!("allocated to {}, whose ingress does not name it", recorded(records.first()))
             }
             (_, Detail::FreeIn(block)) => format!("used by {}, but free in {block}", users()),
             (_, Detail::Leaked(reason)) => {
                 let why = records.first().map_or_else(String::new, |record| explain(*reason, record));
-                format!("held for {}, {why}", recorded(records.first()))
+                format!("allocated to {}, {why}", recorded(records.first()))
             }
             (_, Detail::HeldOn(held)) => {
                 let (node, host) = (short(&held.node), short(&held.host));
-                format!("held on {node} in {}, a block of {host}", held.block)
+                format!("allocated on {node} from {}, a block of {host}", held.block)
             }
             (_, Detail::TunnelIn { node, kind, host }) => {
                 let (node, host) = (short(node), short(host));
-                format!("a tunnel address of {node} ({}) in a block of {host}", kind.field())
+                format!("is a tunnel address of {node} ({}), in a block of {host}", kind.field())
             }
             _ => match records.first() {
-                Some(record) => format!("used by {}, but only cooling in {}", users(), record.block),
+                Some(record) => format!("used by {}, but it is cooling down in {}", users(), record.block),
                 None => format!("used by {}, but in no block", users()),
             },
         };
@@ -159,21 +159,21 @@ impl Finding {
                     .filter_map(Conflicting::holder)
                     .map(|key| key.node.as_str())
                     .collect();
-                format!("is held by {}", list(holders))
+                format!("is claimed by {}", list(holders))
             }
-            Code::BlockOutsidePools => "lies in no pool".to_owned(),
+            Code::BlockOutsidePools => "is in no pool".to_owned(),
             Code::BlockSizeMismatch => match evidence.pools.first() {
                 Some(pool) => {
-                    format!("lies in the pool {}, whose blocks are /{}", short(&pool.name), pool.block_size)
+                    format!("is in the pool {}, whose blocks are /{}", short(&pool.name), pool.block_size)
                 }
-                None => "has another size than the blocks of its pool".to_owned(),
+                None => "does not have the block size of its pool".to_owned(),
             },
             Code::UnexpectedBlockOwner => {
                 format!("belongs to {:?}, which is neither a node nor virtual", owner())
             }
-            Code::EmptyUnownedBlock => "has no owner and holds no address".to_owned(),
+            Code::EmptyUnownedBlock => "has no owner and no allocated address".to_owned(),
             Code::BlockOfMissingNode => format!("belongs to {}, which does not exist", owner()),
-            _ => format!("belongs to {}, but no affinity says so", owner()),
+            _ => format!("belongs to {}, which has no affinity for it", owner()),
         }
     }
 
@@ -185,7 +185,7 @@ impl Finding {
             }
             (Code::UnsettledAffinity, _) => format!("is {}", state()),
             (Code::AffinityOfMissingNode, _) => "names a node that does not exist".to_owned(),
-            (Code::AffinityWithoutBlock, _) => "is confirmed, but there is no such block".to_owned(),
+            (Code::AffinityWithoutBlock, _) => "is confirmed, but its block does not exist".to_owned(),
             (_, Detail::Labels(_)) if self.severity == Severity::Info => {
                 let holder = self.nodes.first().map(|node| short(node)).unwrap_or_default();
                 format!("has no labels yet, like all affinities of {holder}: it is not upgraded")
@@ -207,11 +207,11 @@ impl Finding {
             Code::MissingHandle => {
                 let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
                 let verb = if count == 1 { "is" } else { "are" };
-                format!("{} {verb} held under {id}, which has no object", addresses(count))
+                format!("{} {verb} recorded under {id}, which has no object", addresses(count))
             }
             Code::HandleCarriageReturn => {
                 let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
-                format!("{id} is {place} with a carriage return after it")
+                format!("{id} is {place} with a trailing carriage return")
             }
             Code::SharedLegacyHandle => format!("{} share the handle {id}", list(&evidence.addresses)),
             Code::HandleCaseCollision => format!("{} share one handle object", list(&evidence.recorded_as)),
@@ -257,7 +257,7 @@ impl Finding {
         }
         let with_free = |pool: &&NodePoolEvidence| pool.free.is_some_and(|free| free > 0);
         let Some(pool) = evidence.pools.iter().find(with_free).or(evidence.pools.first()) else {
-            return "cannot get one more address".to_owned();
+            return "cannot get another address".to_owned();
         };
         let free = match pool.free {
             Some(1) => "1 address is".to_owned(),
@@ -265,7 +265,7 @@ impl Finding {
             None => "some addresses are".to_owned(),
         };
         let reason = pool.reason.unwrap_or(NoFurtherAddress::NoBlockLeft);
-        format!("cannot get one more address, although {free} free in {} ({reason})", short(&pool.pool))
+        format!("cannot get another address, although {free} free in {} ({reason})", short(&pool.pool))
     }
 
     fn says_of_owner(&self, owner: &OwnerEvidence) -> String {
@@ -299,7 +299,7 @@ impl Finding {
         let first = evidence.reasons.first().map(|reason| short(reason));
         match (first, &self.detail, evidence.fields.first()) {
             (Some(reason), Detail::Key(KeyDefect::Another), _) => {
-                format!("is not the key by which Calico asks: {reason}")
+                format!("is not the key that Calico looks up: {reason}")
             }
             (Some(reason), Detail::Key(KeyDefect::Unknown), _) => format!("is not a key of Calico: {reason}"),
             (Some(reason), ..) => format!("does not parse: {reason}"),

@@ -234,7 +234,7 @@ impl<'c, 's> Owners<'c, 's> {
     }
 
     /// Whether the record's handle holds an address that the pod names, too: all addresses of a sandbox have one handle, and
-    /// Calico's collector takes all of them or none. `None` where the block of such an address was not read.
+    /// Calico's collector takes all of them or none. `None` if the block of such an address was not read.
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
         let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
         let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };
@@ -252,7 +252,7 @@ impl<'c, 's> Owners<'c, 's> {
         self.context.snapshot.has_read(Source::Blocks).then_some(false)
     }
 
-    /// A pod or container, by the endpoints and pods of its name. Where pods were read, they decide: an endpoint without
+    /// A pod or container, by the endpoints and pods of its name. If pods were read, they decide: an endpoint without
     /// a pod protects only the addresses that it names.
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let (snapshot, index) = (self.context.snapshot, &self.context.index);
@@ -314,7 +314,7 @@ impl<'c, 's> Owners<'c, 's> {
 }
 
 /// True for a pod that names addresses of the other family than the recorded one only. Statuses without IPv6 are a fault of
-/// their own, also where another plugin than Calico's wires the pod.
+/// their own, also if another plugin than Calico's wires the pod.
 fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
     let Owner::Pod(position) = owner else { return false };
     let is_v4 = record.allocation.address.is_ipv4();

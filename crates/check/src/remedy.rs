@@ -19,7 +19,7 @@ pub enum Remedy {
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
-    /// Rebuild these blocks, their handles and their affinities; everything where there are none.
+    /// Rebuild these blocks, their handles and their affinities; everything if there are none.
     Rebuild(BTreeSet<IpNet>),
 }
 
@@ -55,7 +55,7 @@ impl Finding {
         }
     }
 
-    /// The rebuild of the blocks that it is about; of everything where there is none yet.
+    /// The rebuild of the blocks that it is about; of everything if there is none yet.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => {
@@ -78,7 +78,7 @@ impl WrittenEvidence {
     }
 }
 
-/// True for what a rebuild mends, or of which its plan says what stands in the way.
+/// True for what a rebuild mends, or of which its plan says what is in the way.
 fn is_rebuilt(code: Code) -> bool {
     matches!(
         code,

@@ -15,7 +15,7 @@ use crate::finding::{Evidence, Finding, Subject};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
-    /// The cluster's GUID; empty where cluster information is missing.
+    /// The cluster's GUID; empty if cluster information is missing.
     pub guid: String,
     pub datastore: DatastoreKind,
     /// Endpoints or file, without secrets.
@@ -84,15 +84,15 @@ pub struct Report {
 /// Which findings a reader wants to see. It never changes what is known, only what is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only these codes; all where empty.
+    /// Only these codes; all if empty.
     pub rules: Vec<Code>,
     /// None of these codes.
     pub skip: Vec<Code>,
-    /// Only what concerns one of these nodes; everything where empty.
+    /// Only what concerns one of these nodes; everything if empty.
     pub nodes: Vec<String>,
     /// Only what belongs to an owner in this namespace; everything without one.
     pub namespace: Option<String>,
-    /// Only what lies in one of these CIDRs of pools; everything where empty.
+    /// Only what is in one of these CIDRs of pools; everything if empty.
     pub pools: Vec<IpNet>,
 }
 

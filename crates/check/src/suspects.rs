@@ -20,7 +20,7 @@ pub fn suspects(report: &Report) -> BTreeSet<Key> {
 }
 
 /// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
-/// as they were some seconds after `first`. Gives what was dropped.
+/// as they were some seconds after `first`. Returns what was dropped.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let before = Objects::new(first, &wanted);
@@ -43,7 +43,7 @@ struct Objects<'s> {
     others: HashMap<Key, &'s Revision>,
 }
 
-/// What uses addresses and is written for many other reasons: a heartbeat is no change.
+/// What uses addresses and is written for many other reasons: a heartbeat is not a change.
 #[derive(PartialEq)]
 enum User<'s> {
     Node(&'s Node),

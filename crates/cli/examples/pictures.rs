@@ -1,8 +1,8 @@
 //! Makes the pictures of the README from the page of a cluster like that of the examples, with both families:
 //! `cargo run -p calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
 //!
-//! Another version of a browser draws letters otherwise. So that pictures change only where the page does, the sum of the
-//! page that they show stands beside them.
+//! Another version of a browser draws letters otherwise. So that pictures change only if the page does, the sum of the
+//! page that they show stands next to them.
 
 use std::error::Error;
 use std::fs;

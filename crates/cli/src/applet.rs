@@ -13,7 +13,7 @@ pub(crate) enum Applet {
     Ipam,
     /// `kubectl-ipam`: the kubectl plugin `kubectl ipam`.
     KubectlIpam,
-    /// `kubectl-calico`: the kubectl plugin `kubectl calico`, whose commands stand below `ipam`.
+    /// `kubectl-calico`: the kubectl plugin `kubectl calico`, whose commands are below `ipam`.
     KubectlCalico,
     /// `calicoctl`: its `ipam` commands as scripts know them ([`crate::calicoctl`]).
     Calicoctl,
@@ -77,7 +77,7 @@ impl Applet {
         Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))
     }
 
-    /// What stands before a command: `kubectl calico` has its commands below `ipam`.
+    /// What is before a command: `kubectl calico` has its commands below `ipam`.
     pub(crate) fn command_prefix(self) -> &'static str {
         match self {
             Self::KubectlCalico => "kubectl calico ipam",

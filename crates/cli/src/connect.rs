@@ -49,7 +49,7 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     })
 }
 
-/// True from ctrl-c on: of a fleet, what is read of every cluster ends, and nothing more is begun. Nobody listens while results are
+/// True from ctrl-c on: of a fleet, what is read of every cluster ends, and nothing more is begun. No one listens while results are
 /// printed.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 

@@ -40,7 +40,7 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
         return;
     }
     let document = FailureDocument { exit_code, message: failure.message(), hint: failure.hint() };
-    // People were told on stderr. Where stdout does not take it, there is nothing left to try.
+    // People were told on stderr. If stdout does not take it, there is nothing left to try.
     let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
 }
 
@@ -91,13 +91,13 @@ impl Console {
         }
     }
 
-    /// True where what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
+    /// True if what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
     /// from people's formats.
     pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || self.format.detail().is_none() || self.watch.is_some()
     }
 
-    /// Leaves what was read to the end of the process, which is near, except where it is read again and again: giving back the
+    /// Leaves what was read to the end of the process, which is near, except if it is read again and again: giving back the
     /// memory of a million objects one by one would take longer.
     pub(crate) fn done_with<T>(&self, data: T) {
         match &self.watch {
@@ -157,7 +157,7 @@ impl Console {
         let line =
             || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
         let _ = match &self.fleet {
-            // Lines of progress stand below what is said.
+            // Lines of progress are below what is said.
             Some(of) => of.lines.suspend(line),
             None => line(),
         };
@@ -170,7 +170,7 @@ impl Console {
         }
     }
 
-    /// Says what was or was not done, where that is not an error.
+    /// Says what was or was not done, if that is not an error.
     pub(crate) fn info(&self, text: &str) {
         if !self.quiet {
             self.say(text);
@@ -211,7 +211,7 @@ impl Console {
     }
 }
 
-/// True where the locale is one of UTF-8, as the C library finds it.
+/// True if the locale is one of UTF-8, as the C library finds it.
 fn locale_has_unicode() -> bool {
     let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let locale = locale.find(|value| !value.is_empty()).unwrap_or_default();

@@ -9,7 +9,7 @@ use calipam_workflow::{Error, NoConsent};
 
 use crate::hints;
 
-/// What a command came to, where nothing failed.
+/// What a command came to, if nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Nothing to complain about.
@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
     Findings,
     /// Something that was asked for does not exist, or was left as it is.
     Refused,
-    /// A cluster of a fleet was not read; what was found in the others is told all the same.
+    /// A cluster of a fleet was not read; what was found in the others is told anyway.
     PartlyRead,
 }
 
@@ -59,12 +59,12 @@ impl Failure {
         }
     }
 
-    /// True where it was printed when it happened.
+    /// True if it was printed when it happened.
     pub(crate) fn is_printed(&self) -> bool {
         matches!(self, Self::CommandLine(_) | Self::Panic)
     }
 
-    /// What to do next, where there is something to say.
+    /// What to do next, if there is something to say.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } => hint.clone(),
@@ -189,7 +189,7 @@ pub(crate) fn report_panics() {
         let text = info.payload_as_str().unwrap_or("no message");
         let place = info.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
         let message = format!("internal error: {text}{}", place.unwrap_or_default());
-        // Where stderr is closed there is no place to say it, and `eprintln` would panic again.
+        // If stderr is closed there is no place to say it, and `eprintln` would panic again.
         let _ = writeln!(io::stderr().lock(), "error: {message}\nhint: {REPORT_IT}");
         let _ = PANIC.set(message);
     }));

@@ -40,7 +40,7 @@ impl Format {
     /// The formats of every command that prints a document.
     pub(crate) const COMMON: [Self; 4] = [Self::Table, Self::Wide, Self::Yaml, Self::Json];
 
-    /// The formats of a command, by its name; none where it prints no document.
+    /// The formats of a command, by its name; none if it prints no document.
     pub(crate) fn of_command(name: &str) -> &'static [Self] {
         match name {
             "check" => Self::value_variants(),
@@ -63,7 +63,7 @@ impl Format {
         Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
     }
 
-    /// True where programs read a document.
+    /// True if programs read a document.
     pub(crate) fn is_document(self) -> bool {
         matches!(self, Self::Yaml | Self::Json)
     }
@@ -90,7 +90,7 @@ impl Format {
         found
     }
 
-    /// How much people want to read; `None` where a program reads.
+    /// How much people want to read; `None` if a program reads.
     pub(crate) fn detail(self) -> Option<Detail> {
         match self {
             Self::Table => Some(Detail::Short),

@@ -39,7 +39,7 @@ impl Ignored {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
+    /// If it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
     /// that is accepted.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
@@ -48,7 +48,7 @@ impl Ignored {
         let entries = parse(&text).map_err(|(line, reason)| Failure::Usage {
             message: format!("{file}:{line}: {reason}"),
             hint: Some(
-                "a line holds a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
+                "a line has a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
                  `until 2027-01-31`"
                     .into(),
             ),
@@ -57,7 +57,7 @@ impl Ignored {
     }
 
     /// Takes out of a report what is accepted, and gives what there is to say about the entries that accept nothing. To be
-    /// called before other filters: what they leave out is there all the same.
+    /// called before other filters: what they leave out is there anyway.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = day(report.cluster.taken_at);
         let mut matches = vec![false; self.entries.len()];
@@ -188,8 +188,8 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     let (rest, cluster) = cluster(rest);
     let subject = match subject {
         Some(subject) if rest.is_empty() => subject,
-        Some(_) => return Err(format!("{rest:?} follows the subject")),
-        None if rest.is_empty() => return Err(format!("{line:?} names no subject")),
+        Some(_) => return Err(format!("unexpected {rest:?} after the subject")),
+        None if rest.is_empty() => return Err(format!("{line:?} has no subject")),
         None => rest.to_owned(),
     };
     let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;
@@ -262,10 +262,10 @@ mod tests {
         let reason = |text| parse(text).unwrap_err();
         assert_eq!(reason("\nleaked-address").0, 2);
         assert_eq!(reason("leaked 10.0.0.1"), (1, "unknown rule \"leaked\"".into()));
-        assert!(reason("leaked-address until 2027-01-31").1.contains("names no subject"));
+        assert!(reason("leaked-address until 2027-01-31").1.contains("has no subject"));
         assert!(reason("leaked-address 10.0.0.1 until tomorrow").1.contains("such as 2027-01-31"));
         assert!(reason("leaked-address 10.0.0.1 until 2027-02-30").1.contains("such as 2027-01-31"));
-        assert!(reason("orphan-handle \"a\" b").1.contains("follows the subject"));
+        assert!(reason("orphan-handle \"a\" b").1.contains("after the subject"));
     }
 
     #[test]

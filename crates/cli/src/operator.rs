@@ -45,8 +45,7 @@ impl Operator for Person<'_> {
             Note::Read(cluster) => console.verbose(&render::header::read(cluster)),
             Note::Journal(journal) => console.info(&format!("journal: {}", quoted(journal))),
             Note::ShortGrace(grace) => console.warn(&format!(
-                "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is being assigned \
-                 looks unused until that ends; use 10s or more"
+                "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is just being assigned may look unused; use 10s or more"
             )),
             Note::ReadAround { revision, requests } => {
                 console.verbose(&format!("read at revision {revision} in {requests} requests"));
@@ -66,10 +65,9 @@ impl Operator for Person<'_> {
                 }
             }
             Note::SecondLook { after } => console.info(&format!(
-                "looking at the pool again in {after:#}, before it is deleted: a pod that was being started while it was disabled may get a \
-                 block there"
+                "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled may still get a block there"
             )),
-            Note::PlanHasChanged => console.info("since the first check the plan has changed"),
+            Note::PlanHasChanged => console.info("the plan has changed since the first check"),
             Note::SecondReadAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
                 count(addresses, "address or handle was", "addresses or handles were")
@@ -86,14 +84,14 @@ impl Operator for Person<'_> {
                 if left == LockState::AsItWas {
                     self.is_about_lock.set(true);
                     console.warn(&format!(
-                        "{run} did not come to its end and left the datastore locked: no pod starts or stops (journal {journal})"
+                        "{run} did not finish and left the datastore locked: no pod starts or stops (journal {journal})"
                     ));
                     if !self.agrees {
                         console.say("This restores `datastoreReady` to its value before that run.");
                     }
                 } else {
                     console.warn(&format!(
-                        "the datastore is locked: no pod starts or stops. {run} did not come to its end while it held the lock, but \
+                        "the datastore is locked: no pod starts or stops. {run} did not finish while it held the lock, but \
                          ClusterInformation has changed since, and another program may hold the lock (journal {journal})"
                     ));
                     console.hint("once you know whose lock it is: `calicoctl datastore migrate unlock`");
@@ -103,12 +101,12 @@ impl Operator for Person<'_> {
             Note::LockStays => {
                 console.warn("the datastore stays locked: `--yes` does not restore a lock");
                 console.hint(&format!(
-                    "answer {} on a terminal, or `calicoctl datastore migrate unlock`",
+                    "answer {} on a terminal, or run `calicoctl datastore migrate unlock`",
                     hints::again(&[], &["yes"])
                 ));
             }
             Note::LockOfRun(lock) => console.warn(&format!(
-                "the run did not come to its end and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
+                "the run did not finish and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
                  (journal {})",
                 quoted(&lock.journal)
             )),
@@ -122,7 +120,7 @@ impl Operator for Person<'_> {
                 console.warn(&format!("{reason}: changes of that run are not marked"));
             }
             Note::ArchiveOfUnknown => console.warn(
-                "the cluster has no GUID: whether all exports of this archive are of the same cluster cannot be checked",
+                "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster",
             ),
             Note::ExportDamaged { reason } => {
                 console.warn(&format!("{reason}: this export of the archive is damaged, and left as it is"));
@@ -136,29 +134,28 @@ impl Operator for Person<'_> {
                 Some(why) => format!("a gap: {why}; recording from {} on", quoted(path)),
             }),
             Note::RecordingResumed { path, last } => {
-                console.info(&format!("recording goes on after {last}, {}", quoted(path)));
+                console.info(&format!("recording continues after {last}, {}", quoted(path)));
             }
             Note::RecordingClock { now, last } => console.warn(&format!(
-                "the clock says {now}, and was at {last} before: changes are recorded with that time until the clock is past it"
+                "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"
             )),
             Note::RecordedSetBack { path, by } => console.warn(&format!(
-                "the clock was set back by {by:#} while {} was recorded: changes from then on have the time before, until the clock \
-                 was past it",
+                "the clock was set back by {by:#} while {} was recorded: later changes carry the time before that, until the clock had passed it",
                 quoted(path)
             )),
             Note::RecordingDamaged { reason, until } => {
-                console.warn(&format!("{reason}: nothing is known from {until} on, up to the next export"));
+                console.warn(&format!("{reason}: nothing is known between {until} and the next export"));
             }
             Note::NotRecorded { time, last, next } => {
                 let end = next.map_or_else(|| "and none since".to_owned(), |next| format!("and not before {next}"));
                 console.warn(&format!("nothing was recorded at {time}: this is the state of {last}; no change is known after it, {end}"));
             }
             Note::ClusterNotKnown { location } => console.warn(&format!(
-                "{location} does not name its cluster: whether both are of the same one cannot be checked"
+                "{location} does not name its cluster: it cannot be checked whether both are the same one"
             )),
             Note::CacheUsed(used) => cache_used(used, console),
             Note::CacheNotWritten { folder, reason } => console.warn(&format!(
-                "the cache in {} cannot be written, so that the next check reads everything: {reason}",
+                "the cache in {} cannot be written, so the next check reads everything: {reason}",
                 quoted(folder)
             )),
             Note::Evicted { pods, tied, refused } => {
@@ -172,8 +169,7 @@ impl Operator for Person<'_> {
                 }
             }
             Note::JournalWithoutEnd => console.warn(
-                "the run of this journal did not come to its end: what it did after the last line of the journal, if anything, is \
-                 not undone",
+                "the run of this journal did not finish: anything it did after the last line of the journal is not undone",
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! `--archive DIR --at TIME`: a state of the past in place of the datastore.
+//! `--archive DIR --at TIME`: a state of the past instead of the datastore.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// What a call names; `None` where it asks for no time.
+    /// What a call names; `None` if it asks for no time.
     pub(crate) fn of_call(
         archive: Option<&Path>,
         at: Option<Timestamp>,

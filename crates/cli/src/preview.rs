@@ -12,7 +12,7 @@ use crate::render::plan::{self, PlanDocument};
 use crate::render::table::Page;
 use crate::render::undo::{self, UndoDocument};
 
-/// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: where the operator is
+/// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: if the operator is
 /// `asked`, the plan is a table on stderr until then.
 pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
     match proposal {

@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::console::Console;
 use crate::render::text::escape;
 
-/// A bar on stderr; an invisible one where there is no terminal.
+/// A bar on stderr; an invisible one if there is no terminal.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),

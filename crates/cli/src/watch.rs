@@ -34,7 +34,7 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What stands between the document that was printed last and this one; `None` where they say the same.
+    /// What is between the document that was printed last and this one; `None` if they say the same.
     pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
         let mut content = document::value(document).unwrap_or_default();
         let mut last = self.printed();
@@ -54,7 +54,7 @@ impl Watch {
         Some(separator)
     }
 
-    /// Nobody reads what is printed any more.
+    /// No one reads what is printed any more.
     pub(crate) fn reader_is_gone(&self) {
         self.printed().reader_is_gone = true;
     }
@@ -89,7 +89,7 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision, or for a time. Where the datastore is away it is the time.
+/// Waits for a change after a revision, or for a time. If the datastore is away it is the time.
 pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {

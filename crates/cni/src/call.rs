@@ -29,9 +29,9 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// How long the pools of one family may be looked for.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// What lies next to the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
+/// What is next to the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The same next to the file with the node's name, where that has a folder: the lock's is empty after a reboot. It says of which
+/// The same next to the file with the node's name, if that has a folder: the lock's is empty after a reboot. It says of which
 /// node in which datastore, since disks outlive nodes.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 

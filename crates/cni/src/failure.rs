@@ -19,7 +19,7 @@ pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
     CniError::new(code(may_pass), failure.to_string())
 }
 
-/// An error of the allocator. As with Calico the code is 999; where nothing is wrong but the moment, it is 11.
+/// An error of the allocator. As with Calico the code is 999; if nothing is wrong but the moment, it is 11.
 pub(crate) fn from_allocator(error: &Error) -> CniError {
     CniError::new(code(may_pass(error)), error.to_string())
 }

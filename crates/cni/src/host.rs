@@ -75,7 +75,7 @@ impl Host for CallHost<'_> {
                 tracing::info!("all affinities of the node have labels, {labelled} of them since now");
                 self.call.note_labelled();
             }
-            Err(error) => tracing::warn!("the affinities of the node get no labels: {error}"),
+            Err(error) => tracing::warn!("cannot label the affinities of the node: {error}"),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Identity {
     /// Finds out who asks.
     ///
     /// # Errors
-    /// Where a name has no place in the name of a workload endpoint, as Calico refuses it.
+    /// If a name has no place in the name of a workload endpoint, as Calico refuses it.
     pub(crate) fn new(
         configuration: &Configuration,
         environment: &Environment,

@@ -19,7 +19,7 @@ pub(crate) struct NodeLock {
 }
 
 impl NodeLock {
-    /// Waits for the lock, without limit: the kernel takes it from a process that ends. Where its file cannot be made,
+    /// Waits for the lock, without limit: the kernel takes it from a process that ends. If its file cannot be made,
     /// the work goes on without.
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
@@ -28,7 +28,7 @@ impl NodeLock {
                 Self { _file: Some(file) }
             }
             Err(error) => {
-                error!("goes on without the lock {}: {error}", path.display());
+                error!("continues without the lock {}: {error}", path.display());
                 Self { _file: None }
             }
         }

@@ -45,7 +45,7 @@ pub(crate) struct Machine {
     pub machine_uid: Option<String>,
     /// The migration whose target the pod is.
     pub migration: Option<String>,
-    /// The machine, or its instance where there is no machine, is being deleted or is gone.
+    /// The machine, or its instance if there is no machine, is being deleted or is gone.
     pub is_being_deleted: bool,
 }
 
@@ -80,7 +80,7 @@ impl Machine {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub owner: Owner,
-    /// Why ADD fails. What the pod has is given back all the same.
+    /// Why ADD fails. What the pod has is given back anyway.
     pub refusal: Option<CniError>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found
     Ok(Found { owner: Owner::Container, refusal: refusal.or_else(is_target) })
 }
 
-/// Why a pod is no machine's that is there.
+/// Why a pod is not a machine's that is there.
 fn no_machine(reason: &str) -> CniError {
     CniError::internal(format!("failed to get VMI info: {reason}"))
 }
@@ -170,7 +170,7 @@ async fn machine(
     Ok((machine, refusal.as_deref().map(no_machine)))
 }
 
-/// Whether machines keep their addresses; where that cannot be read, they do.
+/// Whether machines keep their addresses; if that cannot be read, they do.
 async fn keeps_addresses(allocator: &CallAllocator) -> bool {
     match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,

@@ -12,7 +12,7 @@ const OWN: &str = "/proc/self/ns/net";
 /// allocated and printed; this one before, so that nothing stays allocated.
 ///
 /// # Errors
-/// Where they are the same. A path that cannot be opened is no error: it need not exist.
+/// If they are the same. A path that cannot be opened is not an error: it need not exist.
 pub(crate) fn check(environment: &Environment) -> Result<(), CniError> {
     if environment.any_namespace || environment.namespace.is_empty() {
         return Ok(());

@@ -62,7 +62,7 @@ impl Notes for FileNotes {
         if let Err(error) = read.as_ref()
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!("{} does not count: {error}", self.path(family).display());
+            tracing::warn!("{} is ignored: {error}", self.path(family).display());
         }
         read.ok().flatten()
     }
@@ -85,7 +85,7 @@ impl Notes for FileNotes {
     }
 }
 
-/// Puts a file with a text in the place of whatever lies there; no link is followed, and no pipe waited for.
+/// Puts a file with a text in the place of whatever is there; no link is followed, and no pipe waited for.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     // Left by a call that was killed.
@@ -112,7 +112,7 @@ fn print(full: &FullBlocks, datastore: &str) -> String {
     text + &format!("{END} {}\n", full.blocks.len())
 }
 
-/// `None` where the text is torn, or another datastore is meant.
+/// `None` if the text is torn, or another datastore is meant.
 fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
     let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
     if lines.next()?? != FORM {

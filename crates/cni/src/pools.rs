@@ -10,7 +10,7 @@ use crate::config::{Ipam, pool_cidr};
 use crate::failure;
 use crate::protocol::CniError;
 
-/// The CIDRs of the pools that the configuration names, of either family. The datastore is asked only where one is named
+/// The CIDRs of the pools that the configuration names, of either family. The datastore is asked only if one is named
 /// otherwise than by its CIDR.
 pub(crate) async fn resolve(
     ipam: &Ipam,

@@ -83,7 +83,7 @@ pub fn run(
 }
 
 const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
-    install, uninstall\n    \tTake the place of Calico's plugin, or bring it back; `install -h` has the options";
+    install, uninstall\n    \tReplace Calico's plugin, or restore it; `install -h` has the options";
 
 /// The program and its version, as the annotation of a node names them, too.
 pub(crate) fn version() -> String {

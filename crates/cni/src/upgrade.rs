@@ -68,7 +68,7 @@ impl UpgradeError {
     }
 }
 
-/// Where things lie on the node.
+/// Where things are on the node.
 pub struct Places {
     /// What host-local has given out: a file for each address.
     pub addresses: PathBuf,
@@ -121,7 +121,7 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     0
 }
 
-/// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time. Where it is
+/// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time. If it is
 /// certain that something cannot be taken over, nothing is begun.
 pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
@@ -151,7 +151,7 @@ pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result
     // After an error too: as long as the flag is off, no node of the cluster starts a pod.
     let ready = set_ready(&lookup, true).await;
     if let Err(reason) = &ready {
-        tracing::error!("datastoreReady of the cluster information is not put back: {reason}");
+        tracing::error!("cannot restore datastoreReady of the cluster information: {reason}");
     }
     done.and(ready)?;
     remove_folder(&places.addresses)

@@ -89,7 +89,7 @@ pub struct VirtualMachine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddresses {
     pub pod_cidr: String,
-    /// The address of the IPIP tunnel, where one is set.
+    /// The address of the IPIP tunnel, if one is set.
     pub tunnel: Option<String>,
     version: String,
 }
@@ -111,17 +111,17 @@ impl Lookup {
         Self { client }
     }
 
-    /// The labels of a namespace; `None` where there is no such namespace.
+    /// The labels of a namespace; `None` if there is no such namespace.
     ///
     /// # Errors
-    /// Where the server fails, refuses, or does not answer in time. So it is for all questions.
+    /// If the server fails, refuses, or does not answer in time. So it is for all questions.
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
         let found: Option<Object> =
             self.get(&format!("/api/v1/namespaces/{}", segment(name)), "namespaces").await?;
         Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 
-    /// The instance whose pod this is. The outer `None`: there is no such pod; the inner: it is no instance's.
+    /// The instance whose pod this is. The outer `None`: there is no such pod; the inner: it is not an instance's.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
         let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
@@ -138,7 +138,7 @@ impl Lookup {
         })))
     }
 
-    /// The instance of a virtual machine; `None` where there is none.
+    /// The instance of a virtual machine; `None` if there is none.
     pub async fn instance(&self, namespace: &str, name: &str) -> Result<Option<Instance>> {
         let found: Option<Object> = self
             .get(&kubevirt_path(namespace, "virtualmachineinstances", name), "virtualmachineinstances")
@@ -154,7 +154,7 @@ impl Lookup {
         }))
     }
 
-    /// A virtual machine; `None` where there is none.
+    /// A virtual machine; `None` if there is none.
     pub async fn machine(&self, namespace: &str, name: &str) -> Result<Option<VirtualMachine>> {
         let found: Option<Object> =
             self.get(&kubevirt_path(namespace, "virtualmachines", name), "virtualmachines").await?;
@@ -164,7 +164,7 @@ impl Lookup {
         }))
     }
 
-    /// The addresses of a node; `None` where there is no such node.
+    /// The addresses of a node; `None` if there is no such node.
     pub async fn node_addresses(&self, name: &str) -> Result<Option<NodeAddresses>> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -190,7 +190,7 @@ impl Lookup {
     }
 
     /// Writes the address of the IPIP tunnel to a node that is as it was read; Calico may patch the status alone, and with it goes
-    /// the annotation. False where the node has changed since.
+    /// the annotation. False if the node has changed since.
     pub async fn set_tunnel_address(
         &self,
         name: &str,

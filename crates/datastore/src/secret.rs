@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is shown in place of a secret.
+/// What is shown instead of a secret.
 const REDACTED: &str = "(not shown)";
 
 /// A password, private key, token or inline kubeconfig. Its text is given out by [`Secret::reveal`] only;
@@ -39,7 +39,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// A URL without the user and password that may stand before the host.
+/// A URL without the user and password that may be before the host.
 pub fn redact_url(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

@@ -33,7 +33,7 @@ pub enum Datastore {
     Etcd(Arc<EtcdClient>),
     /// An etcd v3 server, and the API server of the cluster that uses it.
     EtcdAndKubernetes(Arc<EtcdClient>, Arc<KubeClient>),
-    /// An etcd that serves the v2 API to Calico 2.x, and the API server of its cluster, where that is named.
+    /// An etcd that serves the v2 API to Calico 2.x, and the API server of its cluster, if that is named.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
     /// The API server of a Kubernetes cluster.
     Kubernetes(Arc<KubeClient>),
@@ -83,7 +83,7 @@ impl Datastore {
         }
     }
 
-    /// The kind of datastore; of a file, etcd: what lies in it is known only once it is read.
+    /// The kind of datastore; of a file, etcd: what is in it is known only once it is read.
     pub fn kind(&self) -> DatastoreKind {
         match self {
             Self::Etcd(_) | Self::EtcdAndKubernetes(..) | Self::File(_) => DatastoreKind::Etcd,
@@ -113,12 +113,12 @@ impl Datastore {
         }
     }
 
-    /// True where it can change: what was read once can be read again later and differ.
+    /// True if it can change: what was read once can be read again later and differ.
     pub fn is_live(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 
-    /// True where it is known when its data was read; of other files the newest time in the data is the clock.
+    /// True if it is known when its data was read; of other files the newest time in the data is the clock.
     pub fn knows_its_time(&self) -> bool {
         match self {
             Self::File(file) => file.kind() == FileKind::Export,
@@ -126,9 +126,9 @@ impl Datastore {
         }
     }
 
-    /// True where a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
+    /// True if a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
     /// installed schema of blocks must have the field, else it would be dropped and leave an anonymous allocation
-    /// that never ends (facts 2.10); where the schema cannot be read, this is false. So it is for files,
+    /// that never ends (facts 2.10); if the schema cannot be read, this is false. So it is for files,
     /// which are never written.
     pub fn keeps_cooldown<'a>(&'a self) -> Pending<'a, bool> {
         Box::pin(async move {
@@ -181,7 +181,7 @@ impl Datastore {
     }
 
     /// As [`Self::observe`], by reading what has changed since the last such call with the same folder, where what that has
-    /// read is kept. Where that is in any doubt, everything is read. Of Kubernetes, what is few is read each time.
+    /// read is kept. If that is in any doubt, everything is read. Of Kubernetes, what is few is read each time.
     pub fn observe_with_cache<'a>(
         &'a self,
         folder: &'a Path,
@@ -219,7 +219,7 @@ impl Datastore {
     /// its past and is left out.
     ///
     /// # Errors
-    /// As [`Self::observe`], and where the revision is compacted or has not come yet, or this is no etcd.
+    /// As [`Self::observe`], and where the revision is compacted or has not come yet, or this is not an etcd.
     pub fn observe_at<'a>(
         &'a self,
         revision: i64,
@@ -288,7 +288,7 @@ impl Datastore {
         })
     }
 
-    /// Reads some keys again, at one new revision. `None` where the datastore cannot change.
+    /// Reads some keys again, at one new revision. `None` if the datastore cannot change.
     pub fn reread<'a>(&'a self, keys: &'a BTreeSet<Key>) -> Pending<'a, Result<Option<Snapshot>>> {
         Box::pin(async move {
             match self {

@@ -19,7 +19,7 @@ use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header};
 use crate::recording::{self, remove_changes};
 
-/// What the names of exports begin and end with; the time stands between.
+/// What the names of exports begin and end with; the time is between.
 const BEGIN: &str = "calipam-";
 const END: &str = ".jsonl.zst";
 /// The time in a name, in UTC.
@@ -84,17 +84,17 @@ pub struct Archived {
     pub path: PathBuf,
     /// When its data was read.
     pub taken_at: Timestamp,
-    /// The revision of its data; empty where there is none.
+    /// The revision of its data; empty if there is none.
     pub revision: String,
-    /// The GUID of its cluster; empty where it had none.
+    /// The GUID of its cluster; empty if it had none.
     pub guid: String,
 }
 
 impl Archive {
-    /// Lists the exports of a folder. A file whose name is not what [`Adding::finish`] gives is no part of it.
+    /// Lists the exports of a folder. A file whose name is not what [`Adding::finish`] gives is not part of it.
     ///
     /// # Errors
-    /// Where the folder or an export in it cannot be read, or exports are of several clusters.
+    /// If the folder or an export in it cannot be read, or exports are of several clusters.
     pub fn open(folder: &Path) -> Result<Self> {
         let (archive, damaged) = Self::sound(folder)?;
         damaged.into_iter().next().map_or(Ok(archive), Err)
@@ -135,7 +135,7 @@ impl Archive {
         &self.exports
     }
 
-    /// The GUID of the cluster that it is of; `None` where it holds nothing yet.
+    /// The GUID of the cluster that it is of; `None` if it holds nothing yet.
     pub fn guid(&self) -> Option<&str> {
         self.exports.first().map(|export| export.guid.as_str())
     }
@@ -181,13 +181,13 @@ pub struct Added {
     pub export: Archived,
     /// Number of entries in it.
     pub entries: u64,
-    /// The newest export before it, where that has a later time: a clock was set back.
+    /// The newest export before it, if that has a later time: a clock was set back.
     pub later: Option<Timestamp>,
     /// There was an export of the same time, and the new one was not needed.
     pub was_there: bool,
 }
 
-/// Nobody else writes to the archive.
+/// No one else writes to the archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     _file: Arc<LockFile>,
@@ -204,7 +204,7 @@ impl Drop for LockFile {
 }
 
 impl Lock {
-    /// Locks the archive, whose folder is made where it is missing.
+    /// Locks the archive, whose folder is made if it is missing.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -227,10 +227,10 @@ pub struct Adding {
 }
 
 impl Adding {
-    /// Locks the archive, whose folder is made where it is missing.
+    /// Locks the archive, whose folder is made if it is missing.
     ///
     /// # Errors
-    /// Where the file cannot be written, another run writes to the archive, or it holds exports of several clusters.
+    /// If the file cannot be written, another run writes to the archive, or it holds exports of several clusters.
     pub fn begin(folder: &Path) -> Result<Self> {
         Self::with(folder, Lock::take(folder)?)
     }
@@ -257,7 +257,7 @@ impl Adding {
     /// Gives the export that was written its name.
     ///
     /// # Errors
-    /// Where it is of another cluster, or cannot be renamed.
+    /// If it is of another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
         let mut export = archived(self.path())?;
         self.archive.require(&export.guid)?;
@@ -283,7 +283,7 @@ impl Drop for Adding {
 }
 
 impl Archived {
-    /// Reads a part of it; `None` where another run has removed the export.
+    /// Reads a part of it; `None` if another run has removed the export.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
         let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
             Some(file) => file,

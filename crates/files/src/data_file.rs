@@ -30,7 +30,7 @@ pub const STANDARD_INPUT: &str = "standard input";
 pub struct DataFile {
     path: PathBuf,
     kind: FileKind,
-    /// What came from standard input lies in a temporary file, since it is read more than once.
+    /// What came from standard input is in a temporary file, since it is read more than once.
     input: Option<Arc<TempPath>>,
 }
 
@@ -46,7 +46,7 @@ impl DataFile {
     /// Finds out by its content what a file is; its name does not matter.
     ///
     /// # Errors
-    /// Where it cannot be read, or is nothing that this program knows.
+    /// If it cannot be read, or is nothing that this program knows.
     pub fn open(path: &Path) -> Result<Self> {
         if is_etcd_folder(path) || is_etcd_folder(&path.join("member")) {
             return Err(Error::new(path, FileError::EtcdFolder));

@@ -18,17 +18,17 @@ impl Error {
         Self { path: path.into(), kind: kind.into() }
     }
 
-    /// The same of a file that lies in an archive.
+    /// The same of a file that is in an archive.
     pub(crate) fn of_archive(self) -> Self {
         Self { kind: self.kind.of_archive(), ..self }
     }
 
-    /// True where the changes of a recording are not what was written.
+    /// True if the changes of a recording are not what was written.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FileError::ChangesDamaged { .. })
     }
 
-    /// True where a file is not there.
+    /// True if a file is not there.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -61,7 +61,7 @@ pub enum FileError {
     #[error("holds no object of Calico")]
     NoObjects,
     /// An export of a later program.
-    #[error("an export of format version {0}, which is later than this program")]
+    #[error("an export of format version {0}, which is newer than this program supports")]
     ExportVersion(u64),
     /// An export that is cut off or holds a line that cannot be read.
     #[error("line {line} of the export: {reason}")]
@@ -94,7 +94,7 @@ pub enum FileError {
     /// The changes of a recording are not what was written there.
     #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
     ChangesDamaged { at: u64 },
-    #[error("changes of format version {0}, which is later than this program")]
+    #[error("changes of format version {0}, which is newer than this program supports")]
     ChangesVersion(u32),
     /// An etcd snapshot that ends too early.
     #[error("the etcd snapshot is cut off: {0}")]
@@ -108,7 +108,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// The same of a file that lies in an archive: what is damaged cannot be written again.
+    /// The same of a file that is in an archive: what is damaged cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

@@ -30,7 +30,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// True where a source is wanted.
+    /// True if a source is wanted.
     pub fn has(&self, source: Source) -> bool {
         match self {
             Self::Whole => true,
@@ -59,7 +59,7 @@ impl Extent {
         }
     }
 
-    /// Says of every source that is not wanted that it was not read, where nothing is said about it yet.
+    /// Says of every source that is not wanted that it was not read, if nothing is said about it yet.
     pub fn say(&self, snapshot: &mut Snapshot) {
         for source in Source::ALL.into_iter().filter(|source| !self.has(*source)) {
             let unread = || Coverage::Skipped(WhySkipped::NotNeeded);
@@ -68,7 +68,7 @@ impl Extent {
     }
 }
 
-/// Says why a source is not read, where it is not.
+/// Says why a source is not read, if it is not.
 pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
     snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }

@@ -33,7 +33,7 @@ impl Packer {
         Compressor::new(QUICK).map(Self)
     }
 
-    /// As [`Self::push`]. What stands in `known` as well takes little room: only with it can the frame be unpacked.
+    /// As [`Self::push`]. What is in `known` as well takes little room: only with it can the frame be unpacked.
     pub fn push_after(&mut self, known: &[u8], text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         self.0.set_dictionary(WITH_WHAT_IS_KNOWN, known)?;
         self.push(text, frames)
@@ -71,7 +71,7 @@ fn head(length: u32, sum: u32) -> [u8; HEAD] {
 }
 
 impl Head {
-    /// Reads a head; `None` where these bytes are none.
+    /// Reads a head; `None` if these bytes are none.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let (length, sum) = (number(8)?, number(12)?);

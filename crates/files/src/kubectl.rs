@@ -42,7 +42,7 @@ const NEVER_EMPTY: [Source; 8] = [
     Source::Machines,
 ];
 
-/// True where a file that begins with `head` may hold an object of Kubernetes or a list of them.
+/// True if a file that begins with `head` may hold an object of Kubernetes or a list of them.
 pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
     let names = |field: &[u8]| head.windows(field.len()).any(|part| part == field);
     head.trim_ascii_start().starts_with(b"{") && names(b"\"apiVersion\"")
@@ -64,7 +64,7 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Reads files of objects. An object that is in several of them counts once.
 ///
 /// # Errors
-/// Where a file cannot be read, is cut, or holds nothing of Calico.
+/// If a file cannot be read, is cut, or holds nothing of Calico.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut order = Vec::new();
@@ -99,7 +99,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Lists that came through Calico's aggregated API lack the type of affinities. Where no label tells it either, the
+/// Lists that came through Calico's aggregated API lack the type of affinities. If no label tells it either, the
 /// owner of the block does.
 fn tell_virtual_affinities(snapshot: &mut Snapshot) {
     let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
@@ -219,7 +219,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         self.pass(path, Some(&list)).map(drop)
     }
 
-    /// Reads a file. Where items were passed over because nothing before them said what they are, gives what the list
+    /// Reads a file. If items were passed over because nothing before them said what they are, gives what the list
     /// says after them.
     fn pass(
         &mut self,
@@ -265,7 +265,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }
 
-    /// Takes an object; false where nothing says what it is.
+    /// Takes an object; false if nothing says what it is.
     fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
         // What cannot be decoded names no kind that is read.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
@@ -285,7 +285,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     }
 }
 
-/// Kind and version of a list whose items have none, where they stand before the items.
+/// Kind and version of a list whose items have none, if they are before the items.
 fn outer(envelope: &[u8]) -> Option<TypeMeta> {
     let whole = serde_json::from_slice(envelope).ok();
     // Up to the array of items: closed, it is a whole object.

@@ -27,7 +27,7 @@ pub use self::extent::{CALICO_2_SOURCES, Extent, skip};
 pub struct Progress {
     /// Objects read so far.
     pub read: u64,
-    /// Objects that are expected in all, as far as is known; 0 where nothing is.
+    /// Objects that are expected in all, as far as is known; 0 if nothing is.
     pub expected: u64,
 }
 

@@ -27,14 +27,14 @@ pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     }
 }
 
-/// Appends an embedded message, also where it is empty.
+/// Appends an embedded message, also if it is empty.
 pub fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads a varint; gives it and its size. `None` where it does not end.
+/// Reads a varint; gives it and its size. `None` if it does not end.
 pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     // Nearly all tags and lengths take one byte.
     if let Some(byte) = bytes.first()
@@ -64,7 +64,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number, or 0 where the field is none.
+    /// The number, or 0 if the field is none.
     pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
@@ -72,7 +72,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes, or none where the field is a number.
+    /// The bytes, or none if the field is a number.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// The next field; `Some(None)` at the end, `None` where the message is malformed.
+    /// The next field; `Some(None)` at the end, `None` if the message is malformed.
     pub fn next_field(&mut self) -> Option<Option<(u32, Value<'a>)>> {
         if self.rest.is_empty() {
             return Some(None);

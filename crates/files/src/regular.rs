@@ -26,7 +26,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(content)
 }
 
-/// Opens a file that was found in a folder and is relied on: it is no link, belongs to this user, and nobody else may write it.
+/// Opens a file that was found in a folder and is relied on: it is not a link, belongs to this user, and no one else may write it.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = regular(system::open_without_link(options, path)?)?;
     match system::why_not_own(&file.metadata()?) {
@@ -35,7 +35,7 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Fills a buffer with what stands at an offset. Where the file is read next is not defined after it.
+/// Fills a buffer with what is at an offset. Where the file is read next is not defined after it.
 pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     system::read_exact_at(file, buffer, offset)
 }
@@ -84,7 +84,7 @@ mod system {
     use std::os::windows::fs::{FileExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// FILE_FLAG_OPEN_REPARSE_POINT: a link is opened itself, and is no regular file.
+    /// FILE_FLAG_OPEN_REPARSE_POINT: a link is opened itself, and is not a regular file.
     const NO_LINK: u32 = 0x0020_0000;
 
     pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {

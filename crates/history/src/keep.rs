@@ -48,7 +48,7 @@ impl FromStr for Keep {
     fn from_str(text: &str) -> Result<Self, KeepError> {
         let rules = text.split(',').map(rule).collect::<Result<Vec<_>, _>>()?;
         if rules.windows(2).any(|pair| pair[0].younger_than >= pair[1].younger_than) {
-            return Err(KeepError("each time has to be longer than the one before it".to_owned()));
+            return Err(KeepError("each time must be longer than the previous one".to_owned()));
         }
         Ok(Self(rules))
     }
@@ -103,7 +103,7 @@ impl Keep {
     }
 }
 
-/// The period that a time lies in.
+/// The period that a time is in.
 fn period(time: Timestamp, every: Every) -> String {
     let at = time.to_zoned(TimeZone::UTC);
     let format = match every {

@@ -32,7 +32,7 @@ pub fn is_windows_reserved(handle: TextRef<'_>) -> bool {
 pub struct Attribute {
     /// `handle_id`: the primary identity; `None` for anonymous allocations.
     pub handle: Option<String>,
-    /// `secondary`: attributes of the active owner. `None` where null or absent.
+    /// `secondary`: attributes of the active owner. `None` if null or absent.
     pub owner: Option<BTreeMap<String, String>>,
     /// `alternateOwnerAttrs`: the other side of a KubeVirt live migration (Calico 3.32 and later).
     pub alternate: Option<BTreeMap<String, String>>,
@@ -53,7 +53,7 @@ impl Attribute {
         }
     }
 
-    /// Calls a function with the record as it lies in a block.
+    /// Calls a function with the record as it is in a block.
     pub fn with_ref<T>(&self, call: impl FnOnce(AttributeRef<'_>) -> T) -> T {
         let mut table = AttributeTable::default();
         table.push(self);
@@ -267,12 +267,12 @@ impl<'a> AttributeRef<'a> {
         self.handle.map(TextRef::cut_at_carriage_return)
     }
 
-    /// Attributes of the active owner; empty where there are none.
+    /// Attributes of the active owner; empty if there are none.
     pub fn owner(&self) -> OwnerMap<'a> {
         self.owner.unwrap_or_default()
     }
 
-    /// Attributes of the other side of a live migration, where there are any.
+    /// Attributes of the other side of a live migration, if there are any.
     pub fn alternate(&self) -> Option<OwnerMap<'a>> {
         self.alternate
     }
@@ -287,7 +287,7 @@ impl<'a> AttributeRef<'a> {
         self.released_at
     }
 
-    /// Since when the address is cooling, where that is a readable time.
+    /// Since when the address is cooling, if that is a readable time.
     pub fn released_time(&self) -> Option<Timestamp> {
         parse_time(&self.released_at?.to_string())
     }

@@ -1,4 +1,4 @@
-//! The values that Calico 2.x stores (facts 6.2), where they differ from those of Calico 3.
+//! The values that Calico 2.x stores (facts 6.2), if they differ from those of Calico 3.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::key::Key;
 const OF_BLOCK: [&str; 4] = ["sequenceNumber", "sequenceNumberForAllocation", "affinityClaimTime", "deleted"];
 
 /// The value of an object as Calico 2.x stores it, made from that of Calico 3: without what it does not know, and with the
-/// fields that it always writes. `None` where the two are the same.
+/// fields that it always writes. `None` if the two are the same.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(json).ok()?;
     let fields = value.as_object_mut()?;
@@ -29,7 +29,7 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     (changed > 0).then(|| value.to_string().into_bytes())
 }
 
-/// Owner records name their handle and attributes also where they have none. Gives how many fields were added.
+/// Owner records name their handle and attributes also if they have none. Returns how many fields were added.
 fn name_all_fields(block: &mut Map<String, Value>) -> usize {
     let records = block.get_mut("attributes").and_then(Value::as_array_mut).into_iter().flatten();
     let mut added = 0;

@@ -54,7 +54,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
-/// An IPv4 address, and the prefix length where one follows, in the form in which they are written. `None` for all else, a CIDR
+/// An IPv4 address, and the prefix length if one follows, in the form in which they are written. `None` for all else, a CIDR
 /// in another form included: a million handles and endpoints have one each, and the general readers take four times as
 /// long.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
@@ -106,7 +106,7 @@ pub fn size(cidr: IpNet) -> u128 {
     1u128.checked_shl(host_bits).unwrap_or(u128::MAX)
 }
 
-/// The ordinal of `address` in the block `cidr`, where it lies in it.
+/// The ordinal of `address` in the block `cidr`, where it is in it.
 pub fn ordinal_of(cidr: IpNet, address: IpAddr) -> Option<u32> {
     let offset = match (cidr, address) {
         (IpNet::V4(net), IpAddr::V4(ip)) if net.contains(&ip) => {
@@ -126,7 +126,7 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     }
 }
 
-/// The block of size `prefix` that holds `address`. `None` where the prefix is longer than the address.
+/// The block of size `prefix` that holds `address`. `None` if the prefix is longer than the address.
 pub fn block_around(address: IpAddr, prefix: u8) -> Option<IpNet> {
     let net = match address {
         IpAddr::V4(ip) => IpNet::V4(Ipv4Net::new(ip, prefix).ok()?),

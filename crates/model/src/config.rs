@@ -9,10 +9,10 @@ use crate::json::{self, Fields, Object, is, set};
 use crate::resource::read;
 use crate::snapshot::FieldDefect;
 
-/// Blocks that a node may hold in one family where nothing else is configured (Calico 3.19 and later).
+/// Blocks that a node may hold in one family if nothing else is configured (Calico 3.19 and later).
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 
-/// How addresses are allocated. The same five settings lie under `/calico/ipam/v2/config`, which the
+/// How addresses are allocated. The same five settings are under `/calico/ipam/v2/config`, which the
 /// allocator reads, and in the resource IPAMConfiguration; in etcd nothing keeps the two equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpamConfig {
@@ -22,7 +22,7 @@ pub struct IpamConfig {
     pub auto_allocate_blocks: bool,
     /// Most blocks of a node; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
     pub max_blocks_per_host: i64,
-    /// Addresses of stopped KubeVirt machines are kept; `None`, which means that they are, where it is not stated.
+    /// Addresses of stopped KubeVirt machines are kept; `None`, which means that they are, if it is not stated.
     pub kubevirt_persistence: Option<bool>,
     /// Seconds for which a released address is not handed out again.
     pub cooldown_seconds: i64,
@@ -206,7 +206,7 @@ fn persistence(keeps: bool) -> &'static str {
 /// Cluster information (facts 1.11).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterInformation {
-    /// 32 hexadecimal digits; empty where unset.
+    /// 32 hexadecimal digits; empty if unset.
     pub guid: String,
     /// Comma-separated words such as `k8s,bgp,kdd`.
     pub cluster_type: String,
@@ -264,7 +264,7 @@ impl ClusterInformation {
         self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
     }
 
-    /// True for a version whose data this program knows; `None` where the cluster names no version.
+    /// True for a version whose data this program knows; `None` if the cluster names no version.
     pub fn is_known(&self) -> Option<bool> {
         self.is_since(OLDEST_KNOWN).map(|since| since && !self.is_newer_than_known())
     }

@@ -18,7 +18,7 @@ use crate::time::parse_time;
 /// A workload endpoint, reduced to what says who uses which address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {
-    /// The fields in the order of [`Field`], packed. The name is left empty where it follows from them.
+    /// The fields in the order of [`Field`], packed. The name is left empty if it follows from them.
     text: Box<[u8]>,
     addresses: Addresses,
 }
@@ -95,7 +95,7 @@ impl Endpoint {
     }
 
     /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
-    /// `ipNetworks` that are no addresses are left out and reported. Gives the creation time as well.
+    /// `ipNetworks` that are no addresses are left out and reported. Returns the creation time as well.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let RawEndpoint { metadata, spec } = read(json)?;
         let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
@@ -147,7 +147,7 @@ impl Endpoint {
         push_endpoint_name(out, [&node, &orchestrator, &pod, &endpoint]);
     }
 
-    /// The node on which it runs; empty where the object does not say.
+    /// The node on which it runs; empty if the object does not say.
     pub fn node(&self) -> TextRef<'_> {
         self.field(Field::Node)
     }
@@ -162,7 +162,7 @@ impl Endpoint {
         self.orchestrator() == *"openstack"
     }
 
-    /// The pod; empty where the orchestrator is not Kubernetes.
+    /// The pod; empty if the orchestrator is not Kubernetes.
     pub fn pod(&self) -> TextRef<'_> {
         self.field(Field::Pod)
     }

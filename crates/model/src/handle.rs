@@ -71,7 +71,7 @@ impl Handle {
     /// Reads the JSON of a handle. The ID comes from the key (etcd) or from `spec.handleID`.
     ///
     /// # Errors
-    /// Where the text is not JSON, a field has another type than Calico's reader accepts, or a key of
+    /// If the text is not JSON, a field has another type than Calico's reader accepts, or a key of
     /// `block` is not a CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, DecodeError> {
         if let Some((content, None)) = read_usual(json) {
@@ -126,7 +126,7 @@ impl Handle {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// Number of addresses that the handle claims to hold in `block`; 0 where it does not name it.
+    /// Number of addresses that the handle claims to hold in `block`; 0 if it does not name it.
     pub fn count(&self, block: IpNet) -> i64 {
         self.blocks().find(|(cidr, _)| *cidr == block).map_or(0, |(_, count)| count)
     }

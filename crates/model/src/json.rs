@@ -30,7 +30,7 @@ pub(crate) trait Template<'de>: Fields<'de> {
     /// Fields of which nothing is taken, whatever they hold.
     const PASSED_OVER: &'static [&'static str];
 
-    /// The strings that were taken. `None` where something else was taken, too.
+    /// The strings that were taken. `None` if something else was taken, too.
     fn strings(&self) -> Option<Vec<Option<&str>>>;
 
     /// Takes one of the strings, by its place in [`Self::strings`].

@@ -49,7 +49,7 @@ pub enum Key {
     KubeControllersConfiguration(String),
     /// The IPAMConfiguration resource, which in etcd nothing keeps equal to [`Key::IpamConfig`].
     IpamConfiguration(String),
-    /// A pod. It lies in Kubernetes and has no etcd path of Calico's.
+    /// A pod. It is in Kubernetes and has no etcd path of Calico's.
     Pod { namespace: String, name: String },
     /// A service; in Kubernetes, too.
     Service { namespace: String, name: String },
@@ -80,7 +80,7 @@ impl Key {
     /// Reads an etcd path. `Ok(None)` for paths that are none of calipam's business.
     ///
     /// # Errors
-    /// Where the path lies under the IPAM prefix, or under the prefix of a resource that is read, but
+    /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but
     /// has no shape that Calico uses.
     pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
         if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
@@ -115,7 +115,7 @@ fn parse_ipam(rest: &str) -> Result<Key, KeyError> {
             Ok(Key::Affinity(AffinityKey { kind: AffinityType::parse(kind), node: (*node).to_owned(), cidr }))
         }
         ["handle", ..] => Err(error("a handle ID must not be empty or contain a slash")),
-        _ => Err(error("no key that Calico writes has this shape")),
+        _ => Err(error("Calico writes no such key")),
     }
 }
 
@@ -123,7 +123,7 @@ fn parse_family(family: &str, cidr: &str) -> Result<IpNet, KeyError> {
     let net = parse_dashed(cidr).ok_or_else(|| error(format!("{cidr:?} is not a CIDR")))?;
     let expected = if is_v4(net) { "ipv4" } else { "ipv6" };
     if family != expected {
-        return Err(error(format!("{cidr:?} lies under {family:?} instead of {expected:?}")));
+        return Err(error(format!("{cidr:?} is stored under {family:?} instead of {expected:?}")));
     }
     Ok(net)
 }
@@ -138,7 +138,7 @@ fn parse_endpoint(rest: &str) -> Result<Key, KeyError> {
 }
 
 impl fmt::Display for Key {
-    /// The etcd path; for what lies in Kubernetes only, `<plural>/<namespace>/<name>`.
+    /// The etcd path; for what is in Kubernetes only, `<plural>/<namespace>/<name>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = |cidr: &IpNet| if is_v4(*cidr) { "ipv4" } else { "ipv6" };
         match self {

@@ -98,7 +98,7 @@ impl Node {
         self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
     }
 
-    /// Adds an address of the node, of that type. Text that is no address is left out: nothing rests on it alone.
+    /// Adds an address of the node, of that type. Text that is not an address is left out: nothing rests on it alone.
     pub fn add_address(&mut self, kind: &str, text: &str) {
         if OWN_ADDRESSES.contains(&kind) {
             self.addresses.extend(cidr::parse_address(text));

@@ -140,7 +140,7 @@ impl<'a> Iterator for OwnerEntries<'a> {
 }
 
 impl<'a> OwnerEntries<'a> {
-    /// Code, key where that is not known, and value of the next attribute.
+    /// Code, key if that is not known, and value of the next attribute.
     fn advance(&mut self) -> Option<(u8, TextRef<'a>, TextRef<'a>)> {
         self.left = self.left.checked_sub(1)?;
         let (code, rest) = self.rest.split_first()?;

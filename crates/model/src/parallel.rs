@@ -72,7 +72,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 }
             });
         }
-        // The threads alone hold it: where all of them have failed, nothing more can be sent.
+        // The threads alone hold it: if all of them have failed, nothing more can be sent.
         drop(receiver);
 
         for piece in pieces.enumerate() {

@@ -51,7 +51,7 @@ pub struct PodParts<'a> {
     pub status_ips: Vec<&'a str>,
     /// `status.podIP`.
     pub status_ip: &'a str,
-    /// The annotation `cni.projectcalico.org/podIPs`: comma-separated. `None` where absent.
+    /// The annotation `cni.projectcalico.org/podIPs`: comma-separated. `None` if absent.
     pub cni_ips: Option<&'a str>,
     /// The annotation `cni.projectcalico.org/podIP`. Present but empty: the CNI plugin has torn the pod down.
     pub cni_ip: Option<&'a str>,
@@ -163,7 +163,7 @@ impl Pod {
         &self.addresses
     }
 
-    /// Addresses that the pod owns: none where it is finished or uses the node's network; else those of
+    /// Addresses that the pod owns: none if it is finished or uses the node's network; else those of
     /// the CNI annotation (present but empty means none); else those of the status. Addresses that bypass
     /// IPAM are left out.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {

@@ -37,7 +37,7 @@ pub struct Successor {
 pub struct Pool {
     pub name: String,
     pub cidr: IpNet,
-    /// Prefix length of blocks that are created today: 26 and 122 where the pool does not say.
+    /// Prefix length of blocks that are created today: 26 and 122 if the pool does not say.
     pub block_size: u8,
     /// `spec.disabled`.
     pub disabled: bool,
@@ -45,7 +45,7 @@ pub struct Pool {
     pub deleting: bool,
     /// False if a condition `Allocatable` says so (Calico 3.32 and later).
     pub allocatable: bool,
-    /// Which nodes may use it; `all()` where the pool does not say.
+    /// Which nodes may use it; `all()` if the pool does not say.
     pub node_selector: String,
     /// Which namespaces may use it; empty for all (Calico 3.31 and later).
     pub namespace_selector: String,
@@ -62,7 +62,7 @@ impl Pool {
     /// Reads the JSON of a pool; the name comes from the key.
     ///
     /// # Errors
-    /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
+    /// If the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;

@@ -2,7 +2,7 @@
 //!
 //! `all()`, `global()`, `has(k)`, `k == "v"`, `k != "v"`, `k in {"a", "b"}`, `k not in {…}`,
 //! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, joined by `!`, `&&`, `||` and parentheses;
-//! `&&` binds stronger than `||`. Texts stand in either kind of quotes and know no escapes.
+//! `&&` binds stronger than `||`. Texts are in either kind of quotes and know no escapes.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ impl Parser {
     fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
         match self.next("an operator")? {
             Token::Compare(how) => {
-                let wanted = "a text in quotes";
+                let wanted = "a quoted string";
                 match self.next(wanted)? {
                     Token::Text(value) => Ok(Node::Compare(label, how, value)),
                     token => Err(SelectorError::unexpected(&token, wanted)),

@@ -92,7 +92,7 @@ impl FieldDefect {
 pub struct Defect {
     /// The key as it is stored; bytes that are no text are replaced.
     pub path: String,
-    /// What the key names, where it can be read.
+    /// What the key names, if it can be read.
     pub key: Option<Key>,
     /// What is wrong.
     pub kind: DefectKind,
@@ -145,11 +145,11 @@ impl fmt::Display for DatastoreKind {
 /// Everything that was read from a datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The kind of datastore, also where a file of its data was read.
+    /// The kind of datastore, also if a file of its data was read.
     pub datastore: DatastoreKind,
     /// Where it was read: endpoints or a file, without secrets.
     pub location: String,
-    /// The revision at which it was read; empty where there is none.
+    /// The revision at which it was read; empty if there is none.
     pub revision: String,
     /// On Kubernetes: Calico's resources are of the group `projectcalico.org`, not `crd.projectcalico.org`
     /// (Calico 3.32 and later).
@@ -175,7 +175,7 @@ pub struct Snapshot {
     pub ipam_configuration: Option<IpamConfig>,
     /// The configuration of kube-controllers `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
-    /// What is known of the records of its blocks. Less than all only where neither handles nor any users of addresses were
+    /// What is known of the records of its blocks. Less than all only if neither handles nor any users of addresses were
     /// read, so that no rule checks a record.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
@@ -249,7 +249,7 @@ impl Snapshot {
         parts.into_iter().for_each(|part| self.absorb(part));
     }
 
-    /// The GUID of the cluster; empty where it has none.
+    /// The GUID of the cluster; empty if it has none.
     pub fn guid(&self) -> &str {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
     }
@@ -261,7 +261,7 @@ impl Snapshot {
         (!broken).then(|| self.ipam_config.unwrap_or_default())
     }
 
-    /// Most blocks of a node in one family, by the configuration that counts. `None` where there is no limit: nothing is
+    /// Most blocks of a node in one family, by the configuration that counts. `None` if there is no limit: nothing is
     /// configured, and Calico is known to be older than the limit that is built in.
     pub fn block_limit(&self) -> Option<u32> {
         let config = self.effective_ipam_config().unwrap_or_default();

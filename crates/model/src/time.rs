@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Reads a time in either form, leniently: a fraction of any length, any offset, and what Go may
-/// append (a zone name, a monotonic reading). `None` where there is no time in it.
+/// append (a zone name, a monotonic reading). `None` if there is no time in it.
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if let Some((time, rest)) = split_civil(text) {

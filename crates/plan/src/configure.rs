@@ -37,7 +37,7 @@ pub enum ConfigureRefusal {
 }
 
 /// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
-/// it is and, where it is whole, what follows.
+/// it is and, if it is whole, what follows.
 pub fn plan(
     snapshot: Snapshot,
     stored: Option<(&Revision, &Document)>,

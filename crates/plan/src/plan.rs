@@ -233,7 +233,7 @@ impl Plan {
         Self::new(kind, snapshot, Vec::new())
     }
 
-    /// True where there is nothing to do.
+    /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }

@@ -14,7 +14,7 @@ pub struct Skipped {
     pub reason: SkipReason,
     /// The same with names and evidence, and what a person has to decide.
     pub detail: String,
-    /// What this program can do about it, where that is something else than the plan.
+    /// What this program can do about it, if that is something else than the plan.
     pub suggested_action: Option<SuggestedAction>,
 }
 
@@ -88,7 +88,7 @@ pub enum SkipReason {
     EvidenceLost,
     /// Nothing names the address, but its owner may come back to it.
     OwnerMayLive,
-    /// The record does not say whose it is: released only where the operator names it.
+    /// The record does not say whose it is: released only if the operator names it.
     UnknownOwner,
     NodeExists,
     /// The node is missing, but workloads name it.
@@ -107,9 +107,9 @@ pub enum SkipReason {
     NodeUnknown,
     /// The node has no tunnel address.
     TunnelAddressNotSet,
-    /// The tunnel address lies before the block.
+    /// The tunnel address is before the block.
     TunnelAddressTooLow,
-    /// The tunnel address lies after the block.
+    /// The tunnel address is after the block.
     TunnelAddressTooHigh,
     /// Too little of the block can be read.
     CorruptBeyondRepair,
@@ -119,7 +119,7 @@ pub enum SkipReason {
     ContainerUnknown,
     /// The datastore cannot hold an object for its handle.
     HandleNotStorable,
-    /// It lies in no pool.
+    /// It is in no pool.
     OutsidePools,
     /// Two blocks or pools lie over each other.
     Overlap,

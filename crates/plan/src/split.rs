@@ -34,11 +34,11 @@ pub enum SplitRefusal {
     /// A part would not hold a single block.
     #[error("a part such as {part} would be smaller than a block of the pool, which is a /{block_size}")]
     SmallerThanBlock { part: IpNet, block_size: u8 },
-    /// A block is larger than a part, so that it would lie in no pool.
+    /// A block is larger than a part, so that it would be in no pool.
     #[error("the block {block} is larger than a part such as {part} and would lie in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
     /// The name of a part is taken.
-    #[error("there is a pool {0} already")]
+    #[error("the pool {0} already exists")]
     NameTaken(String),
     /// Others have to agree before the pool goes. Calico's pool controller would release the affinities of all blocks.
     #[error(
@@ -108,7 +108,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
         edits.push(Edit::Pool(name, PoolEdit::Create(part)));
     }
-    // Last: until then every address lies in a pool.
+    // Last: until then every address is in a pool.
     edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));
     changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
     actions.push(Action { step, changes });

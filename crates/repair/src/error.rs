@@ -3,7 +3,7 @@
 use crate::journal::JournalError;
 use crate::lock::{LockAction, LockFailure};
 
-/// Why a repair did not begin, or ended early. What single steps met is no error but a
+/// Why a repair did not begin, or ended early. What single steps met is not an error but a
 /// [`Conflict`](crate::Conflict).
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
@@ -24,7 +24,7 @@ pub enum RepairError {
         found: String,
     },
     /// A journal names something that calipam never writes.
-    #[error("the journal names {path:?}, which is nothing that calipam writes")]
+    #[error("the journal names {path:?}, which calipam never writes")]
     StrangeKey { path: String },
     /// What is to be written is more than what the operator agreed to.
     #[error("the operator agreed to change {agreed} objects, but the plan changes {planned}")]

@@ -29,15 +29,15 @@ const FIELD: &str = "datastoreReady";
 /// The lock, held.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// What the field was before; `None` where it was absent.
+    /// What the field was before; `None` if it was absent.
     before: Option<bool>,
-    /// The value as it was, and the version that locking made of it. `None` where nothing was written
+    /// The value as it was, and the version that locking made of it. `None` if nothing was written
     /// because others hold the lock.
     replaced: Option<(Stored, Revision)>,
 }
 
 impl Held {
-    /// The revision that locking made of ClusterInformation; `None` where others hold the lock.
+    /// The revision that locking made of ClusterInformation; `None` if others hold the lock.
     pub(crate) fn revision(&self) -> Option<String> {
         self.replaced.as_ref().map(|(_, revision)| revision.to_string())
     }
@@ -73,9 +73,9 @@ pub enum LockFailure {
     NoInformation,
     #[error("{0}")]
     Undecodable(String),
-    #[error("it is locked already, by another run or by a person")]
+    #[error("it is already locked, by another run or by a person")]
     Taken,
-    #[error("whether it is locked now is not known: {0}")]
+    #[error("it is not known whether it is locked now: {0}")]
     Unsure(calipam_datastore::Error),
     #[error("others keep changing ClusterInformation")]
     Contended,
@@ -86,19 +86,19 @@ pub enum LockFailure {
 /// ClusterInformation as it is stored.
 struct Information {
     stored: Stored,
-    /// `None` where the field is absent.
+    /// `None` if the field is absent.
     ready: Option<bool>,
 }
 
 impl Information {
-    /// Reads it to do something with the lock; `None` where it does not exist.
+    /// Reads it to do something with the lock; `None` if it does not exist.
     async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>, RepairError> {
         let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else { return Ok(None) };
         let ready = ready(&stored).map_err(|reason| action.failed(reason))?;
         Ok(Some(Self { stored, ready }))
     }
 
-    /// Swaps it for a value; `None` where it has changed since.
+    /// Swaps it for a value; `None` if it has changed since.
     async fn swap(&self, writer: &Writer, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
         let change = Change::update(key(), self.stored.revision.clone(), value);
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
@@ -173,7 +173,7 @@ pub(crate) async fn restore(writer: &Writer, held: &Held) -> Result<(), RepairEr
     }
 }
 
-/// Puts the field back to `before`. Where ClusterInformation is the very version that locking made, the
+/// Puts the field back to `before`. If ClusterInformation is the very version that locking made, the
 /// whole value becomes what it was; else only the field changes, and only if it is still false: whoever
 /// has unlocked the datastore since meant it.
 async fn put_back(
@@ -221,7 +221,7 @@ pub async fn set_lock(
     Err(action.failed(LockFailure::Contended))
 }
 
-/// Puts the field back to `before` where ClusterInformation is still at `revision`; false where it is not.
+/// Puts the field back to `before` where ClusterInformation is still at `revision`; false if it is not.
 pub(crate) async fn put_back_at(
     writer: &Writer,
     before: Option<bool>,
@@ -240,7 +240,7 @@ pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, LockFailure> {
     }
 }
 
-/// What Kubernetes adds to a value lies outside of `spec`.
+/// What Kubernetes adds to a value is outside of `spec`.
 fn spec(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }

@@ -74,7 +74,7 @@ pub(crate) struct Purpose {
 /// and reported, the others go on. Steps that change the same object keep their order.
 ///
 /// # Errors
-/// Where the cluster is another one, consent does not cover the steps, or the journal cannot be created:
+/// If the cluster is another one, consent does not cover the steps, or the journal cannot be created:
 /// nothing is written then. What happens later is in the [`Execution`].
 pub async fn execute(
     datastore: &Datastore,
@@ -165,7 +165,7 @@ async fn run_locked(
     };
 
     let steps = groups.len();
-    // On a task of its own, so that the lock is restored even where it panics.
+    // On a task of its own, so that the lock is restored even if it panics.
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
         Err(error) => {
@@ -188,7 +188,7 @@ async fn run_locked(
     Ok(execution)
 }
 
-/// The folder that a file lies in.
+/// The folder that a file is in.
 fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

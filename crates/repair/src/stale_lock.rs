@@ -22,9 +22,9 @@ pub struct StaleLock {
     pub started_at: String,
     /// What was run.
     pub command: String,
-    /// What `datastoreReady` was before; `None` where it was absent.
+    /// What `datastoreReady` was before; `None` if it was absent.
     pub before: Option<bool>,
-    /// The revision that locking made of ClusterInformation; `None` where the run was killed before it knew.
+    /// The revision that locking made of ClusterInformation; `None` if the run was killed before it knew.
     revision: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub enum LockState {
 }
 
 /// Reads the journals of a folder for locks of `cluster` that were left. Journals of runs that still
-/// live are passed over, and so is what is no journal of this user.
+/// live are passed over, and so is what is not a journal of this user.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
 }
@@ -66,7 +66,7 @@ impl StaleLock {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
             if !self.may_come() {
-                // Where this cannot be noted, the next run reads it again.
+                // If this cannot be noted, the next run reads it again.
                 self.forget().ok();
             }
             return Ok(LockState::Unlocked);
@@ -87,7 +87,7 @@ impl StaleLock {
         Ok(restored)
     }
 
-    /// True where the run was killed so recently that its lock may still be on its way.
+    /// True if the run was killed so recently that its lock may still be on its way.
     fn may_come(&self) -> bool {
         let began = self.started_at.parse::<Timestamp>();
         self.revision.is_none() && began.is_ok_and(|began| Timestamp::now().duration_since(began) < LATE)

@@ -20,7 +20,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A number below `end`, or 0 where that is 0.
+    /// A number below `end`, or 0 if that is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

@@ -39,7 +39,7 @@ pub struct Archiving {
 /// its data, which is the server's where it has one.
 ///
 /// # Errors
-/// Where the datastore cannot be read, the folder not be written, or it is of another cluster.
+/// If the datastore cannot be read, the folder not be written, or it is of another cluster.
 pub fn archive<'a>(
     datastore: &'a Datastore,
     folder: &'a Path,
@@ -85,7 +85,7 @@ pub struct ArchiveHistory {
     pub about: About,
     /// The times of the exports that were read, ascending.
     pub times: Vec<Timestamp>,
-    /// From when to when every change was recorded, ascending; empty where none was.
+    /// From when to when every change was recorded, ascending; empty if none was.
     pub recorded: Vec<[Timestamp; 2]>,
     pub timeline: Timeline,
 }
@@ -158,7 +158,7 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
 /// How often pods got addresses and how long they kept them, by the exports of an archive and the changes between them.
 ///
 /// # Errors
-/// Where it holds one state only.
+/// If it holds one state only.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
     let archive = open(folder, operator)?;
     let part = Part::Records { handle: None };
@@ -203,8 +203,8 @@ fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
     }
 }
 
-/// Tells what the wanted objects were, change by change, where changes were recorded, and otherwise export by export. Where two
-/// recorders were at work, the later one is told from where the earlier one ends. Gives the times of the exports, and from when to
+/// Tells what the wanted objects were, change by change, where changes were recorded, and otherwise export by export. If two
+/// recorders were at work, the later one is told from where the earlier one ends. Returns the times of the exports, and from when to
 /// when every change is known.
 fn each_state(
     archive: &Archive,
@@ -255,7 +255,7 @@ fn each(
     result
 }
 
-/// Of a handle whose beginning is named, the whole ID, where one handle in any export begins so.
+/// Of a handle whose beginning is named, the whole ID, if one handle in any export begins so.
 fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Error> {
     let About::Handle(begin) = about else { return Ok(about) };
     let mut ids = BTreeSet::new();
@@ -306,7 +306,7 @@ const QUIET: SignedDuration = SignedDuration::from_secs(120);
 /// The state at a time by an archive: the last export of that time or before it, with the changes up to then where they were recorded.
 ///
 /// # Errors
-/// Where there is no export before it.
+/// If there is no export before it.
 pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Error> {
     let archive = open(folder, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);

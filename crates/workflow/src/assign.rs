@@ -44,7 +44,7 @@ pub struct Explained {
 /// Reads, lets the allocator plan, shows the plan, asks, and assigns.
 ///
 /// # Errors
-/// Where something cannot be read or written, node or pool are not known, or the operator does not agree.
+/// If something cannot be read or written, node or pool are not known, or the operator does not agree.
 pub fn assign<'a>(
     datastore: &'a Datastore,
     request: &'a AssignRequest,

@@ -29,7 +29,7 @@ pub struct ConfigureRequest {
 /// Reads the objects that matter, plans, shows the plan, asks, and writes.
 ///
 /// # Errors
-/// Where something cannot be read or written, the settings are not what Calico takes, or the operator does not agree.
+/// If something cannot be read or written, the settings are not what Calico takes, or the operator does not agree.
 pub fn configure<'a>(
     datastore: &'a Datastore,
     request: &'a ConfigureRequest,

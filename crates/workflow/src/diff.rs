@@ -22,17 +22,17 @@ use crate::second_read::settle::recheck;
 /// Where one of two states is read.
 pub struct Side {
     pub datastore: Datastore,
-    /// The revision of etcd, where it is a past one.
+    /// The revision of etcd, if it is a past one.
     pub revision: Option<i64>,
 }
 
 impl Side {
-    /// True where it is known when the state was read. etcd does not keep the times of its revisions.
+    /// True if it is known when the state was read. etcd does not keep the times of its revisions.
     pub fn knows_its_time(&self) -> bool {
         self.revision.is_none() && self.datastore.knows_its_time()
     }
 
-    /// True where it can change while it is read.
+    /// True if it can change while it is read.
     fn is_live(&self) -> bool {
         self.revision.is_none() && self.datastore.is_live()
     }
@@ -163,7 +163,7 @@ async fn recheck_side(
 /// The part of two states that is named: nodes and pools by the names of either. Each kind of name narrows the others.
 ///
 /// # Errors
-/// Where a name is not found, or the networks of two kinds have nothing in common.
+/// If a name is not found, or the networks of two kinds have nothing in common.
 pub fn scope(
     pair: &Pair,
     networks: [Vec<IpNet>; 2],
@@ -209,7 +209,7 @@ pub fn scope(
     Ok(scope)
 }
 
-/// What lies in networks of both kinds; of one kind alone, all of it.
+/// What is in networks of both kinds; of one kind alone, all of it.
 fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Error> {
     if some.is_empty() || others.is_empty() {
         return Ok(if some.is_empty() { others } else { some });

@@ -17,7 +17,7 @@ use calipam_repair::journal::JournalError;
 use crate::migrate::EvictError;
 use crate::operator::NoConsent;
 
-/// Why a command could not do its work. Nothing was written, except where a run has begun ([`Error::Repair`]).
+/// Why a command could not do its work. Nothing was written, except if a run has begun ([`Error::Repair`]).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -48,14 +48,14 @@ pub enum Error {
     /// The GUIDs of two datastores that are to be of one cluster.
     #[error("{what} are of two clusters: {} and {}", .guids[0], .guids[1])]
     TwoClusters { what: &'static str, guids: [String; 2] },
-    /// The GUIDs of an archive, and of what is checked; empty where it has none.
-    #[error("the archive is of cluster {:?}, and what is checked of {:?}", .guids[0], .guids[1])]
+    /// The GUIDs of an archive, and of what is checked; empty if it has none.
+    #[error("the archive is of cluster {:?}, but the checked data is of {:?}", .guids[0], .guids[1])]
     ArchiveOfAnother { guids: [String; 2] },
     #[error("there is no pool {:?}", .0.name)]
     UnknownPool(NotFound),
     #[error("nothing is in {0}: no pool, no block, and no address in use")]
     UnknownNetwork(IpNet),
-    #[error("nothing of {nodes} lies in {pools}")]
+    #[error("nothing of {nodes} is in {pools}")]
     NothingInCommon { nodes: String, pools: String },
     /// Nothing is there, and nothing uses an address of it.
     #[error("there is no block {0}")]
@@ -91,14 +91,12 @@ pub enum Error {
     #[error("the datastore is not locked")]
     NotLocked,
     /// The schema of the cluster has no such field: Kubernetes drops it silently.
-    #[error(
-        "{setting} was written, but this cluster does not keep it: its custom resource definitions are older"
-    )]
+    #[error("{setting} was written, but this cluster drops it: its custom resource definitions are older")]
     SettingNotKept { setting: &'static str },
-    #[error("neither HOME nor XDG_STATE_HOME says where to keep the journal")]
+    #[error("neither HOME nor XDG_STATE_HOME is set, so there is no place for the journal")]
     NoJournalDirectory,
     /// The datastore is a file, and was to be written.
-    #[error("a file is never written; {0} needs the datastore itself")]
+    #[error("a file is never changed; {0} needs the datastore itself")]
     NotLive(&'static str),
     #[error("{}", match .0 {
         NoConsent::Declined => "aborted; nothing was changed".to_owned(),
@@ -112,7 +110,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct NotFound {
     pub name: String,
-    /// The known name that is most like it, where one is.
+    /// The known name that is most like it, if one is.
     pub nearest: Option<String>,
 }
 
@@ -146,7 +144,7 @@ impl Error {
         |error| Self::Io { doing, error }
     }
 
-    /// The only one of the handles that begin so; `None` where there is none.
+    /// The only one of the handles that begin so; `None` if there is none.
     pub(crate) fn only_handle(
         begin: &str,
         ids: impl IntoIterator<Item = String>,

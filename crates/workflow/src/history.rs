@@ -65,7 +65,7 @@ pub fn last_events<'a>(
     most: usize,
 ) -> Pending<'a, Vec<Event>> {
     Box::pin(async move {
-        // What an address is now does not depend on it: where it cannot be read, there is none.
+        // What an address is now does not depend on it: if it cannot be read, there is none.
         let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
         let Ok(Ok(Some(past))) = recent else { return Vec::new() };
         let mut events = timeline(&kept(past), &[], &About::Address(address)).events;
@@ -74,7 +74,7 @@ pub fn last_events<'a>(
     })
 }
 
-/// Of a handle whose beginning is named, the whole ID, where one handle that exists begins so.
+/// Of a handle whose beginning is named, the whole ID, if one handle that exists begins so.
 async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Error> {
     let About::Handle(begin) = &about else { return Ok(about) };
     let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
@@ -146,7 +146,7 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    // `outcome`: the revision that was written; `None` where it is not known what became of the change, since the run was
+    // `outcome`: the revision that was written; `None` if it is not known what became of the change, since the run was
     // killed.
     let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| Written {
         run: run.clone(),

@@ -108,13 +108,13 @@ impl Live {
         Arc::clone(&self.snapshot)
     }
 
-    /// True where the next step reads everything: an hour has passed, or a kind has been installed. It needs a new connection, since
+    /// True if the next step reads everything: an hour has passed, or a kind has been installed. It needs a new connection, since
     /// one asks only once which kinds there are.
     pub fn is_due(&self) -> bool {
         self.whole.elapsed() >= WHOLE || self.has_new_machines
     }
 
-    /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true where something has.
+    /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true if something has.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
         if self.has_new_machines {
             return Ok(true);
@@ -128,10 +128,10 @@ impl Live {
         }
     }
 
-    /// Reads what has changed, and checks it. Where a finding has stood for long enough, everything that has happened by then is known.
+    /// Reads what has changed, and checks it. If a finding has stood for long enough, everything that has happened by then is known.
     ///
     /// # Errors
-    /// Where the datastore cannot be read. What is known stays as it is.
+    /// If the datastore cannot be read. What is known stays as it is.
     pub fn step<'a>(
         &'a mut self,
         datastore: &'a Datastore,
@@ -206,7 +206,7 @@ impl Live {
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
-    /// Reads everything, and compares what is found in it with what was found by following: what was found anew stays. [`Self::step`]
+    /// Reads everything, and compares what is found in it with what was found by following: what was found again stays. [`Self::step`]
     /// does so each hour.
     ///
     /// # Errors

@@ -181,7 +181,7 @@ pub enum Note<'a> {
         folder: &'a Path,
         reason: &'a str,
     },
-    /// The run whose journal is undone did not come to its end by itself.
+    /// The run whose journal is undone did not finish by itself.
     JournalWithoutEnd,
     /// So many pods were evicted, and are back; so many stay, since they would come back to the old pool; and these virtual machines
     /// stay, each with its reason.

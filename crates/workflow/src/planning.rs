@@ -14,7 +14,7 @@ pub(crate) fn try_plan(checked: CheckResult, plan: Plan, criteria: &Criteria) ->
     calipam_plan::try_plan(snapshot, report, plan, &criteria.options)
 }
 
-/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
+/// Seconds for which the cluster lets released addresses cool down; 0 if its datastore does not keep the time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
     let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }

@@ -39,7 +39,7 @@ impl Run<'_> {
     ) -> Result<Passed, Error> {
         self.check(writing, cluster, sources, changes).await?;
 
-        // While a lock is left no pod starts: it is named even where the operator cannot agree.
+        // While a lock is left no pod starts: it is named even if the operator cannot agree.
         let locks = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree().map_err(Error::NoConsent)?;
         Ok(Passed { locks, shown: None })
@@ -92,15 +92,8 @@ impl Run<'_> {
     }
 
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
-        Question {
-            cluster: cluster.to_owned(),
-            location: self.datastore.location(),
-            addresses: 0,
-            blocks: 0,
-            handles: 0,
-            others: 1,
-            pods: 0,
-        }
+        let location = self.datastore.location();
+        Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<LeftLocks, Error> {

@@ -27,7 +27,7 @@ const LONG: u64 = 64 << 20;
 /// goes on from there. `has_begun` is set once it is clear that changes can be recorded. Full states that are not to be kept are removed with the changes after them.
 ///
 /// # Errors
-/// Where the datastore cannot be read, the folder not be written, another run records there, or it is of another cluster.
+/// If the datastore cannot be read, the folder not be written, another run records there, or it is of another cluster.
 pub fn record<'a>(
     datastore: &'a Datastore,
     folder: &'a Path,
@@ -72,7 +72,7 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Records what happens next. Gives why that is not known any more, where it is so.
+    /// Records what happens next. Returns why that is not known any more, if it is so.
     async fn one(
         &self,
         later: &mut Changes,

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::operator::{Note, Operator};
 use crate::release::ReleaseRequest;
 
-/// What the reports of a request saw, where nothing forbids using them.
+/// What the reports of a request saw, if nothing forbids using them.
 pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,

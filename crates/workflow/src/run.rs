@@ -16,7 +16,7 @@ use crate::operator::Operator;
 pub struct Intent {
     /// `None` to plan only.
     pub writing: Option<Writing>,
-    /// Write nothing where the plan makes more changes.
+    /// Write nothing if the plan makes more changes.
     pub max_changes: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ impl Writing {
     }
 }
 
-/// The folder of a journal: `run.journal` lies in the working directory.
+/// The folder of a journal: `run.journal` is in the working directory.
 pub(crate) fn folder_of(journal: &Path) -> Option<PathBuf> {
     let folder = journal.parent()?;
     Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
@@ -65,7 +65,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run that needs the datastore of a Calico 3 itself, also where it only plans. `what` it does, as Calico 2 and a file are told why
+    /// A run that needs the datastore of a Calico 3 itself, also if it only plans. `what` it does, as Calico 2 and a file are told why
     /// they do not do: `split a pool`, and `a split`.
     pub(crate) fn on_live(
         datastore: &'a Datastore,
@@ -80,7 +80,7 @@ impl<'a> Run<'a> {
         Ok(Self { datastore, intent, operator })
     }
 
-    /// How to write; `None` where nothing is to be written, or can be.
+    /// How to write; `None` if nothing is to be written, or can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
     }

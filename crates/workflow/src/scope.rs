@@ -42,7 +42,7 @@ impl Names {
     /// What is meant by the names.
     ///
     /// # Errors
-    /// Where one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
+    /// If one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
     /// look like a clean cluster.
     pub fn part(&self, snapshot: &Snapshot) -> Result<Part, Error> {
         let nodes: Vec<String> = nodes(snapshot, &self.nodes, self.selector.as_ref())?.into_iter().collect();
@@ -53,7 +53,7 @@ impl Names {
     }
 }
 
-/// The GUID of the cluster that a datastore holds; empty where it has none.
+/// The GUID of the cluster that a datastore holds; empty if it has none.
 pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> {
     Box::pin(async move {
         let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
@@ -65,7 +65,7 @@ pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> 
 /// A node that exists, or that an affinity, a block, an endpoint or a record still names.
 ///
 /// # Errors
-/// Where it is not found: a misspelt name would look like a clean cluster.
+/// If it is not found: a misspelt name would look like a clean cluster.
 pub(crate) fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
     let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
     let is_known = snapshot.nodes.iter().any(|node| node.value.name == name)
@@ -166,7 +166,7 @@ fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     known
 }
 
-/// The CIDR of a pool by its name, or a CIDR itself in which there is anything: blocks may lie in no pool.
+/// The CIDR of a pool by its name, or a CIDR itself in which there is anything: blocks may be in no pool.
 pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);
@@ -179,7 +179,7 @@ pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
     Err(Error::UnknownNetwork(cidr))
 }
 
-/// True where a pool, a block or an address in use shares an address with the network.
+/// True if a pool, a block or an address in use shares an address with the network.
 pub(crate) fn is_known_network(snapshot: &Snapshot, cidr: IpNet) -> bool {
     let lies_there = |address: IpAddr| cidr.contains(&address);
     let endpoints = snapshot.endpoints.iter().flat_map(|endpoint| endpoint.value.addresses());
@@ -191,7 +191,7 @@ pub(crate) fn is_known_network(snapshot: &Snapshot, cidr: IpNet) -> bool {
         || endpoints.chain(pods).chain(tunnels).any(lies_there)
 }
 
-/// True where a block shares an address with the network, be it one that cannot be decoded or that others name only.
+/// True if a block shares an address with the network, be it one that cannot be decoded or that others name only.
 pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
     let is_undecodable =
         |defect: &Defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr));

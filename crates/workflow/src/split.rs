@@ -38,7 +38,7 @@ pub struct SplitRequest {
 /// Reads, plans, shows the plan, asks, and splits. Blocks stay as they are.
 ///
 /// # Errors
-/// Where something cannot be read or written, the pool cannot be split, or the operator does not agree.
+/// If something cannot be read or written, the pool cannot be split, or the operator does not agree.
 pub fn split<'a>(
     datastore: &'a Datastore,
     request: &'a SplitRequest,

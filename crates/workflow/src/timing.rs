@@ -73,7 +73,7 @@ pub fn time_reads<'a>(
     })
 }
 
-/// Asks, writes a handle of its own many times, one write after the other, and removes it, after ctrl-c as well. Gives how long
+/// Asks, writes a handle of its own many times, one write after the other, and removes it, after ctrl-c as well. Returns how long
 /// the writes took, ascending.
 ///
 /// The handle has an ID that no container has, and names a block that no cluster has: a check finds it as an orphan where this
@@ -84,15 +84,8 @@ pub fn time_writes<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Vec<Duration>, Error>> {
     Box::pin(async move {
-        let question = Question {
-            cluster: cluster.to_owned(),
-            location: datastore.location(),
-            addresses: 0,
-            blocks: 0,
-            handles: 1,
-            others: 0,
-            pods: 0,
-        };
+        let (cluster, location) = (cluster.to_owned(), datastore.location());
+        let question = Question { cluster, location, handles: 1, ..Question::default() };
         let store = datastore.allocator(operator.ask(question).await.map_err(Error::NoConsent)?)?;
         let now = WritingNow::begin();
         let interrupt =
@@ -105,7 +98,7 @@ pub fn time_writes<'a>(
         let mut written: Result<(), StoreError> = Ok(());
         while written.is_ok() && times.len() < WRITES && !interrupt.is_set() {
             let begin = Instant::now();
-            // Another value each time: an API server writes nothing where nothing changes.
+            // Another value each time: an API server writes nothing if nothing changes.
             let next = handle(times.len() as i64 + 1);
             written = store.update(&next, &revision).await.map(|new| (record, revision) = (next, new));
             times.push(begin.elapsed());

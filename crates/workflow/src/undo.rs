@@ -24,7 +24,7 @@ pub struct Undone {
     pub ended: bool,
     /// The limit, where a plan that was only printed restores more objects.
     pub exceeds: Option<usize>,
-    /// `None` where nothing was to be written.
+    /// `None` if nothing was to be written.
     pub run: Option<Executed>,
     pub locks: LeftLocks,
 }
@@ -48,7 +48,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// The lock that the run of this journal has left, where it can be restored.
+/// The lock that the run of this journal has left, if it can be restored.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Error> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;
@@ -90,7 +90,7 @@ pub fn undo<'a>(
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-            // A run that was killed before its first change has left a lock all the same.
+            // A run that was killed before its first change has left a lock anyway.
             let locks = match (lock, run.writing()) {
                 (Some(lock), Some(_)) => {
                     let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
@@ -106,7 +106,7 @@ pub fn undo<'a>(
         let mut locks = LeftLocks::Gone;
         let (cluster, sources) = (plan.cluster(), sources(&plan));
         match &lock {
-            // Nobody else can have left it, too.
+            // No one else can have left it, too.
             Some(_) => {
                 run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?
             }

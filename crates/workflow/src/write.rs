@@ -21,7 +21,7 @@ pub struct Repaired {
     pub plan: PlanSummary,
     /// The limit, where a plan that was only printed makes more changes.
     pub exceeds: Option<usize>,
-    /// `None` where nothing was to be written.
+    /// `None` if nothing was to be written.
     pub run: Option<Executed>,
     pub locks: LeftLocks,
 }

@@ -44,7 +44,7 @@ impl Shell {
     fn completed(&mut self, line: &str) -> String {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
-        // To the start of the line, and the words are printed in place of being run.
+        // To the start of the line, and the words are printed instead of being run.
         self.session.send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
         let shown = self.session.wait_for(&format!("end{MARK}"));
         let begin = shown.rfind(&format!("={MARK}")).unwrap_or_else(|| panic!("{shown}"));

@@ -94,7 +94,7 @@ fn another_cluster_than_the_one_on_the_line_is_never_asked() {
     ] {
         assert_eq!(asked(line), ":36\n", "{line:?}");
     }
-    // What is no option of this program is passed over, and what follows it counts.
+    // What is not an option of this program is passed over, and what follows it counts.
     assert_eq!(
         asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]),
         ":36\n"
@@ -235,7 +235,7 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
     etcd.resume().unwrap();
 }
 
-/// In a cluster with many blocks, what most handles begin with is learnt from some blocks; the others are found all the same.
+/// In a cluster with many blocks, what most handles begin with is learnt from some blocks; the others are found anyway.
 #[test]
 fn in_a_large_cluster_some_blocks_tell_of_the_handles() {
     let etcd = Etcd::start().unwrap();

@@ -1,4 +1,4 @@
-//! Clusters of Calico 2.x, whose data lies in the v2 tree of a real etcd 3.4.
+//! Clusters of Calico 2.x, whose data is in the v2 tree of a real etcd 3.4.
 
 mod killed;
 mod skipped;
@@ -30,7 +30,7 @@ struct Site {
 }
 
 impl Site {
-    /// None where there is no etcd of that age: the test is left out.
+    /// None if there is no etcd of that age: the test is left out.
     fn start() -> Option<Self> {
         if left_out(&[Tool::OldEtcd]) {
             return None;
@@ -194,7 +194,7 @@ fn two_pods_on_one_address_and_what_is_not_rebuilt_is_said() {
     let client = site.calico.client();
     client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
     assert!(site.findings().iter().any(|line| line == "duplicate-address 192.168.1.1"));
-    // The tunnel of a host lies in the block of another, and a block has no owner.
+    // The tunnel of a host is in the block of another, and a block has no owner.
     client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
     let mut block = client.json(&block_key(SECOND)).unwrap();
     block.as_object_mut().unwrap().remove("affinity");

@@ -28,7 +28,7 @@ fn the_reasons_of_the_scripts_are_told() {
 
     client.delete(&tunnel("node-1")).unwrap();
     assert_eq!(skipped(&site), ["tunnel-address-not-set 192.168.1.0"]);
-    // The tunnel of a host lies in the block of another: beyond its own, and before it.
+    // The tunnel of a host is in the block of another: beyond its own, and before it.
     client.set(&tunnel("node-1"), "192.168.2.9").unwrap();
     let reasons = ["tunnel-address-too-high 192.168.1.0", "tunnel-address-too-high 192.168.2.9"];
     assert_eq!(skipped(&site), reasons);

@@ -1,4 +1,4 @@
-//! Calico 2.x with the Kubernetes of its cluster beside it: `--kubeconfig`.
+//! Calico 2.x with the Kubernetes of its cluster next to it: `--kubeconfig`.
 
 use calipam_testkit::calico2::endpoint_key;
 use calipam_testkit::kube::create;
@@ -74,7 +74,7 @@ fn pods_of_kubernetes_stand_beside_the_endpoints_of_calico_2() {
     let block = site.dump().remove("/calico/ipam/v2/assignment/ipv4/block/192.168.2.0-26");
     assert_eq!(block.as_ref(), before.get("/calico/ipam/v2/assignment/ipv4/block/192.168.2.0-26"));
 
-    // With pods beside endpoints a rebuild needs no `--endpoints-only`.
+    // With pods next to endpoints a rebuild needs no `--endpoints-only`.
     client.delete("/calico/ipam/v2/assignment/ipv4/block/192.168.2.0-26").unwrap();
     let rebuilt = run(&["rebuild", "--apply", "--yes"]);
     assert!(rebuilt.code <= 1, "{rebuilt:?}");

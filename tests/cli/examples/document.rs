@@ -23,7 +23,7 @@ struct Block {
     lines: Vec<String>,
 }
 
-/// The README and the documents beside it.
+/// The README and the documents next to it.
 pub(super) fn documents() -> Vec<(String, String)> {
     let folder = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = folder.map(|name| format!("docs/{}", name.into_string().unwrap())).collect();

@@ -88,6 +88,6 @@ pub(super) fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     let command =
         ["release", "assign", "split", "configure", "resume"].into_iter().any(has) || has("--apply");
-    // An undo that only looks needs a run all the same.
+    // An undo that only looks needs a run anyway.
     has("undo") || command && !has("--dry-run") && !has("--explain")
 }

@@ -2,7 +2,7 @@
 //! document shows.
 //!
 //! An example is a line below "Examples:" in the help of a command, or of a code block that names no language (a block
-//! that holds no commands is ```` ```text ````). Where it begins as one of [`RUN`], it is run without further ado; what
+//! that holds no commands is ```` ```text ````). If it begins as one of [`RUN`], it is run without further ado; what
 //! cannot be run is in [`NOT_RUN`], with the reason. The stories of `docs/repair.md` are run by `stories`.
 
 mod document;

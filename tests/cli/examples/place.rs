@@ -144,7 +144,7 @@ impl Place {
     /// Runs an example that reads.
     pub(super) fn read(&self, example: &Example) -> Ended {
         let home = self.home();
-        // What is written anew must not be there yet.
+        // What is written again must not be there yet.
         if let Some((_, file)) = example.line.split_once(" export ")
             && !file.starts_with("--")
         {
@@ -185,7 +185,7 @@ fn with_contexts(kubeconfig: &Path) -> String {
 
 /// A line as this test runs it.
 fn typed(example: &Example) -> String {
-    // What stands before a line of cron says when it runs.
+    // What is before a line of cron says when it runs.
     let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
     // calicoctl has no such option, and what is shown has it not in its hints.
     let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();

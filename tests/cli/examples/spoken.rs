@@ -8,7 +8,7 @@ use crate::cli::program::calipam;
 /// How a command begins that is named in a text.
 const NAMES: [&str; 4] = ["kubectl calico ipam ", "kubectl ipam ", "calipam ", "ipam "];
 
-/// What stands between backquotes on one line, outside of code blocks.
+/// What is between backquotes on one line, outside of code blocks.
 fn spans(text: &str) -> Vec<&str> {
     let mut in_block = false;
     let mut found = Vec::new();

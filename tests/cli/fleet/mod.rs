@@ -187,7 +187,7 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     expected.insert(["silent".into(), "cluster-unreadable".into(), "silent".into()]);
     let report = run.json();
     assert_eq!(between(&report), expected);
-    assert!(run.stdout.contains("it was not read within 1s"), "{}", run.stdout);
+    assert!(run.stdout.contains("it could not be read within 1s"), "{}", run.stdout);
 }
 
 /// Each cluster of a fleet writes its summary into the folder of a group.

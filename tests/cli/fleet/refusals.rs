@@ -26,13 +26,13 @@ fn what_the_file_gets_wrong_is_refused_with_a_hint() {
         ),
         ("clusters: []", "names no cluster"),
         ("clusters: [{name: a b, datastore: a.j}]", "has a space in it"),
-        ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "and no etcdEndpoints"),
-        ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "no list of CIDRs"),
+        ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "but no etcdEndpoints"),
+        ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "not a list of CIDRs"),
         (
             "clusters: [{name: a, datastore: a.j, services: 10.96.0.0/12}]",
-            "cluster \"a\": `services` is no list of CIDRs",
+            "cluster \"a\": `services` is not a list of CIDRs",
         ),
-        ("clusters: {", "no YAML"),
+        ("clusters: {", "not YAML"),
         ("- a", "the file has no fields"),
     ] {
         let stderr = refused(text);
@@ -53,7 +53,7 @@ fn options_about_one_cluster_are_refused() {
     ] {
         let run = check(&folder, "fleet.yaml", option);
         assert_eq!(run.code, 2);
-        assert!(run.stderr.contains("is about one cluster"), "{}", run.stderr);
+        assert!(run.stderr.contains("works on one cluster"), "{}", run.stderr);
     }
     let run = check(&folder, "fleet.yaml", &["-d", "x.jsonl"]);
     assert_eq!(run.code, 2, "{}", run.stderr);

@@ -236,15 +236,15 @@ fn what_is_about_one_cluster_is_refused() {
     let (folder, _, _) = before_and_after();
     let earlier = at(&folder, "earlier");
     for (arguments, said) in [
-        (&["history", "--node", "node-1"][..], "--node is about one cluster"),
-        (&["history", "--handle", "x"], "--handle is about one cluster"),
-        (&["diff", &earlier, "--pool", "p"], "--pool is about one cluster"),
-        (&["diff", &earlier, &earlier], "NEW is about one cluster"),
+        (&["history", "--node", "node-1"][..], "--node works on one cluster"),
+        (&["history", "--handle", "x"], "--handle works on one cluster"),
+        (&["diff", &earlier, "--pool", "p"], "--pool works on one cluster"),
+        (&["diff", &earlier, &earlier], "NEW works on one cluster"),
         (&["diff", "etcd@7"], "OLD is a file or folder"),
     ] {
         let run = of_fleet(&folder, arguments);
         assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
     }
     let single = calipam(&["show", "--earlier", &earlier, "-d", &at(&folder, "data/a.jsonl")]);
-    assert!(single.code == 2 && single.stderr.contains("--earlier is about several clusters"), "{single:?}");
+    assert!(single.code == 2 && single.stderr.contains("--earlier needs several clusters"), "{single:?}");
 }

@@ -112,7 +112,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
     let before = site.dump();
 
     let cases: [(&[&str], i32, &[&str]); 12] = [
-        (&["--ip", "192.0.2.1"], 1, &["outside-pools", "lies in no pool"]),
+        (&["--ip", "192.0.2.1"], 1, &["outside-pools", "is in no pool"]),
         (&["--ip", "172.30.0.9"], 1, &["outside-pools", "closed (172.30.0.0/24)", "it is disabled"]),
         (&["--ip", &taken], 1, &["already-assigned", &pod.handle, &pod.name.pod, "uses it"]),
         (&["--ip", &used], 1, &["in-use", &unrecorded.name.pod, "no block records it"]),
@@ -170,7 +170,7 @@ fn what_the_allocator_never_gives_to_a_node_is_assigned_by_force_alone() {
     site.put(&key::affinity("virtual", "load-balancer", block), r#"{"state":"confirmed","deleted":false}"#);
 
     for (address, says) in
-        [("10.9.0.1", "do not have Workload"), ("10.9.3.1", "for services of the type LoadBalancer")]
+        [("10.9.0.1", "do not include Workload"), ("10.9.3.1", "for services of the type LoadBalancer")]
     {
         let before = site.dump();
         let refused = assign(&site, &["--ip", address, "--node", &node]);
@@ -209,7 +209,9 @@ fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
     let plan = some.json();
     assert_eq!(assigned(&plan), set(["172.30.0.0", "172.30.0.2", "172.30.0.3"]));
     assert_eq!(skips(&plan), set([format!("not-available {node}")]));
-    assert!(plan["skipped"][0]["detail"].as_str().unwrap().starts_with("3 of 6 addresses cannot be had: "));
+    assert!(
+        plan["skipped"][0]["detail"].as_str().unwrap().starts_with("3 of 6 addresses cannot be assigned: ")
+    );
 
     let full = site.run(
         &[&["assign", "--count", "1", "--pool", "tiny", "--explain", "-o", "json"], &owned[..]].concat(),
@@ -271,8 +273,8 @@ fn an_explanation_names_each_pool_and_what_decided() {
         format!("request 100 IPv4 wanted /calico/resources/v3/projectcalico.org/nodes/{node}"),
         format!("pool closed: skipped, it is disabled {pool}closed"),
         format!("pool elsewhere: skipped, its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"),
-        format!("pool manual: skipped, its assignmentMode is Manual: it has to be asked for {pool}manual"),
-        format!("pool services: skipped, its allowedUses do not have Workload {pool}services"),
+        format!("pool manual: skipped, its assignmentMode is Manual: it must be requested by name {pool}manual"),
+        format!("pool services: skipped, its allowedUses do not include Workload {pool}services"),
         format!(
             "pool team: skipped, its namespaceSelector does not select the namespace: team == 'a' {pool}team"
         ),

@@ -1,4 +1,4 @@
-//! `assign` beside others, and interrupted.
+//! `assign` next to others, and interrupted.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -112,7 +112,7 @@ fn commands_print_what_calicoctl_printed() {
     assert_eq!(information["spec"]["datastoreReady"], true);
 }
 
-/// Scripts read the first lines also where there is no cluster, and compare the versions.
+/// Scripts read the first lines also if there is no cluster, and compare the versions.
 #[test]
 fn version_prints_the_lines_of_calicoctl() {
     let site = site();

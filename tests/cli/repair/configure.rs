@@ -1,4 +1,4 @@
-//! `configure`: settings of the allocator are set, refused where Calico would refuse them, and undone.
+//! `configure`: settings of the allocator are set, refused if Calico would refuse them, and undone.
 
 use calipam_testkit::cluster::wire::{Attribute, Block, key};
 use calipam_testkit::kube::Flavour;
@@ -68,7 +68,7 @@ fn what_follows_is_said_before_the_question() {
         format!("after this, 1 node is above the limit of blocks: {}", first.name),
         format!("after this, 1 node gets no further address for pods: {}", second.name),
         format!(
-            "after this, 1 address lies in a block of another node, which strict affinity does not allow, and stay so: {}",
+            "after this, 1 address is still in a block of another node, which strict affinity does not allow: {}",
             borrowed[0]
         ),
     ] {

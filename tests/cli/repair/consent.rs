@@ -77,7 +77,7 @@ fn the_question_says_where_and_how_much() {
     assert!(refused.text.contains("Change 2 blocks and 1 handle of cluster"), "{refused:?}");
 }
 
-/// Whoever is asked sees what about, also where the answer of the program is JSON.
+/// Whoever is asked sees what about, also if the answer of the program is JSON.
 #[test]
 fn the_plan_is_shown_before_the_question_in_every_form() {
     let (cluster, pod) = leaky();
@@ -194,7 +194,7 @@ fn nothing_is_waited_for_that_is_refused_later() {
     let site = Site::of(&cluster);
     let before = site.dump();
     let waiting = ["release", "--leaked", "--grace", "1h", "--settle", "0"];
-    // A file is no folder for a journal.
+    // A file is not a folder for a journal.
     let file = site.home.path().join("file");
     std::fs::write(&file, "mine").unwrap();
     let journal = file.join("run.journal");

@@ -18,7 +18,7 @@ fn sample(name: &str) -> PathBuf {
     root().join("tests/fixtures/earlier").join(name)
 }
 
-/// A copy of a sample in the folder of a site, where it may be written to.
+/// A copy of a sample in the folder of a site, if it may be written to.
 fn copied(site: &Site, name: &str) -> String {
     let copy = site.home.path().join(name);
     fs::write(&copy, fs::read(sample(name)).unwrap()).unwrap();

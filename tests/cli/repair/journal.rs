@@ -38,7 +38,7 @@ fn a_place_that_cannot_be_written() {
         let told = format!("error: cannot write the journal {place}: ");
         assert!(run.stderr.contains(&told), "{run:?}");
         assert!(
-            run.stderr.contains("\nhint: nothing is written to the datastore without a journal; give a place for a new file: `calipam release --leaked "),
+            run.stderr.contains("\nhint: nothing is written to the datastore without a journal; choose a place for it: `calipam release --leaked "),
             "{run:?}"
         );
         assert!(!run.stderr.contains("calipam undo"), "there is nothing to undo: {run:?}");
@@ -116,7 +116,7 @@ fn a_full_disk_stops_it() {
             parts += u32::from(run.stderr.contains(" not started"));
             let undone = site.undo(&journal_of(&run));
             assert_eq!(undone.code, 1, "{undone:?}");
-            assert!(undone.stderr.contains("did not come to its end"), "{undone:?}");
+            assert!(undone.stderr.contains("did not finish"), "{undone:?}");
         }
         assert_eq!(values(&site.dump()), values(&before), "{eighths}");
     }
@@ -141,7 +141,7 @@ fn what_is_no_journal_is_not_undone() {
         ("words", "just words\n".to_owned(), "is not a journal of calipam", 3),
         ("empty", String::new(), "is not a journal of calipam", 3),
         ("damaged", damaged, "line 2 of the journal", 3),
-        ("newer", newer, "has format 99, which is later than this program", 3),
+        ("newer", newer, "has format 99, which is newer than this program supports", 3),
         ("strange", strange, "line 2 of the journal", 3),
     ];
     for (name, text, told, code) in cases {

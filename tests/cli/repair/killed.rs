@@ -23,7 +23,7 @@ const CONFIGURE: [&str; 5] =
     ["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--lock", "--yes"];
 
 /// Runs a command and kills it at the first request that `is_last` is true of: before the server sees it, or, where its
-/// answer is swallowed, at the request after it. False where it has ended by itself.
+/// answer is swallowed, at the request after it. False if it has ended by itself.
 pub(super) fn run_and_kill(
     mut command: Command,
     torn: &Tearing,

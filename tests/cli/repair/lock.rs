@@ -54,7 +54,7 @@ fn what_was_there_comes_back() {
         let run = site.release(&["--leaked", "--lock"]);
         if state == Some(false) {
             // The lock belongs to others, who may restore it while this run goes on.
-            let told = "cannot take the datastore lock: it is locked already";
+            let told = "cannot take the datastore lock: it is already locked";
             assert!(run.code == 3 && run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{run:?}");
             assert_eq!(site.dump(), whole);
             continue;
@@ -158,7 +158,7 @@ fn signals_in_the_middle_unlock() {
         let site = many_orphans();
         let before = site.dump();
         let child = in_the_middle(&site);
-        // While the run lives, its lock is nobody's leftover.
+        // While the run lives, its lock is no one's leftover.
         let (journal, header) = headers(&site.home.path().join("calipam")).pop().unwrap();
         assert!(stale_lock(&journal, &header.cluster).is_none());
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -200,7 +200,7 @@ fn a_server_that_restarts_is_unlocked() {
     assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);
     let undone = site.undo(&journal_of(&run));
     assert_eq!(undone.code, 1, "{}", undone.stderr);
-    assert!(undone.stderr.contains("warning: the run of this journal did not come to its end"), "{undone:?}");
+    assert!(undone.stderr.contains("warning: the run of this journal did not finish"), "{undone:?}");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -258,7 +258,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
         let undone = site.undo(&journal);
         assert_eq!(undone.code, code, "{}", undone.stderr);
-        assert_eq!(undone.stderr.contains("did not come to its end"), code == 1, "{}", undone.stderr);
+        assert_eq!(undone.stderr.contains("did not finish"), code == 1, "{}", undone.stderr);
     }
     assert_eq!(values(&site.dump()), values(&before));
 }
@@ -281,7 +281,7 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
         assert!(dry.stderr.contains("left the datastore locked") && is_locked(), "{dry:?}");
         let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
         assert!(undone.stderr.contains("left the datastore locked"), "{undone:?}");
-        assert!(undone.code == 1 && undone.stderr.contains("did not come to its end"), "{undone:?}");
+        assert!(undone.code == 1 && undone.stderr.contains("did not finish"), "{undone:?}");
         assert!(undone.stderr.contains("The lock is restored.") && !is_locked(), "{undone:?}");
         let values_of = |entries| -> Vec<(String, Value)> {
             values(entries).into_iter().map(|(key, value)| (key.to_owned(), value)).collect()

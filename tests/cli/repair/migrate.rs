@@ -152,7 +152,7 @@ fn a_block_or_affinity_of_another_size_refuses_the_new_pool() {
     let before = site.dump();
     let refused = migrate(&site, &sized("28"));
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("the block 10.99.7.64/26 is left in 10.99.0.0/16"), "{refused:?}");
+    assert!(refused.stderr.contains("the block 10.99.7.64/26 still exists in 10.99.0.0/16"), "{refused:?}");
     assert_eq!(site.dump(), before);
 
     site.delete(&affinity_key);
@@ -175,7 +175,7 @@ fn a_refused_migration_changes_nothing() {
         (
             &["--from", OLD, "--to-cidr", "fd00:99::/64"],
             1,
-            "blocks of /26 are none that Calico takes: /116 to /128",
+            "Calico does not allow blocks of /26, only /116 to /128",
         ),
         (&["--from", OLD, "--to-cidr", "fd00:99::/64", "--block-size", "122"], 1, "are of two families"),
         (&["--from", OLD, "--to-cidr", "10.99.0.0/16", "--block-size", "19"], 1, "/20 to /32"),
@@ -186,7 +186,7 @@ fn a_refused_migration_changes_nothing() {
         (
             &["--from", OLD, "--block-size", "28", "--via", "10.98.0.0/16"],
             1,
-            "closed, which is no temporary one",
+            "closed, which is not temporary",
         ),
         (&["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"], 1, "overlaps 10.244.0.0/16"),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
@@ -274,7 +274,7 @@ fn the_creation_of_a_pool_is_not_undone_while_blocks_lie_in_it() {
     let before = site.dump();
     let undo = site.undo(&journal_of(&created));
     assert_eq!(undo.code, 1, "{undo:?}");
-    assert!(undo.stdout.contains("would be deleted, and"), "{undo:?}");
+    assert!(undo.stdout.contains("would be deleted, but"), "{undo:?}");
     assert_eq!(site.dump(), before);
 }
 

@@ -221,7 +221,10 @@ fn eviction_stops_where_budgets_let_no_pod_go() {
     add_budget(&site);
     let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["--patience", "2s"]);
     assert_eq!((run.code, least), (1, 4), "{run:?}");
-    assert!(run.stderr.contains("disruption budgets have let none of 4 pods go for 2s"), "{run:?}");
+    assert!(
+        run.stderr.contains("for 2s, disruption budgets have allowed none of 4 pods to be evicted"),
+        "{run:?}"
+    );
 }
 
 /// As on a node that is down.

@@ -26,7 +26,7 @@ fn a_file_is_never_written() {
     for more in [vec![], vec!["--lock"], vec!["--yes", "--dry-run"], vec!["--dry-run"]] {
         let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &more].concat());
         assert!(run.stdout.contains("\nPlan: "), "{run:?}");
-        let told = run.stderr.contains("a file is never written: this is what would be done to the cluster");
+        let told = run.stderr.contains("a file is never changed: this is what would be done to the cluster");
         assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
     }
     // What is not asked twice is planned as if it had been.
@@ -51,5 +51,5 @@ fn nothing_can_be_undone_in_a_file() {
     drop(Journal::create(&journal, &header).unwrap());
     let run = on_example(&["undo", journal.to_str().unwrap(), "--yes"]);
     assert_eq!(run.code, 2, "{run:?}");
-    assert!(run.stderr.contains("a file is never written; an undo needs the datastore itself"), "{run:?}");
+    assert!(run.stderr.contains("a file is never changed; an undo needs the datastore itself"), "{run:?}");
 }

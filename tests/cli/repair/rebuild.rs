@@ -17,7 +17,7 @@ fn rebuild(site: &Site, more: &[&str]) -> Run {
     site.run(&[&agreed[..], &AT_ONCE, more].concat())
 }
 
-/// True where a change of the plan is about the block or an address in it, or about the affinity.
+/// True if a change of the plan is about the block or an address in it, or about the affinity.
 fn is_named(plan: &Value, key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/calico/ipam/v2/") else { return false };
     let changes = plan["changes"].as_array().unwrap();

@@ -119,7 +119,7 @@ fn two_reports_intersect() {
     }
 }
 
-/// A report is the first of two looks, where it is old enough.
+/// A report is the first of two looks, if it is old enough.
 #[test]
 fn an_old_report_is_the_first_look() {
     let (cluster, leaked, orphans) = leaky();

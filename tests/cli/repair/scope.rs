@@ -78,7 +78,7 @@ fn what_is_named_is_released_only_where_nothing_leaves_it_out() {
         assert_eq!(found, (set::<String>([]), set([format!("out-of-scope {address}")])), "{others:?}");
     }
     assert_eq!(planned(&site, &["--handle", &second.handle, "--node", &second.node]).0, releases([second]));
-    // Of two addresses of a pod one lies in the pool: a handle is released completely or not at all.
+    // Of two addresses of a pod one is in the pool: a handle is released completely or not at all.
     let pool = second.block().to_string();
     let found = planned(&site, &["--handle", &second.handle, "--pool", &pool]);
     assert_eq!(found.0, set::<String>([]), "{found:?}");
@@ -172,7 +172,7 @@ fn a_namespace_that_nothing_names_is_an_error() {
         assert!(run.stderr.contains(&error), "{run:?}");
         assert!(run.stderr.contains(&format!("hint: did you mean `{known}`?")), "{run:?}");
     }
-    // Every cluster has it, also where it has no pod.
+    // Every cluster has it, also if it has no pod.
     let public = site.run(&["check", "-n", "kube-public", "--settle", "0"]);
     assert!(public.code == 0 && public.stdout.contains("No findings"), "{public:?}");
     let node = site.run(&["check", "--node", "node-O", "--settle", "0"]);

@@ -119,7 +119,7 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// The plan is on the screen before the wait, and once more only where it has changed since.
+/// The plan is on the screen before the wait, and once more only if it has changed since.
 #[test]
 fn the_plan_is_shown_before_the_wait() {
     let mut cluster = healthy();
@@ -151,7 +151,7 @@ fn the_plan_is_shown_before_the_wait() {
     lines.read_to_string(&mut shown).unwrap();
     let run = Run::of(child.wait_with_output().unwrap());
     assert_eq!((run.code, planned(&shown)), (1, 2), "{shown} {run:?}");
-    assert!(run.stderr.contains("since the first check the plan has changed\n"), "{run:?}");
+    assert!(run.stderr.contains("the plan has changed since the first check\n"), "{run:?}");
 
     let mut cluster = healthy();
     leak(&mut cluster, 0);

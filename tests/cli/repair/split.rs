@@ -103,7 +103,7 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
         assert_eq!(site.dump(), before);
     }
 
-    // All parts are as the run left them, and yet another pool lies there.
+    // All parts are as the run left them, and yet another pool is there.
     let site = with_pool(&pool());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
     let mut other = pool();
@@ -182,7 +182,7 @@ fn a_block_that_spans_parts_or_a_name_that_is_taken_refuses_the_split() {
     site.put(&format!("{POOLS}split-p-1"), other.to_string());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("there is a pool split-p-1 already"), "{run:?}");
+    assert!(run.stderr.contains("the pool split-p-1 already exists"), "{run:?}");
     assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool()), ("split-p-1".to_owned(), other)]));
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::site::*;
 
-/// What a plan leaves is told by the rule that found it: every row has a code, and none stands there twice, whether there are few
+/// What a plan leaves is told by the rule that found it: every row has a code, and none is there twice, whether there are few
 /// or so many that they are counted.
 #[test]
 fn what_is_skipped_has_its_code_and_stands_once() {
@@ -59,7 +59,7 @@ fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     let pool = cluster.spec().pool_v4().to_string();
     let run = site.run(&[&["release", "--leaked", "--dry-run", "--pool", &pool], &AT_ONCE[..]].concat());
     let why = format!(
-        "also holds {v6}, which is outside of what was named; a handle is released completely or not at all"
+        "also holds {v6}, which is outside the selection; a handle is released completely or not at all"
     );
     assert!(run.stdout.contains(&why) && run.stdout.contains(&format!("{v4}")), "{run:?}");
     assert_eq!(

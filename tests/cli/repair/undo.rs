@@ -34,7 +34,7 @@ fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
     let mut cluster = healthy();
     let pod = leak(&mut cluster, 0);
     let site = Site::of(&cluster);
-    // All others of the block are gone, and it belongs to nobody: it is deleted with its last address.
+    // All others of the block are gone, and it belongs to no one: it is deleted with its last address.
     let (address, cidr) = pod.addresses[0];
     let alone = {
         let stored = Block::read(&site.value(&key::block(cidr)).unwrap()).unwrap();
@@ -82,7 +82,7 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     assert_eq!(cidr, pods[1].addresses[0].1);
     let site = Site::of(&cluster);
     let before = site.dump();
-    // The journals of the other runs lie elsewhere.
+    // The journals of the other runs are elsewhere.
     let older = site.home.path().join("older.journal").display().to_string();
     let run = site.release(&["--handle", &pods[0].handle, "--journal", &older]);
     assert_eq!(run.code, 0, "{run:?}");

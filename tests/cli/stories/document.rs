@@ -4,10 +4,10 @@ use std::fs;
 
 use crate::cli::program::root;
 
-/// With this in the environment the document is written anew; look at the difference before you commit it.
+/// With this in the environment the document is written again; look at the difference before you commit it.
 const UPDATE: &str = "CALIPAM_UPDATE_DOCS";
 
-/// Compares what a story printed with what stands in the document below `<!-- story NAME n -->`.
+/// Compares what a story printed with what is in the document below `<!-- story NAME n -->`.
 pub(super) fn check_document(name: &str, told: &[String]) {
     let path = root().join("docs/repair.md");
     let mut document = fs::read_to_string(&path).unwrap();

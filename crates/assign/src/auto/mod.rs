@@ -50,7 +50,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// As [`Self::auto_assign`], after [`Self::read_inputs`] for the same request; only its pools and the labels of its
-    /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. Where these
+    /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. If these
     /// do not suffice, or it was long ago, the datastore is read again: what others have claimed for the host since is
     /// not claimed twice.
     pub async fn auto_assign_after(

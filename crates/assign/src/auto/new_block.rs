@@ -64,7 +64,7 @@ impl<S: Store> Search<'_, S> {
         self.allocator.load_block(pending, found, self.windows).await
     }
 
-    /// The first place of the pools without a block. Where there is none: a block of the host with a free address, else an
+    /// The first place of the pools without a block. If there is none: a block of the host with a free address, else an
     /// empty one of another host, which is taken from it.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let mut survey = match self.vacancy().await? {

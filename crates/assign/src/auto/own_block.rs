@@ -42,7 +42,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// Leaves the blocks out that an earlier search has found full, and that nobody has written since: their keys say so.
+    /// Leaves the blocks out that an earlier search has found full, and that no one has written since: their keys say so.
     async fn pass_over_full(&mut self) -> Result<()> {
         let is_known = |affinity: &Versioned<Affinity>| {
             affinity.value.state == AffinityState::Confirmed
@@ -63,7 +63,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// What a block of the host has to give, and the block itself where that is an address.
+    /// What a block of the host has to give, and the block itself if that is an address.
     async fn usable_block(
         &mut self,
         affinity: Versioned<Affinity>,

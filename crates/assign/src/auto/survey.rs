@@ -1,4 +1,4 @@
-//! Reading blocks that exist, some at a time: all of them only where none of them has anything to give.
+//! Reading blocks that exist, some at a time: all of them only if none of them has anything to give.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::walk::hash;
 
 /// Blocks that are read in one round trip. Full ones of Calico's usual size are half a megabyte together.
 const TOGETHER: usize = 32;
-/// How often so few are read, and how many addresses the blocks have that are read together after that: where so many were full,
+/// How often so few are read, and how many addresses the blocks have that are read together after that: if so many were full,
 /// most are, and those that follow each other cost an API server the least.
 const FEW_ROUNDS: usize = 8;
 const TOGETHER_LATER: u128 = 16_384;

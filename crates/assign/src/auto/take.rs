@@ -130,10 +130,10 @@ pub(crate) fn check_owner(block: &Block, owner: &calipam_model::block::BlockOwne
 }
 
 impl<S: Store> Allocator<S> {
-    /// Writes a block in which `ordinals` were assigned to `record`; false where another client was faster.
+    /// Writes a block in which `ordinals` were assigned to `record`; false if another client was faster.
     ///
     /// # Errors
-    /// Where the datastore gives no answer and the assignment may have been made or may still be made. Then the handle
+    /// If the datastore gives no answer and the assignment may have been made or may still be made. Then the handle
     /// must go on counting it.
     pub(crate) async fn write_assignment(
         &self,

@@ -22,7 +22,7 @@ const MOST_IN_THE_WAY: usize = 4;
 
 /// What is known of the places for new blocks.
 pub(super) enum Vacancy {
-    /// Nothing lies there.
+    /// Nothing is there.
     At(IpNet),
     /// There is none in any pool, but these blocks.
     None(Survey),
@@ -120,7 +120,7 @@ impl<S: Store> Search<'_, S> {
     async fn in_list(&self) -> Result<Vacancy> {
         let query = match self.known.blocks.is_empty() {
             true => Query::BlockKeys(self.family),
-            // What was full then is full now, where it has not changed.
+            // What was full then is full now, if it has not changed.
             false => Query::BlockRevisions(self.family),
         };
         let [found] = self.allocator.read([query]).await?;

@@ -67,7 +67,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Gives a container addresses.
     ///
     /// # Errors
-    /// Where not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any
+    /// If not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any
     /// more.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {

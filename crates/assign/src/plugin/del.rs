@@ -20,7 +20,7 @@ pub struct Del {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Gives back the addresses of a container. What is gone already is no error.
+    /// Gives back the addresses of a container. What is gone already is not an error.
     pub async fn del(&self, del: &Del) -> Result<(), Failure<H::Error>> {
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
@@ -70,7 +70,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// The pod of a machine: it is no owner of the addresses any more; they go only with the machine.
+    /// The pod of a machine: it is not an owner of the addresses any more; they go only with the machine.
     async fn del_of_machine(&self, machine: &Machine, node: &str) -> Result<(), Error> {
         let handle = &machine.handle;
         let addresses = match self.allocator.readable_ips_by_handle(handle).await {

@@ -27,7 +27,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// the network's name ends.
     ///
     /// # Errors
-    /// Where the datastore fails; what can be freed is freed nevertheless.
+    /// If the datastore fails; what can be freed is freed nevertheless.
     pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
         // All blocks are read, which in a large cluster takes long: no other call is to wait for that.
         let stale = self.within(OPERATION, self.stale(gc)).await??;
@@ -67,7 +67,7 @@ impl Gc {
             .collect()
     }
 
-    /// The container whose handle this is, where that is certain.
+    /// The container whose handle this is, if that is certain.
     fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
         let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
         (!container.is_empty() && !container.contains('.')).then_some(container)

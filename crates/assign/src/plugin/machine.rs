@@ -38,10 +38,10 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await
     }
 
-    /// Takes the pod of a machine out of the owners of an address; where it is none of them nothing changes.
+    /// Takes the pod of a machine out of the owners of an address; if it is none of them nothing changes.
     ///
     /// # Errors
-    /// Where the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
+    /// If the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
     pub(super) async fn disown(&self, machine: &Machine, address: IpAddr) -> Result<()> {
         let record = match self.allocator.assignment_attributes(address).await {
             Ok(record) => record,

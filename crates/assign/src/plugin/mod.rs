@@ -43,7 +43,7 @@ pub trait Host {
     /// Waits for the lock that the calls of a node take one after the other.
     async fn lock(&self) -> Self::Held;
 
-    /// Does some work; `None` where it was given up since it took longer than `limit`.
+    /// Does some work; `None` if it was given up since it took longer than `limit`.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
     /// Looks up what an ADD for any address needs to know besides what the allocator reads.
@@ -63,7 +63,7 @@ pub struct LookedUp {
     pub pools_v4: Vec<IpNet>,
     /// The IPv6 pools.
     pub pools_v6: Vec<IpNet>,
-    /// The labels of the pod's namespace, where they are known.
+    /// The labels of the pod's namespace, if they are known.
     pub namespace_labels: Option<BTreeMap<String, String>>,
 }
 
@@ -139,7 +139,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     }
 
     /// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
-    /// addresses of `others`, which may lie in blocks of other nodes. Blocks that cannot be decoded are passed over.
+    /// addresses of `others`, which may be in blocks of other nodes. Blocks that cannot be decoded are passed over.
     async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_wholly(handle).await {
             Ok(()) => {

@@ -18,7 +18,7 @@ use crate::pools;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Takes addresses back that are allocated. Where one of a block is not what its request says, nothing of that
+    /// Takes addresses back that are allocated. If one of a block is not what its request says, nothing of that
     /// block is released; the other blocks are.
     pub async fn release_ips(
         &self,

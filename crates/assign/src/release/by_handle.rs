@@ -29,11 +29,11 @@ enum Leftovers {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Takes back all addresses of a handle, as Calico does: where the handle counts more than the blocks have, it stays
+    /// Takes back all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it stays
     /// with the rest. A block that cannot be decoded is passed over and logged: what the handle counts there stays.
     ///
     /// # Errors
-    /// [`Error::NoHandle`] where there is no such handle; else the first error of a block, after all blocks were tried.
+    /// [`Error::NoHandle`] if there is no such handle; else the first error of a block, after all blocks were tried.
     pub async fn release_by_handle(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Keep).await
     }
@@ -152,7 +152,7 @@ impl<S: Store> Allocator<S> {
     /// The addresses of a handle, ascending within each block. Blocks that are gone are passed over.
     ///
     /// # Errors
-    /// [`Error::NoHandle`] where there is no such handle.
+    /// [`Error::NoHandle`] if there is no such handle.
     pub async fn ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
         let blocks = self.blocks(&self.cidrs_of(handle).await?).await?;
         Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
@@ -170,7 +170,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// The addresses that blocks record under a handle, whatever the handle object says: it may be missing. Looks at the
-    /// blocks of `host` alone where one is given, else at all blocks. Those that cannot be decoded are passed over.
+    /// blocks of `host` alone if one is given, else at all blocks. Those that cannot be decoded are passed over.
     pub async fn search_handle(&self, handle: &str, host: Option<&str>) -> Result<Vec<IpAddr>> {
         let id = clean_id(handle);
         let blocks = match host {

@@ -76,7 +76,7 @@ pub(crate) fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option
     Some(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
 }
 
-/// A node that limits nothing, and whose lock nobody waits for: the datastore is safe without it.
+/// A node that limits nothing, and whose lock no one waits for: the datastore is safe without it.
 pub(crate) struct Unlimited;
 
 impl Host for Unlimited {

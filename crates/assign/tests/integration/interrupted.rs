@@ -193,7 +193,7 @@ async fn assign(allocator: &Allocating<'_>, address: &str) {
     allocator.assign_ip(&request).await.unwrap();
 }
 
-/// Lets an operation make so many steps, of which each ends before a request; true where it ended.
+/// Lets an operation make so many steps, of which each ends before a request; true if it ended.
 fn steps(operation: impl Future<Output = ()>, count: usize) -> bool {
     let mut operation = std::pin::pin!(operation);
     let mut context = Context::from_waker(Waker::noop());

@@ -37,7 +37,7 @@ impl<'w> Scheduler<'w> {
         self.tasks.push(Box::pin(task));
     }
 
-    /// Lets one client go on to its next request; false where none is left.
+    /// Lets one client go on to its next request; false if none is left.
     pub(crate) fn step(&mut self) -> bool {
         if self.tasks.is_empty() {
             return false;

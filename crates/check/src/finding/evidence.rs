@@ -5,18 +5,17 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_assign::ClaimLimit;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::PackedAttribute;
 use calipam_model::block::{BlockOwner, BlockProblem};
-use calipam_model::selector::SelectorError;
 use calipam_model::snapshot::FieldDefect;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::fleet::{ElsewhereEvidence, UnreadableEvidence, WrittenEvidence};
 use super::owner::{OwnerEvidence, shared};
+use super::pool::{NodeEvidence, PoolEvidence};
 
 /// Why an allocated address counts as leaked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -84,20 +83,12 @@ pub enum Evidence {
 }
 
 /// Writes a value as the text that it displays.
-fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
 fn joined<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&texts.join("; "))
-}
-
-/// Writes a number as decimal digits in a text: numbers of IPv6 addresses exceed what JSON numbers keep.
-fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => serializer.collect_str(number),
-        None => serializer.serialize_none(),
-    }
 }
 
 /// Evidence about an address.
@@ -107,7 +98,7 @@ pub struct AddressEvidence {
     /// Why it counts as leaked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<LeakReason>,
-    /// The pool that it lies in, by name.
+    /// The pool that it is in, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Who uses it. Findings about the addresses of one owner share it.
@@ -270,7 +261,7 @@ pub struct HandleEvidence {
     /// Addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// The handle as it is recorded, where that differs from the subject.
+    /// The handle as it is recorded, if that differs from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
 }
@@ -284,115 +275,6 @@ pub struct HandleBlockEvidence {
     pub in_handle: i64,
     /// Addresses that the block records under the handle.
     pub in_block: i64,
-}
-
-/// Evidence about a pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolEvidence {
-    pub name: String,
-    /// Pools that overlap it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<PoolName>,
-    /// Addresses that are allocated, cooling or reserved by Windows.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
-    pub in_use: Option<u128>,
-    /// Addresses that could be in use: the size without IP reservations.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
-    pub usable: Option<u128>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub invalid_selector: Option<InvalidSelector>,
-}
-
-/// A selector that Calico refuses.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct InvalidSelector {
-    /// `nodeSelector` or `namespaceSelector`.
-    pub field: &'static str,
-    pub selector: String,
-    /// What is wrong with it.
-    #[serde(serialize_with = "displayed")]
-    pub reason: SelectorError,
-}
-
-fn displayed<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
-/// A pool, displayed and written as `name CIDR`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PoolName {
-    pub name: String,
-    pub cidr: IpNet,
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.cidr)
-    }
-}
-
-impl Serialize for PoolName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// Evidence about a node's blocks, pool by pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct NodeEvidence {
-    pub pools: Vec<NodePoolEvidence>,
-}
-
-/// What a node holds of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodePoolEvidence {
-    /// The pool's name.
-    pub pool: String,
-    /// Blocks of the node in it.
-    pub blocks: u32,
-    /// The block limit, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-    /// Free addresses in the pool that the node cannot get.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
-    pub free: Option<u128>,
-    /// Why the node gets no further address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<NoFurtherAddress>,
-}
-
-/// Why a node gets no further address although its pools have free ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum NoFurtherAddress {
-    #[serde(rename = "the block limit is reached")]
-    BlockLimit,
-    #[serde(rename = "automatic allocation of blocks is off")]
-    AutoAllocationOff,
-    #[serde(rename = "no block is left to claim, and strict affinity forbids borrowing")]
-    StrictAffinity,
-    #[serde(rename = "no block is left to claim or to borrow from")]
-    NoBlockLeft,
-    #[serde(rename = "Windows reserves every address of blocks so small")]
-    WindowsReserves,
-}
-
-impl From<ClaimLimit> for NoFurtherAddress {
-    fn from(end: ClaimLimit) -> Self {
-        match end {
-            ClaimLimit::BlockLimit => Self::BlockLimit,
-            ClaimLimit::NoAutoAllocation => Self::AutoAllocationOff,
-            ClaimLimit::StrictAffinity => Self::StrictAffinity,
-            ClaimLimit::NoBlockLeft => Self::NoBlockLeft,
-        }
-    }
-}
-
-impl fmt::Display for NoFurtherAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// Evidence about an object that cannot be decoded.

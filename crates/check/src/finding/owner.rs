@@ -78,13 +78,13 @@ pub struct OwnerEvidence {
     /// The ID of the pod's sandbox.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// When a pod finished, where it has and that is known.
+    /// When a pod finished, if it has and that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// What became of the pod of an endpoint that should not be there any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_state: Option<PodState>,
-    /// Its addresses, or the field that names the address. Where the finding is about an address, the first
+    /// Its addresses, or the field that names the address. If the finding is about an address, the first
     /// [`LISTED_FIELDS`] of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,

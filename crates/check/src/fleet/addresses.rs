@@ -21,7 +21,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
 
     let mut blocks = blocks.as_slice();
     while let Some((first, _)) = blocks.first() {
-        // Sorted: those that overlap the first, and lie in it, follow it directly.
+        // Sorted: those that overlap the first, and are in it, follow it directly.
         let len = blocks.partition_point(|(block, _)| first.cidr.contains(&block.cidr));
         let (run, rest) = blocks.split_at(len);
         if run.iter().any(|(_, cluster)| *cluster != run[0].1) {

@@ -22,7 +22,7 @@ impl EarlierFleet {
     /// Reads a report.
     ///
     /// # Errors
-    /// Where it is no report of a fleet, or one of its findings has no code, no subject or no cluster.
+    /// If it is not a report of a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
         if !earlier::is_readable(fields, "FleetReport") {
             return Err(NoReport::NotOfFleet);
@@ -41,7 +41,7 @@ impl EarlierFleet {
         Ok(Self { taken_at, clusters })
     }
 
-    /// What has changed in a cluster, where it is of the same GUID. `dropped` is what was found and had changed when it was read again;
+    /// What has changed in a cluster, if it is of the same GUID. `dropped` is what was found and had changed when it was read again;
     /// `all_read` says that every cluster of the fleet was read, without which what is between clusters may only not have been found.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;

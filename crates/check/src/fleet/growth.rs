@@ -16,7 +16,7 @@ pub struct Growth {
     pub over: i64,
     /// Addresses in use that were added in a day; negative where they became fewer.
     pub per_day: f64,
-    /// Days until all that are free are in use; `None` where the use does not grow.
+    /// Days until all that are free are in use; `None` if the use does not grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days_left: Option<f64>,
 }
@@ -24,7 +24,7 @@ pub struct Growth {
 const DAY: f64 = 86_400.0;
 
 impl Growth {
-    /// Of a pool in two states, each with the time at which it was read. `None` where nothing can be said: blocks cannot be decoded,
+    /// Of a pool in two states, each with the time at which it was read. `None` if nothing can be said: blocks cannot be decoded,
     /// Calico does not allocate from the pool, or the second state is not later.
     pub fn between(earlier: (&PoolView, Timestamp), later: (&PoolView, Timestamp)) -> Option<Self> {
         let ((before, since), (now, at)) = (earlier, later);

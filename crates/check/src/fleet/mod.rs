@@ -80,7 +80,7 @@ impl Cluster {
 }
 
 /// Leaves out what is another state, or another name, of a cluster that is there already: of those with one GUID the one that
-/// was read last counts. Gives a sentence for each.
+/// was read last counts. Returns a sentence for each.
 pub fn leave_out_doubles(clusters: &mut Vec<Cluster>) -> Vec<String> {
     let mut newest: BTreeMap<String, (usize, jiff::Timestamp)> = BTreeMap::new();
     for (position, cluster) in clusters.iter().enumerate() {

@@ -36,7 +36,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     check_places(group, &own, found);
 }
 
-/// True for a disabled pool in which its cluster uses nothing but what lies in enabled ones. Calico does not translate the
+/// True for a disabled pool in which its cluster uses nothing but what is in enabled ones. Calico does not translate the
 /// addresses of packets between pools: a pool that stands for one of another cluster is how clusters reach each other's pods
 /// by their own addresses.
 fn holds_nothing(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
@@ -53,7 +53,7 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
         }
         let others = overlapping.listed.iter().map(|other| {
             let there = &own[*other];
-            // One lies in the other.
+            // One is in the other.
             let shared = of.pool.cidr.max(there.pool.cidr);
             let in_use = |cluster: usize| group[cluster].ranges.used.count_within(shared);
             let in_use = SharedUse { here: in_use(of.cluster), there: in_use(there.cluster) };
@@ -77,7 +77,7 @@ fn check_announced(
     let position = |cidr: IpNet| enabled.partition_point(|of| of.pool.cidr < cidr);
 
     for of in announced {
-        // What lies in it is covered as a whole: only larger pools can be covered in part.
+        // What is in it is covered as a whole: only larger pools can be covered in part.
         let larger = std::iter::successors(of.pool.cidr.supernet(), IpNet::supernet);
         let around = larger.flat_map(|cidr| {
             let from = position(cidr);
@@ -105,7 +105,7 @@ struct Place<'c> {
     name: &'c str,
 }
 
-/// Nodes, tunnels and services of other clusters in a pool, and ranges of services that overlap it. Addresses that lie in a pool of
+/// Nodes, tunnels and services of other clusters in a pool, and ranges of services that overlap it. Addresses that are in a pool of
 /// their own cluster are left out: then the pools overlap.
 fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
     let mut places: Vec<Place<'_>> = Vec::new();
@@ -137,7 +137,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
             from..from + places[from..].partition_point(|place| place.cidr == cidr)
         });
         let mut overlapping: Vec<Range<usize>> = larger.collect();
-        // What lies in it comes after it.
+        // What is in it comes after it.
         let from = places.partition_point(|place| place.cidr < pool);
         overlapping.push(from..from + places[from..].partition_point(|place| pool.contains(&place.cidr)));
 
@@ -164,7 +164,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
     }
 }
 
-/// What the pools of each cluster cover. They stand in the order of their clusters.
+/// What the pools of each cluster cover. They are in the order of their clusters.
 fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
     let of_each = pools.chunk_by(|a, b| a.cluster == b.cluster);
     of_each.map(|pools| (pools[0].cluster, CidrSet::new(pools.iter().map(|of| of.pool.cidr)))).collect()

@@ -1,4 +1,4 @@
-//! What of a cluster is compared with other clusters: pools stand in the view of them.
+//! What of a cluster is compared with other clusters: pools are in the view of them.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::{Context, Options};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ranges {
-    /// `None` where the configuration cannot be decoded or was not read.
+    /// `None` if the configuration cannot be decoded or was not read.
     pub strict_affinity: Option<bool>,
     /// Addresses of nodes, tunnels and services, ascending.
     pub points: Vec<Point>,

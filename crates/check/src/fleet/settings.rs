@@ -32,7 +32,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let said = said.join(", ");
         for (position, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
-            // The others are right where most clusters agree; where none are most, nobody knows which are.
+            // The others are right where most clusters agree; if none are most, no one knows which are.
             if numbers[value.as_str()] * 2 > known {
                 continue;
             }
@@ -46,7 +46,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }));
 }
 
-/// The sizes of blocks that its pools give to nodes, as `/26, /28`; `None` where it has no such pool.
+/// The sizes of blocks that its pools give to nodes, as `/26, /28`; `None` if it has no such pool.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
     let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
     let sizes: BTreeSet<u8> =

@@ -67,15 +67,15 @@ impl Summary {
     /// Reads the JSON of a summary. Findings of rules that this version does not have are left out, with a note.
     ///
     /// # Errors
-    /// Where it is none, or one of another format.
+    /// If it is none, or one of another format.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let Head { api_version, kind } =
-            serde_json::from_str(text).map_err(|error| format!("it is no JSON of a summary: {error}"))?;
+        let Head { api_version, kind } = serde_json::from_str(text)
+            .map_err(|error| format!("it is not the JSON of a summary: {error}"))?;
         if api_version != READABLE || kind != SUMMARY {
             return Err(format!("it is a {kind} of {api_version}; a summary is a {SUMMARY} of {READABLE}"));
         }
         let written: Written =
-            serde_json::from_str(text).map_err(|error| format!("it is no summary: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("it is not a summary: {error}"))?;
 
         let number = written.findings.len();
         let mut findings: Vec<Finding> = written.findings.into_iter().filter_map(finding).collect();

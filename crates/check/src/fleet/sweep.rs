@@ -21,7 +21,7 @@ impl Others {
 }
 
 /// By position of each range, which is a CIDR and its cluster: the ranges of other clusters that overlap it, of which `most`
-/// are listed. Takes as long as sorting: where many overlap, they are counted and not gone through.
+/// are listed. Takes as long as sorting: if many overlap, they are counted and not gone through.
 pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     let mut sorted: Vec<usize> = (0..ranges.len()).collect();
     sorted.sort_by_key(|position| ranges[*position].0);
@@ -38,7 +38,7 @@ pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
         {
             let cluster = ranges[sorted[outer]].1;
             around_of.entry(cluster).and_modify(|number| *number -= 1);
-            // All between lie in it.
+            // All between are in it.
             let inside = outer + 1..place;
             let found = &mut others[sorted[outer]];
             found.number += inside.len() - places.count(cluster, inside.clone());

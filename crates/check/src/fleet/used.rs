@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Used {
             let fits = |ordinal: &u32| u128::from(*ordinal) < cidr::size(cidr);
             match ordinals.is_sorted_by(|a, b| a < b) && ordinals.iter().all(fits) {
                 true => Ok(UsedBlock::new(cidr, ordinals.into_iter().zip(users))),
-                false => Err(bad("an ordinal lies outside, or stands twice")),
+                false => Err(bad("an ordinal is out of range or occurs twice")),
             }
         };
         Ok(Self::new(written.into_iter().map(block).collect::<Result<_, _>>()?))
@@ -166,7 +166,7 @@ fn in_ranges(ordinals: &[u32]) -> String {
     written.collect::<Vec<_>>().join(",")
 }
 
-/// The same back; `None` where it is not so many ordinals.
+/// The same back; `None` if it is not so many ordinals.
 fn of_ranges(text: &str, number: usize) -> Option<Vec<u32>> {
     let mut ordinals = Vec::with_capacity(number.min(1 << 16));
     for range in text.split(',').filter(|range| !range.is_empty()) {
@@ -218,6 +218,6 @@ mod tests {
         let written = serde_json::to_string(&used).unwrap();
         assert_eq!(serde_json::from_str::<Used>(&written).unwrap(), used);
         let outside = r#"[{"cidr":"10.0.0.0/30","ordinals":"3-4","users":["a","b"]}]"#;
-        assert!(serde_json::from_str::<Used>(outside).unwrap_err().to_string().contains("lies outside"));
+        assert!(serde_json::from_str::<Used>(outside).unwrap_err().to_string().contains("out of range"));
     }
 }

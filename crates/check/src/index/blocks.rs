@@ -1,4 +1,4 @@
-//! The stored blocks: which of them are sound, which can be read all the same, and what has cooled down in them.
+//! The stored blocks: which of them are sound, which can be read anyway, and what has cooled down in them.
 
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
@@ -12,12 +12,12 @@ pub struct IndexedBlock<'s> {
     pub key: IpNet,
     /// Who owns it.
     pub owner: Option<&'s BlockOwner>,
-    /// The block, where it is sound.
+    /// The block, if it is sound.
     pub sound: Option<&'s Block>,
     /// What the block says of its addresses: the sound block, or one that is corrupt only by records that no ordinal refers
     /// to, without these. Of any other corrupt block nothing but its key is known.
     pub usable: Option<&'s Block>,
-    /// The sound block without the addresses whose cooldown has passed, where it holds such.
+    /// The sound block without the addresses whose cooldown has passed, if it holds such.
     cooled: Option<Box<Block>>,
     /// What is broken; empty for a sound block.
     pub problems: Vec<BlockProblem>,

@@ -11,7 +11,7 @@ use super::{Index, IndexedBlock};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'c, 's> {
     pub key: IpNet,
-    /// `None` where the value cannot be decoded.
+    /// `None` if the value cannot be decoded.
     pub block: Option<&'c IndexedBlock<'s>>,
 }
 

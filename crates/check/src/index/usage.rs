@@ -50,7 +50,7 @@ pub(super) fn of(
         );
     }
     if services_only {
-        // What another IPAM gave to pods and tunnels may lie in pools of Calico.
+        // What another IPAM gave to pods and tunnels may be in pools of Calico.
         usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
     }
     usage.services(snapshot, blocks);
@@ -63,7 +63,7 @@ pub(super) fn of(
 }
 
 /// True if Calico IPAM serves LoadBalancer services and nothing else: no node has, or had, a block. Pods and tunnels
-/// get their addresses from another IPAM then, such as host-local, also where Calico's CNI plugin networks them.
+/// get their addresses from another IPAM then, such as host-local, also if Calico's CNI plugin networks them.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
     let is_ipam =
@@ -133,7 +133,7 @@ impl Usage {
         }
     }
 
-    /// A pod owns what its annotation names. By its status alone it owns an address only where Calico networks it: on
+    /// A pod owns what its annotation names. By its status alone it owns an address only if Calico networks it: on
     /// Kubernetes the CNI plugin has then left an annotation.
     ///
     /// On etcd it leaves none, and the status may be older than the sandbox: with an endpoint, the endpoint alone says
@@ -168,7 +168,7 @@ impl Usage {
         }
     }
 
-    /// A service that Calico serves owns the ingress addresses that lie in a pool for LoadBalancers, or that
+    /// A service that Calico serves owns the ingress addresses that are in a pool for LoadBalancers, or that
     /// a block records for a service. All others are named at most.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
         let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();

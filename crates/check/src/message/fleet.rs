@@ -52,7 +52,7 @@ fn pool(other: &Elsewhere) -> String {
 fn in_use(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
     let first = if others.len() > 1 { " with the first" } else { "" };
-    format!("; of what it shares{first}, {} are in use here and {} there", shared.here, shared.there)
+    format!("; of the addresses shared{first}, {} are in use here and {} there", shared.here, shared.there)
 }
 
 /// `strictAffinity is true (in the group: false 3, true 1)`.
@@ -65,5 +65,5 @@ pub(super) fn says_of_settings(settings: &BTreeMap<String, BTreeMap<String, Stri
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// Where the value of the cluster of the finding stands in its evidence.
+/// Where the value of the cluster of the finding is in its evidence.
 pub(crate) const HERE: &str = "here";

@@ -39,7 +39,7 @@ pub enum Limit {
     BlockLimit,
     /// Strict affinity forbids to borrow from blocks of others.
     StrictAffinity,
-    /// Free addresses lie in blocks of others whose size is not the pool's: Calico does not look there.
+    /// Free addresses are in blocks of others whose size is not the pool's: Calico does not look there.
     BlockSize,
     /// Something that decides it was not read or cannot be decoded.
     NotKnown,
@@ -51,11 +51,11 @@ impl fmt::Display for Limit {
             Self::Disabled => "the pool is disabled",
             Self::Deleting => "the pool is being deleted",
             Self::NotAllocatable => "Calico has marked the pool as not allocatable",
-            Self::NoUse => "no known use is allowed",
+            Self::NoUse => "its allowedUses has no known use",
             Self::BrokenSelector => "not known: a node selector does not parse",
             Self::NoNode => "no node matches the node selector",
             Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
-            Self::AutoAllocationOff => "nodes may not claim blocks",
+            Self::AutoAllocationOff => "nodes cannot claim blocks",
             Self::BlockLimit => "the block limit keeps nodes from claiming the rest",
             Self::StrictAffinity => "strict affinity forbids borrowing",
             Self::BlockSize => "blocks of another size are not used",
@@ -68,9 +68,9 @@ impl fmt::Display for Limit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable {
     /// Addresses that the nodes together can get from the pool, as long as they ask for no other pool's:
-    /// pools share the block limit, so that their numbers do not add up. `None` where it is not known.
+    /// pools share the block limit, so that their numbers do not add up. `None` if it is not known.
     pub addresses: Option<u128>,
-    /// Why that is not all that is free; empty where it is.
+    /// Why that is not all that is free; empty if it is.
     pub limits: Vec<Limit>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct PoolCapacity {
     own: u128,
     /// Free addresses in blocks of others, where Calico looks for them: it borrows these.
     pub foreign: u128,
-    /// The same, where it does not: in blocks of another size than the pool's.
+    /// The same, if it does not: in blocks of another size than the pool's.
     other_size: u128,
     /// Free addresses of the empty ones among the blocks of others, descending. Nodes may take such a block over (Calico
     /// 3.32 and later).

@@ -47,7 +47,7 @@ struct HeldBlocks<'c, 's> {
 /// A pool and who may use it.
 struct PoolEntry<'s> {
     pool: &'s Pool,
-    /// `None` where the selector does not parse.
+    /// `None` if the selector does not parse.
     selector: Option<NodeSelector>,
 }
 
@@ -121,7 +121,7 @@ impl<'c, 's> Claimants<'c, 's> {
         Claimant { name, labels, held: self.held_by(kind, name) }
     }
 
-    /// True if all selectors of the pools parse that a request without a pool's name looks at. Where one
+    /// True if all selectors of the pools parse that a request without a pool's name looks at. If one
     /// does not, Calico refuses every such request.
     pub(crate) fn selectors_parse(&self, family: Family) -> bool {
         let looked_at = |e: &&PoolEntry<'_>| e.pool.is_enabled() && Family::of(e.pool.cidr) == family;
@@ -172,7 +172,7 @@ impl<'c, 's> Claimants<'c, 's> {
 }
 
 /// Affinities by holder, but for those whose block belongs to another: Calico removes these when it comes
-/// across them. One that cannot be decoded exists. A block without affinity is its owner's all the same.
+/// across them. One that cannot be decoded exists. A block without affinity is its owner's anyway.
 fn held<'c, 's>(context: &'c Context<'s>) -> HeldBlocks<'c, 's> {
     let snapshot = context.snapshot;
     let read = snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);

@@ -26,7 +26,7 @@ use crate::index::Stored;
 pub struct Tally {
     /// All addresses.
     pub total: u128,
-    /// Allocated to an owner, also where a reservation covers the address.
+    /// Allocated to an owner, also if a reservation covers the address.
     pub in_use: u128,
     /// Released, and not handed out again for a while (Calico 3.33 and later).
     pub cooling: u128,
@@ -60,8 +60,9 @@ enum Taken {
 }
 
 /// Whether sums tell apart what takes an address.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Detail {
+    #[default]
     ByKind,
     /// All that is taken counts as in use. Quicker: the records of most blocks are not looked at.
     Total,
@@ -119,7 +120,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(region, self.unknown.size_within(region), known, self.reserved.size_within(region))
     }
 
-    /// Blocks that lie in the pool as a whole.
+    /// Blocks that are in the pool as a whole.
     pub(crate) fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
         let from = self.stored.partition_point(|s| s.key < pool);
         let len = self.stored[from..].partition_point(|s| pool.contains(&s.key));
@@ -199,30 +200,23 @@ fn taken_by(record: &AttributeRef<'_>) -> Taken {
 }
 
 /// Addresses that are taken.
+#[derive(Default)]
 struct Sum {
     detail: Detail,
     in_use: u128,
     cooling: u128,
     windows_reserved: u128,
-    /// How many of all these lie in reservations.
+    /// How many of all these are in reservations.
     reserved: u128,
-    /// How many lie in corrupt or undecodable blocks as well.
+    /// How many are in corrupt or undecodable blocks as well.
     of_unknown: u128,
-    /// How many lie in reservations, and in no such block.
+    /// How many are in reservations, and in no such block.
     of_reserved: u128,
 }
 
 impl Sum {
     fn new(detail: Detail) -> Self {
-        Self {
-            detail,
-            in_use: 0,
-            cooling: 0,
-            windows_reserved: 0,
-            reserved: 0,
-            of_unknown: 0,
-            of_reserved: 0,
-        }
+        Self { detail, ..Self::default() }
     }
 
     fn add(&mut self, how: Taken, count: u128) {

@@ -1,6 +1,6 @@
-//! Nodes that cannot get one more address although their pools have free ones.
+//! Nodes that cannot get another address although their pools have free ones.
 //!
-//! Own blocks come first, then what [`beyond_own_blocks`] gives. Where anything about a node's chances is unknown, it
+//! Own blocks come first, then what [`beyond_own_blocks`] gives. If anything about a node's chances is unknown, it
 //! counts as served.
 
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ pub(crate) struct Stranded<'a, 'c, 's> {
 }
 
 impl<'a, 'c, 's> Stranded<'a, 'c, 's> {
-    /// `None` where something that the allocator looks at was not read, or cannot be decoded.
+    /// `None` if something that the allocator looks at was not read, or cannot be decoded.
     pub(crate) fn new(
         context: &'c Context<'s>,
         occupancy: &'a Occupancy<'c, 's>,
@@ -64,8 +64,8 @@ impl<'a, 'c, 's> Stranded<'a, 'c, 's> {
         Some(Self { occupancy, claimants, config, supplies, unclear: unclear.collect() })
     }
 
-    /// The pools of one family that could give the node an address and do not; empty where it gets one, or needs none: pods
-    /// on a virtual kubelet have none of Calico's. `None` where that is not known.
+    /// The pools of one family that could give the node an address and do not; empty if it gets one, or needs none: pods
+    /// on a virtual kubelet have none of Calico's. `None` if that is not known.
     pub(crate) fn pools_of(&self, node: &Node, family: Family) -> Option<Vec<NodePoolEvidence>> {
         if self.unclear.contains(node.name.as_str()) {
             return None;
@@ -79,7 +79,7 @@ impl<'a, 'c, 's> Stranded<'a, 'c, 's> {
     }
 }
 
-/// The enabled, automatic pools of one family for workloads. `None` where the selector of one does not
+/// The enabled, automatic pools of one family for workloads. `None` if the selector of one does not
 /// parse: then Calico fails for all nodes, and nothing is said about them.
 fn supplies<'s>(
     context: &Context<'s>,
@@ -111,7 +111,7 @@ enum Verdict {
 }
 
 impl OneNode<'_, '_, '_> {
-    /// The pools of one family that could help the node and do not; empty where it is served.
+    /// The pools of one family that could help the node and do not; empty if it is served.
     fn check(&self, pools: &[Supply<'_>]) -> Vec<NodePoolEvidence> {
         let selecting: Vec<&Supply<'_>> =
             pools.iter().filter(|p| p.selector.selects(&self.node.labels)).collect();

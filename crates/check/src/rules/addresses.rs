@@ -19,11 +19,11 @@ pub(crate) struct Address<'a, 'c, 's> {
     pub records: &'a [Record<'c, 's>],
     /// Who uses it.
     pub uses: &'a [Use],
-    /// The sound blocks that it lies in or near: all that overlap each other there.
+    /// The sound blocks that it is in or near: all that overlap each other there.
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
-/// Checks every address, or those of a region only. Gives those of them that blocks record and nothing uses.
+/// Checks every address, or those of a region only. Returns those of them that blocks record and nothing uses.
 pub(crate) fn check(context: &Context<'_>, region: Option<&CidrSet>, out: &mut Vec<Finding>) -> Vec<IpAddr> {
     check_some(context, region, |_| true, out)
 }
@@ -94,7 +94,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, region: Option<&CidrSet>, mut visit: impl 
     visit_gap(index, uses, &mut visit);
 }
 
-/// Visits addresses that are used where there is no block.
+/// Visits addresses that are used if there is no block.
 fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
     merge(&[], uses, |address, records, uses| {
         if !index.is_unknown(IpNet::from(address)) {

@@ -1,7 +1,7 @@
 //! Findings that a snapshot does not have, and would have if the same were checked at a later time.
 //!
 //! Time decides little: the age of an allocation, of a finished pod and of a service without an address, and whether a
-//! release lies in the future. So little is checked again, and most often nothing.
+//! release is in the future. So little is checked again, and most often nothing.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(crate) fn findings(
     let earlier = std::mem::replace(&mut context.now, later);
     let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
     if has_future_releases(&context) {
-        // What lies in a block that was corrupt is checked by any rule.
+        // What is in a block that was corrupt is checked by any rule.
         context.index = Index::new(context.snapshot, later);
         return has(run(&context)).collect();
     }

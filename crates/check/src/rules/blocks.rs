@@ -1,4 +1,4 @@
-//! Blocks that are corrupt, lie outside their pools or have no owner.
+//! Blocks that are corrupt, are outside their pools or have no owner.
 
 use std::collections::HashSet;
 

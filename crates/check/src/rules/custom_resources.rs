@@ -55,7 +55,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     live.sort_by_key(|a| holder(a));
     for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
-        // Where none has a label, the holder has not been upgraded yet.
+        // If none has a label, the holder has not been upgraded yet.
         let severity =
             if of_holder.iter().copied().any(is_labelled) { Severity::Warning } else { Severity::Info };
         for affinity in of_holder {
@@ -104,7 +104,7 @@ fn wrong_labels(
     )
 }
 
-/// IDs that differ by case only share one object, since its name is the lower-cased ID (facts 2.3).
+/// IDs that differ only in case share one object, since its name is the lower-cased ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, part: Option<&Part>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter(|block| Part::has(part, block.key));

@@ -1,4 +1,4 @@
-//! What comes with a finding beside its verdict: which filter admits it, how findings are counted, what repairs it.
+//! What comes with a finding next to its verdict: which filter admits it, how findings are counted, what repairs it.
 
 use std::collections::BTreeSet;
 

@@ -108,7 +108,7 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
 }
 
 /// True if all are pods of one virtual machine: source and target of a live migration share the address that is
-/// recorded for the machine (facts 2.14), also where pods were not read. What is recorded for a container is its alone.
+/// recorded for the machine (facts 2.14), also if pods were not read. What is recorded for a container is its alone.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
     let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else { return false };
     let are_of_one = match (one.machine, other.machine) {

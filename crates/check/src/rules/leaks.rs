@@ -43,7 +43,7 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     }
 }
 
-/// Adds a finding. Where overlapping blocks both record the address, one finding tells of all records,
+/// Adds a finding. If overlapping blocks both record the address, one finding tells of all records,
 /// which follow each other.
 fn push(out: &mut Vec<Finding>, finding: Finding) {
     let same = |last: &&mut Finding| last.code == finding.code && last.subject == finding.subject;

@@ -81,7 +81,7 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     run_on(context, None).findings
 }
 
-/// Runs all rules, those about addresses and handles on a part of these where one is given. The walk over addresses takes as long
+/// Runs all rules, those about addresses and handles on a part of these if one is given. The walk over addresses takes as long
 /// as all others together, so that it runs at the same time.
 pub(crate) fn run_on(context: &Context<'_>, part: Option<&Part>) -> Found {
     std::thread::scope(|scope| {

@@ -37,7 +37,7 @@ fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, recor
     record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_hosts)
 }
 
-/// Checks whether an address lies in a block of another node where it must not.
+/// Checks whether an address is in a block of another node where it must not.
 pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     check_tunnel(context, address, out);
     if !context.strict_affinity {

@@ -65,7 +65,7 @@ fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
         let found = findings(&cluster).into_iter().filter(|f| f.code == Code::InvalidPoolSelector);
         found.map(|f| (f.message(), evidence(&f)["invalidSelector"].clone())).collect::<Vec<_>>()
     };
-    let reason = "the text ends where a text in quotes is expected";
+    let reason = "expected a quoted string, but the selector ends";
     for field in ["nodeSelector", "namespaceSelector"] {
         for blocks in [&[][..], &FULL] {
             let evidence = json!({"field": field, "selector": "zone ==", "reason": reason});
@@ -95,7 +95,7 @@ fn strict_affinity_strands_a_node_beside_free_addresses() {
     let finding = only(&cluster, Code::StrandedAddresses);
     assert_eq!(
         finding.message(),
-        "node-1 cannot get one more address, although 1 address is free in tiny (no block is left to claim, and strict affinity forbids borrowing)"
+        "node-1 cannot get another address, although 1 address is free in tiny (no block is left to claim, and strict affinity forbids borrowing)"
     );
     assert_eq!(finding.nodes, ["node-1"]);
     assert!(stranded(&small(open(), &FULL)).is_empty(), "node-1 may borrow");

@@ -1,4 +1,4 @@
-//! Nodes that cannot get one more address although their pools have free ones.
+//! Nodes that cannot get another address although their pools have free ones.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ fn nodes_with_pods(snapshot: &Snapshot) -> HashSet<&[u8]> {
 }
 
 /// True if a new pod asks for an address of the family: which families the CNI plugin asks for, no datastore says, but the pods
-/// that run do. Where none has an address, a new one may ask for any.
+/// that run do. If none has an address, a new one may ask for any.
 fn pods_need(context: &Context<'_>, family: Family) -> bool {
     let uses = context.index.uses.iter();
     let mut of_pods = uses.filter(|u| matches!(u.owner, Owner::Endpoint(_) | Owner::Pod(_))).peekable();

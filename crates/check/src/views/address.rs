@@ -29,13 +29,13 @@ pub struct AddressView {
     pub address: IpAddr,
     /// What is recorded about it.
     pub state: AddressState,
-    /// Pools that contain it, disabled ones included; empty where it lies in none.
+    /// Pools that contain it, disabled ones included; empty if it is in none.
     pub pools: Vec<PoolOfAddress>,
     /// An IP reservation keeps it from being assigned automatically.
     pub reserved: bool,
-    /// Blocks that it lies in, corrupt ones included; several where blocks overlap.
+    /// Blocks that it is in, corrupt ones included; several where blocks overlap.
     pub blocks: Vec<BlockOfAddress>,
-    /// Who is known to use it. Where `partly_read` names sources, others may as well.
+    /// Who is known to use it. If `partly_read` names sources, others may as well.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
     /// What is wrong with it, as far as the objects that were read decide that.
@@ -228,7 +228,7 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
 fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     let report = context.check();
     let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
-    // A block may lie under another name than its own, which only a read of all blocks shows.
+    // A block may be under another name than its own, which only a read of all blocks shows.
     let is_recorded = |code: Code| {
         code != Code::UnallocatedInUse
             || context.snapshot.has_read(Source::Blocks)

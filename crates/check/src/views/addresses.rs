@@ -35,12 +35,12 @@ pub struct HeldAddress {
     /// `namespace/name`, the kind of tunnel, or the handle.
     pub allocated_to: String,
     pub handle: Option<String>,
-    /// `None` where it lies in no block.
+    /// `None` if it is in no block.
     pub block: Option<IpNet>,
     pub pool: Option<String>,
 }
 
-/// The addresses that are allocated within a scope; where pods are named, to one of them, or used by one. What cools
+/// The addresses that are allocated within a scope; if pods are named, to one of them, or used by one. What cools
 /// down or is reserved is held by nothing.
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());

@@ -15,7 +15,7 @@ use crate::{Context, Options};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// The nodes, by name; addresses whose node is not known stand under the empty name.
+    /// The nodes, by name; addresses whose node is not known are under the empty name.
     pub nodes: Vec<NodeComparison>,
     /// Endpoints were read: Calico keeps them in etcd only.
     pub with_endpoints: bool,
@@ -91,7 +91,7 @@ impl fmt::Display for RecordedFor {
 
 type ByNode = BTreeMap<String, BTreeSet<IpAddr>>;
 
-/// Compares the sources of a snapshot. `None` where pods were not read: then there is nothing to compare with.
+/// Compares the sources of a snapshot. `None` if pods were not read: then there is nothing to compare with.
 pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     if !snapshot.has_read(Source::Pods) {
         return None;

@@ -112,7 +112,7 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
     ids
 }
 
-/// The path of the handle's object, where it cannot be decoded.
+/// The path of the handle's object, if it cannot be decoded.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
     let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
     let defect = snapshot.defects.iter().find(|d| d.key.as_ref().is_some_and(is_it));

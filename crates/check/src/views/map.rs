@@ -70,9 +70,9 @@ pub struct MappedBlock {
     /// The cells of the map in which it lies.
     pub cells: Range<u32>,
     pub owner: Option<BlockOwner>,
-    /// By ordinal; empty where the block is corrupt or cannot be decoded.
+    /// By ordinal; empty if the block is corrupt or cannot be decoded.
     pub states: Vec<MappedState>,
-    /// Ordinals and whose they are; empty where the map does not tell.
+    /// Ordinals and whose they are; empty if the map does not tell.
     pub owners: Vec<(u32, String)>,
 }
 
@@ -140,7 +140,7 @@ impl Grid {
         1 << (self.cell_size - self.pool.prefix_len())
     }
 
-    /// The cells that a CIDR touches; none where it lies outside the pool, all where it is larger.
+    /// The cells that a CIDR touches; none if it is outside the pool, all if it is larger.
     fn touched(&self, network: IpNet) -> Range<u32> {
         if network.contains(&self.pool) {
             return 0..self.size();
@@ -270,7 +270,7 @@ mod tests {
     fn a_cell_for_each_block_with_what_lies_in_it() {
         let map = mapped(&small(), LIMITS);
         assert_eq!((map.cell_size, map.size, map.cells.len()), (30, 8, 2));
-        // The tunnel address of the node lies in no block.
+        // The tunnel address of the node is in no block.
         let empty = map.cells[0];
         assert_eq!((empty.index, empty.blocks, empty.findings), (0, 0, 1));
         let cell = map.cells[1];

@@ -86,7 +86,7 @@ impl From<u32> for Count {
     }
 }
 
-/// Of what uses addresses or records them, the sources of which only some objects were read. Where there are any, a view has
+/// Of what uses addresses or records them, the sources of which only some objects were read. If there are any, a view has
 /// no findings that rest on all of them.
 fn partly_read(snapshot: &Snapshot) -> Vec<Source> {
     let sources = [Source::Blocks, Source::Nodes, Source::Endpoints, Source::Pods, Source::Services];

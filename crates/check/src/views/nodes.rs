@@ -58,7 +58,7 @@ pub struct NodeView {
 pub struct NodePlugin {
     /// What an installer has noted at the node.
     pub installed: Option<String>,
-    /// The plugin that assigned the newest of its addresses; `None` where it has none with a time.
+    /// The plugin that assigned the newest of its addresses; `None` if it has none with a time.
     pub assigned_by: Option<Plugin>,
     /// When that was.
     pub assigned_at: Option<Timestamp>,
@@ -80,7 +80,7 @@ pub struct NodeFamily {
     pub family: &'static str,
     /// Free addresses of its blocks.
     pub free: u32,
-    /// Whether it gets no further address although its pools have free ones; `None` where that is not known.
+    /// Whether it gets no further address although its pools have free ones; `None` if that is not known.
     pub stranded: Option<bool>,
     /// Why it is stranded.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,10 +108,10 @@ pub struct NodePool {
     /// Most blocks that it may hold. The limit holds for one family and all pools together that one request
     /// may use, so that blocks of one pool take from the headroom of another.
     ///
-    /// `None` where there is none, as in Calico before 3.19.
+    /// `None` if there is none, as in Calico before 3.19.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Blocks that it may still claim from this pool. 0 where the pool is not enabled or does not select the
+    /// Blocks that it may still claim from this pool. 0 if the pool is not enabled or does not select the
     /// node, where automatic allocation of blocks is off, and where there is no such node. Without a limit it is the
     /// largest number.
     pub headroom: u32,

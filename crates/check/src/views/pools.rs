@@ -14,13 +14,13 @@ use crate::{Context, Options};
 pub struct PoolList {
     /// The pools, ascending by CIDR.
     pub pools: Vec<PoolView>,
-    /// Blocks that lie in no pool, of either family; `None` if there are none.
+    /// Blocks that are in no pool, of either family; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<OutsidePools>,
 }
 
 /// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: an address
-/// counts once, also where blocks overlap or a reservation lies over an allocated address.
+/// counts once, also if blocks overlap or a reservation lies over an allocated address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolView {
@@ -53,15 +53,15 @@ pub struct PoolView {
     /// Neither of these.
     pub free: Count,
     /// Of the free ones, those that the nodes together can get now, as long as they ask for no other pool's:
-    /// pools share the block limit, so that their numbers do not add up. `None` where it is not known; `limited_by`
+    /// pools share the block limit, so that their numbers do not add up. `None` if it is not known; `limited_by`
     /// says why.
     #[serde(default)]
     pub allocatable: Option<Count>,
-    /// Why not all free ones are allocatable; empty where they are.
+    /// Why not all free ones are allocatable; empty if they are.
     pub limited_by: Vec<String>,
 }
 
-/// Blocks that lie in no pool.
+/// Blocks that are in no pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutsidePools {

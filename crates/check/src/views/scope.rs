@@ -7,7 +7,7 @@ use calipam_model::{IpNet, cidr};
 
 use super::{BlockList, Comparison, MapList, NodeList, PoolList};
 
-/// Nodes and pools; of either all where none is named.
+/// Nodes and pools; of either all if none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub nodes: BTreeSet<String>,
@@ -24,7 +24,7 @@ impl Scope {
         self.nodes.is_empty() || self.nodes.contains(name)
     }
 
-    /// True for what lies in one of the pools or contains one.
+    /// True for what is in one of the pools or contains one.
     pub fn has(&self, network: IpNet) -> bool {
         self.pools.is_empty() || self.pools.iter().any(|pool| cidr::overlap(*pool, network))
     }

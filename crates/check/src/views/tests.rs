@@ -6,7 +6,7 @@ use super::*;
 use crate::NoFurtherAddress;
 use crate::test_cluster::{Cluster, pod};
 
-/// A /28 pool of /30 blocks in place of the large one.
+/// A /28 pool of /30 blocks instead of the large one.
 fn small() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();
@@ -78,7 +78,7 @@ fn free_is_not_allocatable() {
     let (_, some, why) = allocatable(&cluster);
     assert_eq!(
         (some, why[0].as_str()),
-        (2, "nodes may not claim blocks"),
+        (2, "nodes cannot claim blocks"),
         "Calico gives up before it would borrow"
     );
     cluster.0.pools[0].value.disabled = true;

@@ -106,7 +106,7 @@ fn messages_name_both_sides() {
     };
     assert_eq!(
         said(1, Code::OverlappingClusterPools),
-        "overlapping (10.1.1.0/26) overlaps default-ipv4-ippool 10.1.0.0/16 in a; of what it shares, 3 are in use here and 7 there"
+        "overlapping (10.1.1.0/26) overlaps default-ipv4-ippool 10.1.0.0/16 in a; of the addresses shared, 3 are in use here and 7 there"
     );
     let address = said(0, Code::AddressInSeveralClusters);
     assert!(address.contains("used by") && address.ends_with(" in b"), "{address}");

@@ -43,7 +43,7 @@ fn value_of(cluster: &Cluster, key: &[u8]) -> Vec<u8> {
     cluster.get(std::str::from_utf8(key).unwrap()).unwrap().value()
 }
 
-/// `code subject` of every finding where `value` stands under `key`. What does not decode, and a block that is
+/// `code subject` of every finding where `value` is under `key`. What does not decode, and a block that is
 /// broken, must be among them.
 fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
     let mut changed = cluster.clone();

@@ -32,8 +32,8 @@ pub(crate) struct AssignArgs {
         help_heading = WHAT
     )]
     pub pools: Vec<String>,
-    /// Assign the addresses of --ip even if something uses them that no block records, or the allocator would
-    /// never give them to a node
+    /// Assign the addresses of --ip even if they are in use without being recorded, or the allocator would never
+    /// assign them to a node
     #[arg(long, requires = "addresses", help_heading = WHAT)]
     pub force: bool,
     /// The handle of the addresses; without one, only `release --ip` frees them

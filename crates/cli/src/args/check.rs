@@ -45,7 +45,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
-    /// Check the state of this time, by the exports and the recorded changes in the folder of --archive
+    /// Check the state at this time, from the exports and recorded changes in the folder of --archive
     #[arg(
         long,
         value_name = "TIME",

@@ -94,7 +94,7 @@ pub(crate) enum FailOn {
 }
 
 impl FailOn {
-    /// True where the worst finding asks for exit code 1.
+    /// True if the worst finding asks for exit code 1.
     pub(crate) fn fails(self, worst: Option<Severity>) -> bool {
         let limit = match self {
             Self::Critical => Severity::Critical,

@@ -36,14 +36,14 @@ pub(crate) struct DiffArgs {
         required_unless_present_any = ["archive", "fleet", "all_contexts", "context"]
     )]
     pub new: Option<StateName>,
-    /// Compare the state of --at by this archive with the next export, or with the named state; with several clusters, that of
-    /// the archive of each in this folder with its state now
+    /// Compare the state at --at in this archive with the next export, or with the named state; with several clusters, this
+    /// folder has an archive of each, which is compared with its state now
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
     #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive")]
     pub at: Option<Timestamp>,
-    /// Compare them even if they are of two clusters
+    /// Compare them even if they are of different clusters
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
@@ -96,7 +96,7 @@ impl StateName {
     /// Reads `etcd`, `etcd@48250`, `kubernetes`, or a path.
     ///
     /// # Errors
-    /// Where the revision is no number above 0.
+    /// If the revision is not a number above 0.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let named = |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision };
         let Some(revision) = text.strip_prefix("etcd@") else { return Ok(named(text, None)) };

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 /// Reads `30s`, `15m`, `1h30m`, `90d`, `1w`, `500ms`, or `0`. A day has 24 hours.
 ///
 /// # Errors
-/// Where the text is something else, or negative.
+/// If the text is something else, or negative.
 pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     let expected = || "expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned();
     if text.trim() == "0" {
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
 /// Reads the same, and days: `90d`.
 ///
 /// # Errors
-/// Where the text is something else, or negative.
+/// If the text is something else, or negative.
 pub(super) fn parse_days(text: &str) -> Result<SignedDuration, String> {
     let Some(days) = text.trim().strip_suffix('d') else { return parse(text) };
     let days: u32 = days.parse().map_err(|_| "expected a number of days such as `90d`".to_owned())?;

@@ -1,4 +1,4 @@
-//! Which clusters a command reads, where they are several.
+//! Which clusters a command reads, if they are several.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(super) const FLEET: &str = "Many clusters";
 /// Options of the commands that read many clusters at once.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
-    /// The clusters of this YAML file, or those that sent to this folder
+    /// Clusters in this YAML file, or exports and summaries in this folder
     #[arg(
         long,
         value_name = "FILE|DIR",
@@ -23,16 +23,16 @@ pub(crate) struct FleetArgs {
         help_heading = FLEET
     )]
     pub fleet: Option<PathBuf>,
-    /// Every context; `--context` can be repeated, and takes `*`, `?`
+    /// All contexts; `--context` can be repeated, and takes `*`, `?`
     #[arg(long, conflicts_with = "context", help_heading = FLEET)]
     pub all_contexts: bool,
     /// These contexts route to each other: compare their clusters
     #[arg(long, conflicts_with = "fleet", help_heading = FLEET)]
     pub routed: bool,
-    /// How many clusters are read at a time
+    /// Number of clusters to read at a time
     #[arg(long, value_name = "N", default_value = "8", help_heading = FLEET)]
     pub parallel: NonZeroUsize,
-    /// Give a cluster up after this time
+    /// Skip a cluster that takes longer than this
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse, help_heading = FLEET)]
     pub cluster_timeout: SignedDuration,
 }

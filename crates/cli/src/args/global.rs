@@ -1,4 +1,4 @@
-//! Options of every command: where the data is, and how to print.
+//! Options of every command: if the data is, and how to print.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ impl When {
 }
 
 impl Global {
-    /// True where contexts are named that may be several.
+    /// True if contexts are named that may be several.
     pub(crate) fn names_several(&self) -> bool {
         self.contexts.len() > 1 || self.contexts.iter().any(|name| name.contains(['*', '?']))
     }

@@ -7,7 +7,7 @@ Start with `check`. The --help of each command shows examples.";
 /// After `calipam --help`.
 pub(super) const TOP: &str = "\
 Examples:
-  calipam check                               what is wrong, by the settings of calicoctl
+  calipam check                               what is wrong, with calicoctl's settings
   calipam check --etcd-endpoints https://10.0.0.5:2379
   calipam export cluster.jsonl.zst            write the data to a file, to check it elsewhere
   calipam check --datastore cluster.jsonl.zst
@@ -47,7 +47,7 @@ Examples:
   calipam check --datastore kubernetes        the Kubernetes datastore
   calipam check --datastore cluster.db        an `etcdctl snapshot save` of the cluster
   calipam check --context 'prod-*' --routed   many clusters, and what is wrong between them
-  calipam check --fleet fleet.yaml -o html    the same by a file: docs/fleet.md
+  calipam check --fleet fleet.yaml -o html    the same, from a file: docs/fleet.md
 
 A file for --ignore:
   # a pool that is full on purpose
@@ -89,9 +89,10 @@ Examples:
   calipam show --compare                      pods against endpoints and blocks, node by node
 
 --ip and --handle read only what belongs to the address or handle. The line Partial
-names what was not read whole; findings that rest on it are not checked.
+names what was only partly read; findings that depend on it are not checked.
 
-Exit codes: 0 shown, whatever the findings; 1 the address or handle does not exist; 2 usage; 3 datastore; 4 internal.";
+Exit codes: 0 shown, whatever the findings; 1 the address or handle does not exist; 2 usage;
+3 datastore; 4 internal.";
 
 /// After `calipam diff --help`.
 pub(super) const DIFF: &str = "\
@@ -129,7 +130,7 @@ pub(super) const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
   calipam release --leaked                    check twice, 15 minutes apart, ask, release
-  calipam release --leaked --node node-7      of one node; --pool, --namespace, --selector, too
+  calipam release --leaked --node node-7      on one node; also --pool, --namespace, --selector
   calipam release --node node-7               everything of a deleted node
   calipam release --ip 10.244.1.7             one address that is not in use
   calipam release --handle k8s-pod-network.3f9a6c0b7d2e
@@ -201,9 +202,9 @@ Examples:
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16 --block-size 28 --apply
   calipam migrate --from old --to new         to a pool that exists
   calipam migrate --from old --block-size 28 --via 10.200.0.0/16    the same CIDR, other blocks
-  calipam migrate status                      where it stands, and who has still to move
+  calipam migrate status                      its state, and who still has to move
   calipam migrate resume                      carry out the next phase, on any machine
-  calipam migrate resume --evict --batch 5    evict the pods that have still to move
+  calipam migrate resume --evict --batch 5    evict the pods that still have to move
 
 The phases: create the new pool, disable the old one, move, clean-up, delete the old pool. Each run
 carries out one of them, and `calipam undo JOURNAL` undoes it. Which one is next follows from the
@@ -246,17 +247,18 @@ Examples:
   calipam release --handle printer                     release them
 
 The plan comes from the allocator of the CNI plugin, run on the data that was read. All of it is
-written or nothing: an address that a pod got in the meantime is not taken. Addresses that a pod, a node or a service uses although no block records
-them are never chosen, nor are those for services or tunnels alone; to assign one with --ip, add
---force. --ip can name a reserved address. Pools with a namespace selector are used by --pool only.
+written or nothing: an address that a pod got in the meantime is not taken. The allocator never
+chooses addresses that a pod, node or service uses without a record, nor those that are only for
+services or tunnels; to assign one with --ip, add --force. --ip can name a reserved address.
+Pools with a namespace selector are only used with --pool.
 
 `check` cannot know who uses such an address: it reports a leaked address with an unknown owner,
 which only `release --ip` or `release --handle` frees. List it in a file for --ignore.
 
 With a file (--datastore FILE), only --dry-run and --explain work.
 
-Exit codes: 0 assigned; 1 not all assigned, refused, or something had changed; 2 usage, or no terminal
-to ask on; 3 datastore or journal; 4 internal.";
+Exit codes: 0 assigned; 1 not all assigned, refused, or something had changed; 2 usage, or no
+terminal to ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam simulate -h`.
 pub(super) const SIMULATE_SHORT: &str = "\
@@ -307,8 +309,8 @@ Paths:
   /healthz      200 if a check succeeded within the last three intervals, otherwise 503
   /livez        200
 
-Checks run one after the other and read everything; requests never read the datastore. If a check
-fails, the last good report is still served, and `calipam_up` is 0. SIGTERM and ctrl-c end it with 0.
+Checks run one after the other; requests never read the datastore. If a check fails, the last good
+report is still served, and `calipam_up` is 0. It ends with 0 on SIGTERM and ctrl-c.
 
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
@@ -319,14 +321,14 @@ Examples:
   calipam history --archive /var/lib/calipam/archive --ip 10.244.1.7
   calipam show --archive /var/lib/calipam/archive --at 2026-11-20T03:12Z --ip 10.244.1.7
 
-It begins with an export of everything, and then records what changes: every revision of etcd, or
+It starts with an export of everything, and then records what changes: every revision of etcd, or
 what the Kubernetes API reports. After a pause it goes on where it ended, if the server still knows
 what has changed since; otherwise it exports everything again, and the gap is shown.
-Changes are on disk a second or two after they are known. SIGTERM and ctrl-c end it with 0.
+Changes are on disk a second or two after they are known. It ends with 0 on SIGTERM and ctrl-c.
 
 If something fails, it says so and tries again every ten seconds.
 
-Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot begin; 4 internal.";
+Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot start; 4 internal.";
 
 /// After `calipam export --help`.
 pub(super) const EXPORT: &str = "\

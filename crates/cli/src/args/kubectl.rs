@@ -102,7 +102,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// As kubectl reads it: a number is of seconds, and 0 is no limit.
+/// As kubectl reads it: a number is of seconds, and 0 means no limit.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());

@@ -93,7 +93,7 @@ impl TypedValueParser for FormatParser {
     }
 }
 
-/// True where the call asks for all of the help, and not for a summary.
+/// True if the call asks for all of the help, and not for a summary.
 pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1).take_while(|word| *word != "--");
     words.any(|word| word == "--help" || word == "help")
@@ -120,7 +120,7 @@ pub(crate) fn with_help(command: Command) -> Command {
     command.override_help(full.render_help())
 }
 
-/// For an option that other commands have, names these in place of an option with a similar name.
+/// For an option that other commands have, names these instead of an option with a similar name.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(long) = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument) else {

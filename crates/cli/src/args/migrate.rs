@@ -12,10 +12,10 @@ use super::writing::{CriteriaArgs, WritingArgs};
 const POOLS: &str = "Pools";
 const EVICTING: &str = "Evicting";
 
-/// What to do with a migration that has begun.
+/// What to do with a migration in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MigrateAction {
-    /// Print where it stands
+    /// Print its state
     Status,
     /// Carry out the next phase, as with --apply
     Resume,
@@ -24,10 +24,10 @@ pub(crate) enum MigrateAction {
 /// Options of `migrate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Of a migration that has begun: where it stands, or its next phase
+    /// For a migration in progress: print its state, or carry out its next phase
     #[arg(value_name = "ACTION")]
     pub action: Option<MigrateAction>,
-    /// The old pool, by name or CIDR [default: that of the migration that has begun]
+    /// The old pool, by name or CIDR [default: that of the migration in progress]
     #[arg(long, value_name = "POOL", help_heading = POOLS)]
     pub from: Option<String>,
     /// The new pool, by name
@@ -48,19 +48,19 @@ pub(crate) struct MigrateArgs {
     /// Print the plan and change nothing; the default
     #[arg(long)]
     pub dry_run: bool,
-    /// Go on although other pools do not have addresses for all users of the old one
+    /// Continue even if the other pools lack addresses for all users of the old one
     #[arg(long)]
     pub force: bool,
-    /// Evict the pods that have still to move; disruption budgets are respected
+    /// Evict the pods that still have to move; disruption budgets are respected
     #[arg(long, help_heading = EVICTING)]
     pub evict: bool,
-    /// Pods that are evicted, and not back yet, at the same time
+    /// Maximum number of evicted pods that are not ready again yet
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "evict", help_heading = EVICTING)]
     pub batch: u32,
     /// Time between two batches
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
     pub pause: SignedDuration,
-    /// Stop when evicted pods are not back, or budgets let no pod go, for this long
+    /// Stop if for this long evicted pods are not ready again, or budgets allow no eviction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
     pub patience: SignedDuration,
     /// Only pods on this node; can be repeated
@@ -76,7 +76,7 @@ pub(crate) struct MigrateArgs {
 }
 
 impl MigrateArgs {
-    /// True where the next phase is carried out.
+    /// True if the next phase is carried out.
     pub(crate) fn applies(&self) -> bool {
         !self.dry_run
             && self.action != Some(MigrateAction::Status)

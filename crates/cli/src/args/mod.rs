@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
     /// Link the other names of this program into a directory
     ///
-    /// The names are those by which kubectl finds its plugins, and a short one.
+    /// These are the names under which kubectl finds its plugins, and a short one.
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read
@@ -144,7 +144,7 @@ pub(crate) enum IpamCommand {
     Split(SplitArgs),
     /// Move from one IP pool to another, phase by phase: a new range or block size
     ///
-    /// Prints where the migration stands and the plan of its next phase; --apply shows it, asks, and carries it out.
+    /// Prints the state of the migration and the plan of its next phase; --apply shows it, asks, and carries it out.
     #[command(after_help = help::MIGRATE_SHORT, after_long_help = help::MIGRATE)]
     Migrate(MigrateArgs),
     /// Set how addresses are allocated: strict affinity, blocks per node, cooldown
@@ -154,7 +154,7 @@ pub(crate) enum IpamCommand {
     Configure(ConfigureArgs),
     /// Assign addresses by hand, or explain why a node gets none
     ///
-    /// Assigns one address by --ip, or some by --count. Shows a plan, and asks before it writes.
+    /// Assigns the addresses of --ip, or as many as --count says. Shows a plan, and asks before it writes.
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
     Assign(AssignArgs),
     /// Simulate a cluster: pod start times, block sizes, node failures
@@ -175,7 +175,7 @@ pub(crate) enum IpamCommand {
     Serve(ServeArgs),
     /// Export what a check reads to a file
     ///
-    /// Every command reads the file by --datastore, on any machine.
+    /// Every command can read the file with --datastore, on any machine.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
     /// Record every change of the IPAM data, until a signal ends it
@@ -185,7 +185,7 @@ pub(crate) enum IpamCommand {
     Record(RecordArgs),
     /// Explain a rule: what its findings mean, their causes, what to do
     ///
-    /// Prints the severity of each rule, the risk, how it arises, and what to do.
+    /// Prints its severity, the risk, the possible causes, and what to do.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
 }

@@ -17,7 +17,7 @@ pub(crate) struct PrintingArgs {
     /// Sort the rows by this column, such as `free` or `"IN USE"`; `-free`: descending
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true, help_heading = PRINTING)]
     pub sort_by: Option<String>,
-    /// Print again when something has changed: read again after each write to etcd, and at this interval
+    /// Watch: read again after each write to etcd and at this interval, and print if something has changed
     #[arg(
         short = 'w',
         long,

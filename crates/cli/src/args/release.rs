@@ -44,7 +44,7 @@ pub(crate) struct ReleaseArgs {
     )]
     pub reports: Vec<PathBuf>,
     /// Release one --ip or --handle even if it is in use; with --from-report, skip the checks of a report's
-    /// version and age and of the lock, and release also what names no owner
+    /// version and age and of the lock, and also release addresses without a recorded owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
     /// Only in this pool, by name or CIDR; can be repeated

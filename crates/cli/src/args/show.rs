@@ -76,7 +76,7 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_pools: Vec<String>,
-    /// Show the state of --at, by the exports and the recorded changes in this folder
+    /// Show the state at --at, from the exports and recorded changes in this folder
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at", conflicts_with = "watch", help_heading = PAST)]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
@@ -85,7 +85,7 @@ pub(crate) struct ShowArgs {
     /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that none of them uses
     #[arg(long, value_name = "/LENGTH", value_parser = prefix, help_heading = FLEET)]
     pub find_range: Option<u8>,
-    /// With several clusters: how fast pools fill since these earlier states of them, such as a folder of `export --fleet`
+    /// With several clusters: how fast pools have filled since these earlier states, such as a folder of `export --fleet`
     #[arg(long, value_name = "FILE|DIR", value_hint = AnyPath, help_heading = FLEET)]
     pub earlier: Option<PathBuf>,
     #[command(flatten)]

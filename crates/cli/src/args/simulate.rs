@@ -21,7 +21,7 @@ const COST: &str = "Datastore";
 
 /// How long after the last pod has arrived nodes fail.
 const CALM: Micros = Micros::from_mins(1);
-/// When a node that fails is removed from the cluster, where nothing else is said.
+/// When a node that fails is removed from the cluster, if nothing else is said.
 const REMOVAL: Micros = Micros::from_mins(10);
 
 /// Options of `simulate`.
@@ -149,7 +149,7 @@ fn measured(path: &Path, datastore: DatastoreKind) -> Result<String, Failure> {
     };
     Costs::of_metrics(datastore, &text).map_err(|error| Failure::Usage {
         message: format!("{name}: {error}"),
-        hint: Some(format!("these are to be the metrics of the simulated {datastore} (`--model`)")),
+        hint: Some(format!("expected the metrics of the simulated datastore, {datastore} (`--model`)")),
     })
 }
 
@@ -164,7 +164,7 @@ impl SimulateArgs {
     /// Changes a scenario as the options say.
     ///
     /// # Errors
-    /// Where they do not fit together.
+    /// If they do not fit together.
     pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         fn set<T: Clone>(value: &mut T, given: &Option<T>) {
             if let Some(given) = given {
@@ -172,16 +172,14 @@ impl SimulateArgs {
             }
         }
         if self.compares() && !self.sizes().is_empty() {
-            return Err(Failure::usage(
-                "one question at a time: several block sizes, or scenarios side by side",
-            ));
+            return Err(Failure::usage("compare either block sizes or scenarios, not both"));
         }
         if let Some(most) = self.nodes.iter().max() {
             if scenario.start.is_some() {
-                return Err(Failure::usage("the nodes are those of the cluster: leave `--nodes` out"));
+                return Err(Failure::usage("the nodes come from the cluster: omit `--nodes`"));
             }
             if self.nodes.len() > 1 && !self.answers_by_size() {
-                let message = "one number of nodes alone has this answer: `--nodes` compares several where nothing else is asked for";
+                let message = "several numbers in `--nodes` cannot be combined with these options: give one";
                 return Err(Failure::usage(message));
             }
             scenario.nodes = *most;
@@ -199,7 +197,7 @@ impl SimulateArgs {
             if scenario.start.is_none() {
                 *scenario = scenario.with_block_size(size);
             } else if !self.advise {
-                let message = "the blocks of a cluster keep their size: name a range, or `--advise`";
+                let message = "the block size of a cluster is fixed: give a range, or use `--advise`";
                 return Err(Failure::usage(message));
             }
         }

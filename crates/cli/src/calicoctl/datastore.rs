@@ -17,11 +17,8 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
         let question = Question {
             cluster: information(&datastore).await?.map(|information| information.guid).unwrap_or_default(),
             location: datastore.location(),
-            addresses: 0,
-            blocks: 0,
-            handles: 0,
             others: 1,
-            pods: 0,
+            ..Question::default()
         };
         if let Some(consent) = Consent::from_option(question, true) {
             set_lock(&datastore, consent, action).await.map_err(calipam_workflow::Error::from)?;
@@ -31,7 +28,7 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
     print(if action == LockAction::Take { "Datastore locked.\n" } else { "Datastore unlocked.\n" }, console)
 }
 
-/// What the cluster says of itself, where it does and it can be decoded.
+/// What the cluster says of itself, if it does and it can be decoded.
 pub(super) async fn information(
     datastore: &Datastore,
 ) -> calipam_datastore::Result<Option<ClusterInformation>> {

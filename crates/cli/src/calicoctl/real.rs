@@ -18,7 +18,7 @@ const VARIABLE: &str = "CALIPAM_CALICOCTL";
 const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
 /// Runs the real calicoctl with the arguments of this process, in its place: it has the terminal, the signals and the exit
-/// code. Returns only where that cannot be done; `command` is what the caller wanted.
+/// code. Returns only if that cannot be done; `command` is what the caller wanted.
 pub(super) fn run(command: &str) -> Result<(), Failed> {
     let mut tried: Vec<PathBuf> =
         env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
@@ -36,13 +36,13 @@ pub(super) fn run(command: &str) -> Result<(), Failed> {
     Err(failed(&take_over(Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried))))
 }
 
-/// Runs a command in the place of this process. Returns only where that cannot be done.
+/// Runs a command in the place of this process. Returns only if that cannot be done.
 #[cfg(unix)]
 fn take_over(command: &mut Command) -> io::Error {
     std::os::unix::process::CommandExt::exec(command)
 }
 
-/// Runs a command, and ends with its exit code. Returns only where it does not start.
+/// Runs a command, and ends with its exit code. Returns only if it does not start.
 #[cfg(not(unix))]
 fn take_over(command: &mut Command) -> io::Error {
     match command.status() {
@@ -55,7 +55,7 @@ fn take_over(command: &mut Command) -> io::Error {
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let what = match () {
-        () if !can_be_run(&program) => "is no program that can be run",
+        () if !can_be_run(&program) => "is not an executable program",
         () if is_this(&program) => "is calipam itself",
         () if tried.contains(&program) => "runs calipam again",
         () => return Ok(program),
@@ -63,7 +63,7 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
     Err(Failed::Calipam(Failure::Usage {
         message: format!("{VARIABLE} is {}, which {what}", quoted(&program)),
         hint: Some(
-            "name the real calicoctl by it, or unset it: then the next calicoctl in PATH is run".into(),
+            "set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH".into(),
         ),
     }))
 }

@@ -65,7 +65,7 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     snapshot.blocks.iter().filter_map(|block| block.value.content.sound()).filter(|block| !block.is_deleted())
 }
 
-/// True where the cooldown of an address is known to be over: then the allocator takes it for free, and so does calicoctl.
+/// True if the cooldown of an address is known to be over: then the allocator takes it for free, and so does calicoctl.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
     let cooldown = config.map(|config| SignedDuration::from_secs(config.cooldown_seconds));
@@ -95,7 +95,7 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// Attributes in the order of their names; `None` where there are none.
+/// Attributes in the order of their names; `None` if there are none.
 fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
     let mut pairs: Vec<(String, String)> =
         owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();

@@ -7,7 +7,7 @@ pub(super) enum Side {
     Right,
 }
 
-/// A table in a box. Titles stand at the left; texts where their column says.
+/// A table in a box. Titles are at the left; texts where their column says.
 pub(super) fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     let width = |(index, (title, _)): (usize, &(&str, Side))| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());

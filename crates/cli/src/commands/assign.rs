@@ -29,7 +29,7 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
             pools: Vec::new(),
         },
         pools: args.pools.clone(),
-        // What a recheck would drop is no objection to an assignment.
+        // What a recheck would drop is not an objection to an assignment.
         criteria: Criteria { options: Options::default(), recheck_after: SignedDuration::ZERO },
         intent: args.writing.intent((!plans_only).then(|| format!("assign {what}"))),
     };

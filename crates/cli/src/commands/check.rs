@@ -54,7 +54,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
             Ok(found) => found,
             Err(failure) => {
                 let failed = Err(failure);
-                // Where this cannot be written either, the reason for the failure is what the operator needs.
+                // If this cannot be written either, the reason for the failure is what the operator needs.
                 if let Err(second) =
                     write_failure_metrics(begin.elapsed(), exit::code(&failed), args, console)
                 {
@@ -188,7 +188,7 @@ fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> 
         let name = path.unwrap_or(Path::new("-")).display();
         return Err(Failure::Usage {
             message: format!("cannot compare with {name}: {other}"),
-            hint: Some("keep the reports of each cluster apart".into()),
+            hint: Some("keep the reports of different clusters apart".into()),
         });
     }
     Ok(Changes::since(earlier, &checked.report, &checked.dropped))
@@ -204,7 +204,7 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
+/// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is
 /// the command's.
 fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
     let write =
@@ -217,7 +217,7 @@ fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Con
         hints(checked.report, filter, detail, console);
         if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
             let (version, known) = (&cluster.calico_version, newest_known());
-            console.note(&format!("Calico {version} is newer than this program knows, up to {known}: what is new there is not checked"));
+            console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): what is new in it is not checked"));
         }
     }
     files
@@ -266,7 +266,7 @@ fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
     steps.extend(explain_assignment(report));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.note("this is a single read: changes in progress can be among the findings");
+        console.note("this is a single read: some findings may be changes in progress");
     }
 }
 
@@ -281,7 +281,7 @@ fn explain_assignment(report: &Report) -> Option<String> {
 /// So many blocks are named in a hint.
 const BLOCKS: usize = 6;
 
-/// What repairs the findings, each once, the most severe first, and nothing beyond the filter. Where several blocks are to be
+/// What repairs the findings, each once, the most severe first, and nothing beyond the filter. If several blocks are to be
 /// rebuilt, that is a rebuild of all, and several nodes are released by one command; of several addresses the first stands
 /// for the others.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {

@@ -15,7 +15,7 @@ use crate::render::document::Detail;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// Compares two states, and prints how they differ; exit code 1 where they do.
+/// Compares two states, and prints how they differ; exit code 1 if they do.
 pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);
@@ -58,14 +58,14 @@ fn states(
     };
     let Some((before, after)) = archived else {
         let named = args.old.clone().zip(args.new.clone());
-        return named.ok_or_else(|| Failure::usage("name OLD and NEW"));
+        return named.ok_or_else(|| Failure::usage("specify OLD and NEW"));
     };
     if args.new.is_some() {
-        return Err(Failure::usage("with --archive only NEW is named"));
+        return Err(Failure::usage("with --archive, specify only NEW"));
     }
     let new = args.old.clone().or_else(|| after.as_ref().map(name)).ok_or_else(|| Failure::Usage {
         message: format!("the archive has no export after {}", args.at.unwrap_or(before.at)),
-        hint: Some("name what to compare with as NEW, such as `etcd` or `kubernetes`".to_owned()),
+        hint: Some("specify NEW, the state to compare with, such as `etcd` or `kubernetes`".to_owned()),
     })?;
     Ok((name(before), new))
 }

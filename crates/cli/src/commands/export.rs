@@ -71,7 +71,7 @@ fn to_archive(
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.was_there {
-        true => format!("{path} is of the same time: nothing was added"),
+        true => format!("{path} has the same time: nothing was added"),
         false => format!("wrote {objects} to {path}"),
     });
     let removed = match removed.len() {
@@ -91,7 +91,7 @@ pub(crate) fn warn_where_set_back(added: &Added, console: &Console) {
     }
 }
 
-/// A temporary file first: where the read fails, or begins again at another revision, nothing is printed.
+/// A temporary file first: if the read fails, or begins again at another revision, nothing is printed.
 fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = |error| Failure::Io { doing: "write a temporary file".into(), error };
     let folder = tempfile::tempdir().map_err(failed)?;

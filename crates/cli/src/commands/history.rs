@@ -12,7 +12,7 @@ use crate::operator::Person;
 use crate::render::history::HistoryDocument;
 use crate::{connect, hints};
 
-/// Prints what happened to an address, handle, block or node; exit code 1 where nothing is known.
+/// Prints what happened to an address, handle, block or node; exit code 1 if nothing is known.
 pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::history::run(args, &fleet, console);
@@ -32,7 +32,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
         console.hint(&match found.kept.oldest {
             1 => format!("no revision of this etcd names it; {blocks} lists the blocks"),
             oldest => {
-                format!("what was before revision {oldest} is not known to etcd; {blocks} lists the blocks")
+                format!("etcd has nothing from before revision {oldest}; {blocks} lists the blocks")
             }
         });
         return Ok(Outcome::Refused);

@@ -84,7 +84,7 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
 /// Names what lies among the journals and is none: a run that is not listed may have written it.
 fn name_unreadable(folder: &Path, console: &Console) -> Result<(), Failure> {
     for path in unreadable(folder).map_err(Error::from)? {
-        console.warn(&format!("{} is no journal that can be read: it is left out", quoted(&path)));
+        console.warn(&format!("{} is not a readable journal: skipped", quoted(&path)));
     }
     Ok(())
 }

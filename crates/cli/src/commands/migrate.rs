@@ -52,7 +52,7 @@ fn next(
         Phase::Delete
             if is_complete && let Some(Detour { leg: Leg::There, temporary, .. }) = migration.detour() =>
         {
-            console.hint(&format!("the way back: {}", resume(&temporary.name)));
+            console.hint(&format!("to move back: {}", resume(&temporary.name)));
         }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {

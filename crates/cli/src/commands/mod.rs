@@ -47,7 +47,7 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
         return Err(Failure::Usage {
             message: format!("--context names several clusters, and `{name}` works on one"),
             hint: Some(
-                "`check`, `show`, `diff`, `history` and `export` take several; a repair is of one cluster at a time".into(),
+                "`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time".into(),
             ),
         });
     }
@@ -99,8 +99,8 @@ fn printing(
     if args.no_headers || args.sort_by.is_some() {
         if console.format.detail().is_none() {
             return Err(Failure::Usage {
-                message: "--no-headers and --sort-by are about tables".into(),
-                hint: Some("jq selects and sorts what `-o json` prints: docs/recipes.md".into()),
+                message: "--no-headers and --sort-by only apply to tables".into(),
+                hint: Some("select and sort the output of `-o json` with jq: docs/recipes.md".into()),
             });
         }
         console.page.rows_only = args.no_headers;
@@ -138,7 +138,7 @@ fn start_log(verbose: u8) {
 }
 
 fn said(level: &dyn Display, target: &str, text: &dyn Display) {
-    // Where stderr takes nothing, `eprintln!` would panic.
+    // If stderr takes nothing, `eprintln!` would panic.
     let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
 }
 

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Records until a signal ends it.
 ///
 /// # Errors
-/// Where it cannot begin.
+/// If it cannot begin.
 pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = |doing: &str| {
         let doing = doing.to_owned();
@@ -68,7 +68,7 @@ pub(super) fn start(
     thread::Builder::new().name("recorder".into()).spawn(record).map(drop).map_err(failed)
 }
 
-/// Records, and again after what fails, which is said. Where it fails before anything was recorded, that is the end.
+/// Records, and again after what fails, which is said. If it fails before anything was recorded, that is the end.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
     let has_begun = Cell::new(false);
     loop {

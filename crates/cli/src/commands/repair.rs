@@ -49,7 +49,7 @@ pub(super) fn ended(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints the document of a plan, whose warnings were not shown yet where that is all.
+/// Prints the document of a plan, whose warnings were not shown yet if that is all.
 pub(super) fn print(
     plan: &PlanSummary,
     is_all: bool,
@@ -72,7 +72,7 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
     }
     if !is_live {
         console.warn(
-            "a file is never written: this is what would be done to the cluster that it was taken from",
+            "a file is never changed: this is what would be done to the cluster that its data came from",
         );
     } else if dry_run {
         console.info("dry run: nothing was changed");
@@ -102,7 +102,7 @@ pub(crate) fn outcome(
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(
-            "{} is the journal of a run that did not come to its end, and was skipped: {reason}",
+            "{} is the journal of a run that did not finish, and was skipped: {reason}",
             quoted(journal)
         ));
     }

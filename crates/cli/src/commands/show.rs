@@ -24,11 +24,13 @@ use crate::{connect, hints};
 /// Reads what the subject needs, and prints it.
 ///
 /// # Errors
-/// Where the datastore cannot be read, or holds nothing of the subject.
+/// If the datastore cannot be read, or holds nothing of the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
     if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
-        return Err(Failure::usage("--no-headers and --sort-by are about tables, and this is none"));
+        return Err(Failure::usage(
+            "--no-headers and --sort-by only apply to tables, and this output is not a table",
+        ));
     }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::show::run(args, &fleet, console);
@@ -36,8 +38,8 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     let of_several = [("--find-range", args.find_range.is_some()), ("--earlier", args.earlier.is_some())];
     if let Some((option, _)) = of_several.iter().find(|(_, is_given)| *is_given) {
         return Err(Failure::Usage {
-            message: format!("{option} is about several clusters"),
-            hint: Some("name them by --fleet, --context or --all-contexts".into()),
+            message: format!("{option} needs several clusters"),
+            hint: Some("name them with --fleet, --context or --all-contexts".into()),
         });
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
@@ -109,7 +111,7 @@ async fn read(
     Ok((snapshot, subject))
 }
 
-/// What a view is made of, where that is not everything. Whether there is a node of a name, all sources say that name
+/// What a view is made of, if that is not everything. Whether there is a node of a name, all sources say that name
 /// nodes.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {
@@ -178,7 +180,7 @@ fn addresses(
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
         return Err(Failure::NotFound {
             message: format!(
-                "no address is recorded for the pod {namespace}/{name}, and none is known to be used by it"
+                "no address is recorded for the pod {namespace}/{name}, and it is not known to use one"
             ),
             hint: match nearest_pod(snapshot, namespace, name) {
                 _ if !snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints) => {
@@ -197,7 +199,7 @@ fn name_kubeconfig() -> String {
     format!("name the kubeconfig of the cluster, {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
-/// The comparison that people make by hand before and after a repair; exit code 1 where the two differ.
+/// The comparison that people make by hand before and after a repair; exit code 1 if the two differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(Failure::NotFound {

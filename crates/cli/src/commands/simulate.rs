@@ -133,7 +133,7 @@ fn blocks(count: usize) -> String {
     crate::render::text::count(count, "block", "blocks")
 }
 
-/// True where the command line names a cluster. One that only settings files know is not meant.
+/// True if the command line names a cluster. One that only settings files know is not meant.
 fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }
@@ -176,7 +176,7 @@ fn is_failure(event: &Event) -> bool {
 
 fn refused(error: &ScenarioError) -> Failure {
     let hint = match error {
-        ScenarioError::NoPool => "name one: `--pool 10.244.0.0/16`",
+        ScenarioError::NoPool => "add one: `--pool 10.244.0.0/16`",
         ScenarioError::BlockLargerThanPool { .. } | ScenarioError::BlockSize { .. } => {
             "`--block-size` is a prefix length: 26 for blocks of 64 addresses"
         }
@@ -206,7 +206,7 @@ fn measure(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Ou
         let begin = std::time::Instant::now();
         let datastore: Datastore = connect::open(global, console).await?;
         if !datastore.is_live() {
-            return Err(Failure::usage("a file has no latency: `--measure` times a datastore"));
+            return Err(Failure::usage("a file has no latency: `--measure` needs a datastore"));
         }
         let connected = begin.elapsed();
         let reads = calipam_workflow::time_reads(&datastore, &Person::watching(console)).await?;

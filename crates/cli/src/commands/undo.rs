@@ -25,7 +25,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
     }
     if args.run.is_none() && !args.last {
         return Err(Failure::Usage {
-            message: "no run is named".to_owned(),
+            message: "no run was specified".to_owned(),
             hint: Some(format!(
                 "{} undoes the newest run, {} lists them",
                 hints::command(&["undo", "--last"]),
@@ -89,7 +89,7 @@ async fn undo(
 
 /// Where the call says nothing about it, an undo connects to where the run was made: on Kubernetes by a context that leads
 /// there. Settings count for user and certificates; and where they name the same etcd, for all its endpoints. The cluster
-/// is compared all the same.
+/// is compared anyway.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
@@ -120,7 +120,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     there
 }
 
-/// The context of the user's kubeconfig that leads to the API server of the journal, where another one counts.
+/// The context of the user's kubeconfig that leads to the API server of the journal, if another one counts.
 fn context_at(global: &Global, header: &Header) -> Option<String> {
     if header.datastore != "kubernetes" {
         return None;

@@ -45,7 +45,7 @@ struct Reads {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cluster {
-    /// Empty where it names none.
+    /// Empty if it names none.
     calico_version: String,
     /// Whether the data of that version is known.
     is_known: bool,
@@ -54,7 +54,7 @@ struct Cluster {
 /// Prints the version, and whether the cluster's is known.
 ///
 /// # Errors
-/// Where the cluster cannot be read.
+/// If the cluster cannot be read.
 pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let cluster = args.check_compat.then(|| connect::block_on(ask(global, console))).transpose()?;
     let outcome = match &cluster {

@@ -23,18 +23,13 @@ pub(super) enum Wanted {
     Contexts,
     Clusters,
     Users,
-    Nodes,
-    Pools,
-    Blocks,
-    Addresses,
-    Handles,
-    Namespaces,
+    Names(NameKind),
 }
 
 /// The cluster that the connection options of a line name.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// `None` where they cannot be what is meant: better no suggestion than one from another cluster.
+    /// `None` if they cannot be what is meant: better no suggestion than one from another cluster.
     connection: Option<Global>,
     deadline: Instant,
 }
@@ -44,7 +39,7 @@ impl Cluster {
         Self { connection: connection(applet, request), deadline: Instant::now() + PATIENCE }
     }
 
-    /// Names that begin with what was typed. None where anything fails, and none where it takes too long: the thread
+    /// Names that begin with what was typed. None if anything fails, and none if it takes too long: the thread
     /// that still waits ends with the process.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
         let Some(global) = self.connection.clone() else { return Vec::new() };
@@ -85,7 +80,7 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
     Global::from_arg_matches(&matches).ok()
 }
 
-/// Reads names. `None` where anything is wrong: who completes a line has not asked for an error.
+/// Reads names. `None` if anything is wrong: who completes a line has not asked for an error.
 fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
     // Standard input is the terminal, on which the line is still being typed.
     if global.datastore.as_deref() == Some("-") {
@@ -105,12 +100,7 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
             names.retain(|name| name.starts_with(typed));
             return Some(names);
         }
-        Wanted::Nodes => NameKind::Nodes,
-        Wanted::Pools => NameKind::Pools,
-        Wanted::Blocks => NameKind::Blocks,
-        Wanted::Addresses => NameKind::Addresses,
-        Wanted::Handles => NameKind::Handles,
-        Wanted::Namespaces => NameKind::Namespaces,
+        Wanted::Names(kind) => kind,
     };
     let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;

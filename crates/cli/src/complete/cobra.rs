@@ -11,13 +11,13 @@ use crate::applet::Applet;
 
 /// No space after the only suggestion.
 const NO_SPACE: u8 = 2;
-/// No files where there is no suggestion.
+/// No files if there is no suggestion.
 const NO_FILES: u8 = 4;
 /// Directories, which the shell finds itself.
 const DIRECTORIES: u8 = 16;
 /// The order of the suggestions is kept.
 const KEEP_ORDER: u8 = 32;
-/// Files, which the shell finds itself, where there is no suggestion.
+/// Files, which the shell finds itself, if there is no suggestion.
 const FILES: u8 = 0;
 
 /// Prints the suggestions for a line of kubectl.
@@ -68,14 +68,14 @@ fn split_option(word: &str) -> (&str, &str) {
     }
 }
 
-/// What kind of file stands at the cursor, where its value has no suggestions of its own.
+/// What kind of file is at the cursor, where its value has no suggestions of its own.
 fn place(command: &Command, request: &Request) -> Option<ValueHint> {
     let arg = argument(command, request)?;
     let has_values = arg.get::<clap_complete::ArgValueCompleter>().is_some();
     (!has_values).then(|| arg.get_value_hint())
 }
 
-/// The argument whose value stands at the cursor.
+/// The argument whose value is at the cursor.
 fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
     let Place { command, option: open, positionals } = request.walk(command, |_, _| {});
     let current = request.current();

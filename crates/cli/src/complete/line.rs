@@ -9,7 +9,7 @@ const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
 /// A line up to the cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The words without quotes; the last one is at the cursor, and empty where none is begun.
+    /// The words without quotes; the last one is at the cursor, and empty if none is begun.
     pub words: Vec<String>,
     /// What bash replaces by a suggestion: the end of the last word, as it was typed.
     replaced: String,
@@ -67,7 +67,7 @@ impl Line {
         match self.quote {
             Some('\'') => rest.to_owned(),
             Some(_) => escape(rest, "\"\\$`"),
-            // A tilde is for the shell, where it is the first character of the word.
+            // A tilde is for the shell, if it is the first character of the word.
             None => escape(rest, SPECIAL),
         }
     }

@@ -27,12 +27,12 @@ use crate::applet::Applet;
 
 /// Names the shell that asks.
 const VARIABLE: &str = "COMPLETE";
-/// What stands between the program and the words of the line that a shell asks about.
+/// What is between the program and the words of the line that a shell asks about.
 const WORDS: &str = "--";
 
-/// Answers a shell or kubectl that asks for suggestions; `None` where the program was called for something else.
+/// Answers a shell or kubectl that asks for suggestions; `None` if the program was called for something else.
 ///
-/// A value of `COMPLETE` that names no shell is not ours, and a call with arguments is a question only where `--`
+/// A value of `COMPLETE` that names no shell is not ours, and a call with arguments is a question only if `--`
 /// begins them, as no other call does: a variable that is set by chance never turns a check into a script.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
@@ -58,7 +58,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     Some(answer_shell(applet, Request::default(), arguments))
 }
 
-/// The shell that the environment names, where it names one that there is.
+/// The shell that the environment names, if it names one that there is.
 fn shell_that_asks() -> Option<String> {
     let value = std::env::var_os(VARIABLE)?;
     let name = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();

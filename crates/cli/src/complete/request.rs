@@ -59,7 +59,7 @@ impl Request {
         self.words.get(1..self.index).unwrap_or_default()
     }
 
-    /// A value as the program would get it: where the shell has not done so yet, `~` and variables are replaced.
+    /// A value as the program would get it: if the shell has not done so yet, `~` and variables are replaced.
     pub(super) fn expanded(&self, value: &OsStr) -> OsString {
         let Some(text) = value.to_str().filter(|_| self.typed) else { return value.to_owned() };
         let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());

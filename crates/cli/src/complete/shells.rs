@@ -20,7 +20,7 @@ use crate::applet::Applet;
 /// Every shell that can ask.
 pub(crate) const SHELLS: Shells<'static> = Shells(&[&BASH, &env::Elvish, &env::Fish, &env::Powershell, &ZSH]);
 
-/// The script that registers completion in a shell, for a name of the program that is in `PATH`. `None` where there is no
+/// The script that registers completion in a shell, for a name of the program that is in `PATH`. `None` if there is no
 /// such shell.
 pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
     let name = applet.executable();

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use calipam_datastore::read::NameKind;
 use clap::Arg;
 use clap_complete::ArgValueCompleter;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
@@ -23,20 +24,20 @@ impl Values {
         Self { cluster: Arc::new(Cluster::of(applet, request)) }
     }
 
-    /// What completes the value of an argument, where it is neither a file nor one of a few fixed words.
+    /// What completes the value of an argument, if it is neither a file nor one of a few fixed words.
     pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::Contexts,
             (Some("cluster"), _) => Wanted::Clusters,
             (Some("user"), _) => Wanted::Users,
-            (Some("node"), _) => Wanted::Nodes,
-            (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::Pools,
-            (Some("block"), _) => Wanted::Blocks,
+            (Some("node"), _) => Wanted::Names(NameKind::Nodes),
+            (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::Names(NameKind::Pools),
+            (Some("block"), _) => Wanted::Names(NameKind::Blocks),
             // Those that are assigned are no suggestion.
             (Some("ip"), "assign") => return None,
-            (Some("ip"), _) => Wanted::Addresses,
-            (Some("handle"), _) => Wanted::Handles,
-            (Some("namespace"), _) => Wanted::Namespaces,
+            (Some("ip"), _) => Wanted::Names(NameKind::Addresses),
+            (Some("handle"), _) => Wanted::Names(NameKind::Handles),
+            (Some("namespace"), _) => Wanted::Names(NameKind::Namespaces),
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
             (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),
             (None, "undo") if arg.is_positional() => return Some(ArgValueCompleter::new(journals::complete)),

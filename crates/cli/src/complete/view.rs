@@ -1,4 +1,4 @@
-//! What completion sees of the command line's definition: nothing that is hidden, and options only where no command and
+//! What completion sees of the command line's definition: nothing that is hidden, and options only if no command and
 //! no value can stand.
 
 use std::ffi::OsString;
@@ -19,9 +19,9 @@ pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command 
 }
 
 struct View<'a> {
-    /// The words before the cursor: what is hidden but was written all the same is followed.
+    /// The words before the cursor: what is hidden but was written anyway is followed.
     said: &'a [OsString],
-    /// Options are suggested only where there is nothing else: clap_complete shows what is hidden then.
+    /// Options are suggested only if there is nothing else: clap_complete shows what is hidden then.
     options_last: bool,
     values: &'a Values,
 }

@@ -39,7 +39,7 @@ const OF_ONE: [(&str, IsGiven); 8] = [
 /// Checks the clusters, and prints one report of all.
 ///
 /// # Errors
-/// Where the options are about one cluster, or a file that they name cannot be read or written. A cluster that cannot be read is
+/// If the options are about one cluster, or a file that they name cannot be read or written. A cluster that cannot be read is
 /// a finding.
 pub(crate) fn run(
     args: &CheckArgs,
@@ -62,7 +62,7 @@ pub(crate) fn run(
     compare(&mut clusters);
     if clusters.iter().all(|cluster| cluster.group.is_none()) {
         notes.push(
-            "No cluster has a group: what is between clusters that route to each other was not looked for"
+            "No cluster has a group: problems between clusters that route to each other were not checked"
                 .into(),
         );
     }
@@ -126,7 +126,7 @@ fn since(
     let changes = changes.collect();
     notes.extend(earlier.clusters.iter().map(|(name, report)| {
         let findings = count(report.findings.len(), "finding", "findings");
-        format!("{name} is in the earlier report, with {findings}, and not in the fleet any more")
+        format!("{name} is in the earlier report, with {findings}, but no longer in the fleet")
     }));
     changes
 }
@@ -156,7 +156,7 @@ fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
     if args.options.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
 }
 
-/// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
+/// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is
 /// the command's.
 fn print(report: &FleetReport, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
     let write =

@@ -15,8 +15,8 @@ const ROUTED: &str = "routed";
 pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure> {
     if let Some(other) = global.datastore.as_ref().filter(|name| *name != "kubernetes") {
         return Err(Failure::Usage {
-            message: format!("several contexts are of the Kubernetes datastore, and --datastore is {other}"),
-            hint: Some("a file for --fleet names clusters of any datastore".into()),
+            message: format!("several contexts need the Kubernetes datastore, but --datastore is {other}"),
+            hint: Some("a --fleet file can name clusters of any datastore".into()),
         });
     }
     let settings = KubernetesSettings::resolve(&base(global), &connect::environment(), &LocalFiles)
@@ -26,7 +26,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure>
     if names.is_empty() {
         return Err(Failure::Usage {
             message: "there is no context in the kubeconfig".into(),
-            hint: Some("name the kubeconfig by --kubeconfig or KUBECONFIG".into()),
+            hint: Some("name the kubeconfig with --kubeconfig or KUBECONFIG".into()),
         });
     }
     let cluster = |name: String| {

@@ -38,19 +38,26 @@ enum Old<'a> {
     Archives(&'a Path, Timestamp),
 }
 
-/// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 where they do.
+/// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 if they do.
 ///
 /// # Errors
-/// Where the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,
+/// If the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,
 /// and stops nothing.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
-    refuse(of_one.map(|(name, _)| *name), "compare that cluster alone; of several, OLD is as for --fleet")?;
+    refuse(
+        of_one.map(|(name, _)| *name),
+        "compare that cluster alone; with several, OLD is a file or folder as for --fleet",
+    )?;
     let old = match (&args.archive, args.at, &args.old) {
         (Some(folder), Some(at), None) => Old::Archives(folder, at),
-        (None, _, Some(old)) if old.revision.is_none() => Old::Fleet(Fleet::earlier(Path::new(&old.datastore))?),
+        (None, _, Some(old)) if old.revision.is_none() => {
+            Old::Fleet(Fleet::earlier(Path::new(&old.datastore))?)
+        }
         _ => return Err(Failure::Usage {
-            message: "of several clusters, OLD is a file or folder that names earlier states, or --archive and --at do".into(),
+            message:
+                "with several clusters, OLD is a file or folder of earlier states; or use --archive and --at"
+                    .into(),
             hint: Some("such as a folder of `export --fleet`: docs/fleet.md".into()),
         }),
     };
@@ -106,7 +113,9 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
 /// Where an earlier state is read.
 fn settings(source: &Source) -> Result<Settings, Failure> {
     match source {
-        Source::Summary(_) => Err(Failure::usage("its earlier state is a summary, which holds no data")),
+        Source::Summary(_) => {
+            Err(Failure::usage("its earlier state is a summary, which does not contain the data"))
+        }
         source => source.settings(),
     }
 }
@@ -132,6 +141,6 @@ fn compare(
     })?;
     Ok(compared.and_then(|compared| match compared {
         Read::Datastore(compared) => Ok(compared),
-        Read::Summary(_) => Err("it is a summary, which holds no data".to_owned()),
+        Read::Summary(_) => Err("it is a summary, which does not contain the data".to_owned()),
     }))
 }

@@ -17,12 +17,11 @@ use crate::render::text::count;
 /// Writes an export of each cluster.
 ///
 /// # Errors
-/// Where the folder cannot be written, or holds a file of a cluster already. A cluster that cannot be read is told, and stops nothing.
+/// If the folder cannot be written, or holds a file of a cluster already. A cluster that cannot be read is told, and stops nothing.
 pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let folder = args.archive.as_ref().or(args.file.as_ref()).filter(|folder| *folder != Path::new("-"));
-    let folder = folder.ok_or_else(|| {
-        Failure::usage("exports of several clusters are files of a folder: name the folder alone")
-    })?;
+    let folder = folder
+        .ok_or_else(|| Failure::usage("several clusters are exported into a folder: give only the folder"))?;
     let ending = if args.archive.is_some() { "" } else { ".jsonl.zst" };
     let paths: Vec<PathBuf> = fleet.clusters.iter().map(|cluster| place(folder, cluster, ending)).collect();
     prepare(&paths, args)?;
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
         });
         let reason = match result? {
             Ok(Read::Datastore(())) => return Ok(true),
-            Ok(Read::Summary(_)) => "it is a summary, which holds no data".to_owned(),
+            Ok(Read::Summary(_)) => "it is a summary, which does not contain the data".to_owned(),
             Err(reason) => reason,
         };
         console.warn(&format!("not exported: {reason}"));

@@ -49,7 +49,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
         hint,
     };
     let value = parse_document(&text).map_err(|error| {
-        usage(Wrong::new(format!("it is no YAML: {error}"), "docs/fleet.md has an example"))
+        usage(Wrong::new(format!("it is not YAML: {error}"), "docs/fleet.md has an example"))
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let fields = object(&value, "the file", &TOP).map_err(usage)?;
@@ -78,23 +78,26 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
 /// The fields of an object that has no others than these.
 fn object<'v>(value: &'v Value, what: &str, known: &[&str]) -> Result<&'v Map<String, Value>, Wrong> {
     let Value::Object(fields) = value else {
-        return Err(Wrong::new(format!("{what} has no fields"), format!("it has {}", known.join(", "))));
+        return Err(Wrong::new(
+            format!("{what} has no fields"),
+            format!("known fields: {}", known.join(", ")),
+        ));
     };
     let Some(unknown) = fields.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(fields) };
     let near = nearest(unknown, known.iter().copied());
     let hint = near.map_or_else(
-        || format!("it may have {}", known.join(", ")),
+        || format!("known fields: {}", known.join(", ")),
         |near| format!("did you mean `{near}`?"),
     );
     Err(Wrong::new(format!("{what} has the unknown field `{unknown}`"), hint))
 }
 
-/// A list of CIDRs; none where `of`, the file or a cluster, has no such field.
+/// A list of CIDRs; none if `of`, the file or a cluster, has no such field.
 fn cidrs(fields: &Map<String, Value>, name: &str, of: &str) -> Result<Vec<IpNet>, Wrong> {
     let Some(value) = fields.get(name) else { return Ok(Vec::new()) };
     let wrong = || {
         Wrong::new(
-            format!("{of}: `{name}` is no list of CIDRs"),
+            format!("{of}: `{name}` is not a list of CIDRs"),
             "a list such as [10.0.0.0/16, 172.16.4.0/22]",
         )
     };
@@ -130,7 +133,7 @@ impl Entry {
         let text = |name: &str| match fields.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
-            Some(_) => Err(Wrong(format!("{what}: `{name}` is no text"), None)),
+            Some(_) => Err(Wrong(format!("{what}: `{name}` is not a string"), None)),
         };
         let path = |name: &str| Ok(text(name)?.map(|path| folder.join(path)));
         let entry = Self {
@@ -169,7 +172,7 @@ impl Entry {
         match named[..] {
             [] => Err(Wrong::new(format!("{what} does not say where it is"), format!("it needs {one}"))),
             [_] if self.tls.iter().any(Option::is_some) && !has_etcd => {
-                Err(Wrong(format!("{what} has certificates of etcd, and no etcdEndpoints"), None))
+                Err(Wrong(format!("{what} has certificates for etcd, but no etcdEndpoints"), None))
             }
             [_] => Ok(()),
             _ => Err(Wrong::new(format!("{what} has {}", named.join(" and ")), format!("it needs {one}"))),
@@ -221,7 +224,7 @@ impl Entry {
 fn labels(fields: &Map<String, Value>, what: &str) -> Result<BTreeMap<String, String>, Wrong> {
     let Some(value) = fields.get("labels") else { return Ok(BTreeMap::new()) };
     let wrong =
-        || Wrong::new(format!("{what}: `labels` are names and texts"), "such as {region: eu, stage: prod}");
+        || Wrong::new(format!("{what}: `labels` must be strings"), "such as {region: eu, stage: prod}");
     let labels = value.as_object().ok_or_else(wrong)?;
     let label = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
     labels.iter().map(|entry| label(entry).ok_or_else(wrong)).collect()
@@ -239,6 +242,6 @@ fn endpoints(fields: &Map<String, Value>, what: &str) -> Result<Option<String>, 
         Some(Value::Array(items)) => texts(items),
         Some(_) => None,
     };
-    let wrong = || Wrong(format!("{what}: `etcdEndpoints` are no URLs"), None);
+    let wrong = || Wrong(format!("{what}: `etcdEndpoints` are not URLs"), None);
     joined.filter(|joined| !joined.is_empty()).map(Some).ok_or_else(wrong)
 }

@@ -41,7 +41,7 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
 pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
-    // A name is no path.
+    // A name is not a path.
     let plain = |text: &str| text.replace(['/', '\\'], "_").trim_start_matches('.').to_owned();
     let folder = group.as_ref().map_or_else(|| folder.to_owned(), |group| folder.join(plain(group)));
     folder.join(plain(own) + ending)

@@ -20,10 +20,10 @@ use crate::operator::Person;
 use crate::render::fleet::{FleetHistory, HistoryOfCluster};
 use crate::render::history::Reach;
 
-/// Prints what each cluster knows of an address; exit code 1 where none knows anything.
+/// Prints what each cluster knows of an address; exit code 1 if none knows anything.
 ///
 /// # Errors
-/// Where it is about something else than an address: nodes, blocks and handles are those of one cluster.
+/// If it is about something else than an address: nodes, blocks and handles are those of one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let others = [
         ("--handle", args.handle.is_some()),
@@ -31,8 +31,8 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         ("--node", args.node.is_some()),
     ];
     let other = others.iter().find(|(_, is_given)| *is_given);
-    refuse(other.map(|(name, _)| *name), "of several clusters, `history` shows an address: --ip")?;
-    let address = args.ip.ok_or_else(|| Failure::usage("name an address by --ip"))?;
+    refuse(other.map(|(name, _)| *name), "with several clusters, `history` needs --ip")?;
+    let address = args.ip.ok_or_else(|| Failure::usage("give an address with --ip"))?;
 
     let found: Vec<Result<_, Failure>> = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         Ok(match &args.archive {

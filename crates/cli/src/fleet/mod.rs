@@ -32,16 +32,16 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// The clusters that the call names; `None` where it is about one.
+    /// The clusters that the call names; `None` if it is about one.
     ///
     /// # Errors
-    /// Where the file, the folder or the kubeconfig cannot be read, or names no clusters.
+    /// If the file, the folder or the kubeconfig cannot be read, or names no clusters.
     pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>, Failure> {
         let several = args.all_contexts || global.names_several();
         if args.routed && !several {
             return Err(Failure::Usage {
-                message: "--routed is about several contexts".into(),
-                hint: Some("name them by --context, or all by --all-contexts".into()),
+                message: "--routed needs several contexts".into(),
+                hint: Some("name them with --context, or use --all-contexts".into()),
             });
         }
         if several {
@@ -54,7 +54,7 @@ impl Fleet {
     /// The clusters that a file or folder names.
     ///
     /// # Errors
-    /// Where it cannot be read, or names no clusters.
+    /// If it cannot be read, or names no clusters.
     pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
         let is_folder = fs::metadata(path)
             .map_err(|error| Failure::Io { doing: format!("read {}", path.display()), error })?
@@ -63,7 +63,7 @@ impl Fleet {
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
-        // What tells clusters apart stands in lines for --ignore, in metrics and in links.
+        // What tells clusters apart is in lines for --ignore, in metrics and in links.
         let is_odd = |cluster: &&Named| cluster.name.chars().any(|c| c.is_whitespace() || c.is_control());
         if let Some(odd) = fleet.clusters.iter().find(is_odd) {
             return Err(Failure::usage(format!(
@@ -77,7 +77,7 @@ impl Fleet {
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(Failure::Usage {
                 message: format!("{}: two clusters have the name {:?}", path.display(), pair[0]),
-                hint: Some("names tell the clusters of a report apart".into()),
+                hint: Some("each cluster needs a name of its own".into()),
             }),
             None => Ok(fleet),
         }
@@ -95,7 +95,7 @@ impl Fleet {
 pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 
 impl Earlier {
-    /// The earlier state of a cluster; `None` where there is none.
+    /// The earlier state of a cluster; `None` if there is none.
     pub(crate) fn of(&self, cluster: &Named) -> Option<&Named> {
         self.0.get(&place(cluster))
     }
@@ -117,18 +117,18 @@ fn refuse(option: Option<&'static str>, hint: &str) -> Result<(), Failure> {
     match option {
         None => Ok(()),
         Some(option) => Err(Failure::Usage {
-            message: format!("{option} is about one cluster, and the call names several"),
+            message: format!("{option} works on one cluster, but several are named"),
             hint: Some(hint.to_owned()),
         }),
     }
 }
 
-/// Settings of what nobody is there to answer questions of.
+/// Settings of what no one is there to answer questions of.
 fn unattended() -> Overrides {
     Overrides { unattended: true, ..Overrides::default() }
 }
 
-/// What the call says of every connection; nobody is there to answer the questions of a credential plugin.
+/// What the call says of every connection; no one is there to answer the questions of a credential plugin.
 fn base(global: &Global) -> Overrides {
     Overrides { unattended: true, context: None, ..global.overrides() }
 }

@@ -53,11 +53,11 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time. Where the cluster cannot be
+/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time. If the cluster cannot be
 /// read, gives the reason, as the error of a single check has it.
 ///
 /// # Errors
-/// Where ctrl-c ends the call.
+/// If ctrl-c ends the call.
 pub(super) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
@@ -80,7 +80,7 @@ pub(super) fn read<T>(
     };
     match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
         Ok(Some(result)) => Ok(Ok(Read::Datastore(result))),
-        Ok(None) => Ok(Err(format!("it was not read within {:#}", args.cluster_timeout))),
+        Ok(None) => Ok(Err(format!("it could not be read within {:#}", args.cluster_timeout))),
         Err(Failure::Interrupted) => Err(Failure::Interrupted),
         Err(failure) => Ok(Err(failure.message())),
     }

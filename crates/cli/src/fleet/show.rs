@@ -26,22 +26,22 @@ struct Found {
     pools: PoolList,
     /// Everything at which something lies.
     taken: Vec<IpNet>,
-    /// The GUID; empty where it has none.
+    /// The GUID; empty if it has none.
     guid: String,
-    /// When it was read, where that is known.
+    /// When it was read, if that is known.
     taken_at: Option<Timestamp>,
 }
 
 /// Prints the pools of the clusters.
 ///
 /// # Errors
-/// Where something else than pools is to be shown, or there is nothing that could be free.
+/// If something else than pools is to be shown, or there is nothing that could be free.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let is_narrowed = !args.in_pools.is_empty() || args.printing.watch.is_some();
     if args.subject() != Subject::Pools || is_narrowed {
         return Err(Failure::Usage {
-            message: "of several clusters, `show` shows the pools, and all of them".into(),
-            hint: Some("everything else is about one cluster: name it alone".into()),
+            message: "with several clusters, `show` shows all pools and nothing else".into(),
+            hint: Some("for anything else, name one cluster".into()),
         });
     }
     let earlier = args.earlier.as_deref().map(Fleet::earlier).transpose()?;

@@ -71,7 +71,7 @@ impl Source {
     }
 }
 
-/// A path that is taken for one also where it looks like the name of a kind of datastore.
+/// A path that is taken for one also if it looks like the name of a kind of datastore.
 fn named_file(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }

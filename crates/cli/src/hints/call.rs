@@ -99,7 +99,7 @@ fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
     !["verbose", "quiet"].contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// True where the value itself is a secret. A hint leaves it out: it is read on screens and kept in logs.
+/// True if the value itself is a secret. A hint leaves it out: it is read on screens and kept in logs.
 fn is_secret(id: &str) -> bool {
     id.contains("password") || id.contains("token")
 }

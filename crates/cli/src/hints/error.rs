@@ -11,7 +11,7 @@ use calipam_workflow::{Error, EvictError, NoConsent, NotFound};
 use super::{again, command, command_elsewhere, connected, datastore, dry_run};
 use crate::render::text::escape;
 
-/// What to do about an error, where there is something to say.
+/// What to do about an error, if there is something to say.
 pub(crate) fn error(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) => {
@@ -31,7 +31,7 @@ pub(crate) fn error(error: &Error) -> Option<String> {
             return Some(format!("{} records every change", command(&["record", &folder])));
         }
         Error::BeforeArchive { .. } => {
-            "name a later time, or a file: what was before the first export is not known"
+            "name a later time, or a file: nothing is known from before the first export"
         }
         Error::ArchiveOfAnother { .. } => "name the archive of this cluster",
         Error::TwoClusters { .. } => {
@@ -57,7 +57,7 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         Error::UnknownNetwork(_) => return Some(format!("{} lists the pools", command(&["show"]))),
         Error::UnknownNamespace(unknown) => {
             return Some(format!(
-                "{}a namespace in which nothing has an address is not known",
+                "{}namespaces in which nothing has an address are not known",
                 did_you_mean(unknown)
             ));
         }
@@ -82,7 +82,7 @@ pub(crate) fn error(error: &Error) -> Option<String> {
             return Some(format!("name the pool: {}", again(&["--name", "NAME"], &["name", "cidr"])));
         }
         Error::NotLocked => {
-            "lock it by `calicoctl datastore migrate lock`; `calipam split` locks it by itself"
+            "lock it with `calicoctl datastore migrate lock`; `calipam split` locks it by itself"
         }
         Error::PodsNotRead => {
             return Some(format!(
@@ -126,11 +126,13 @@ fn split(refusal: &SplitRefusal) -> Option<String> {
             "split it into fewer parts"
         }
         SplitRefusal::BlockTooLarge { .. } => {
-            "the block is from before the block size of the pool was changed; split into fewer parts, or once it is gone"
+            "the block dates from before the pool's block size was changed; split into fewer parts, or wait until it is gone"
         }
         SplitRefusal::NameTaken(_) => {
             let list = command_elsewhere(&["undo", "--list"]);
-            return Some(format!("if it is left from an earlier try, undo that; {list} names its journal"));
+            return Some(format!(
+                "if an earlier attempt left it behind, undo that; {list} names its journal"
+            ));
         }
         SplitRefusal::Finalizer { .. } => {
             "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts"
@@ -183,15 +185,15 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
             )
         }
         MigrateRefusal::OtherBegun { temporary, .. } => format!(
-            "go on with {}; or give it up, as long as the old pool is there: {}",
+            "continue with {}; or abandon it, while the old pool still exists: {}",
             command(&["migrate", "resume", "--from", temporary]),
             command(&["migrate", "--from", temporary, "--to", "OLD-POOL"])
         ),
         MigrateRefusal::NotTemporary { .. } => {
-            "name a CIDR of which there is no pool; or move to that pool for good, with --to".to_owned()
+            "name a CIDR that no pool has; or move to that pool permanently, with --to".to_owned()
         }
         MigrateRefusal::NoRoomBack { .. } => format!(
-            "name another block size, or change what the reason says; {} goes on all the same",
+            "name another block size, or fix the given reason; {} continues anyway",
             again(&["--force"], &[])
         ),
         MigrateRefusal::BlockInTheWay { block, .. } => format!(
@@ -199,17 +201,17 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
             command(&["show", "--block", &block.to_string()])
         ),
         MigrateRefusal::OtherBlockSize { .. } => {
-            "a pool has one block size; name another CIDR, or leave --block-size out".to_owned()
+            "a pool has one block size; name another CIDR, or omit --block-size".to_owned()
         }
         MigrateRefusal::NewPoolUnusable(_) => {
-            "its condition Allocatable says why; where it was just enabled, wait a moment, or name another".to_owned()
+            "its condition Allocatable says why; if it was only just enabled, wait a moment; or name another pool".to_owned()
         }
         MigrateRefusal::NoRoom { .. } => format!(
-            "name a larger pool; the table shows each node, and {} goes on all the same",
+            "name a larger pool; the table shows each node, and {} continues anyway",
             again(&["--force"], &[])
         ),
         MigrateRefusal::NoLongerEmpty(pool) => {
-            format!("{} shows what has come", command(&["migrate", "status", "--from", pool]))
+            format!("{} shows what it contains now", command(&["migrate", "status", "--from", pool]))
         }
         MigrateRefusal::Finalizer { pool, .. } => format!(
             "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it",
@@ -240,7 +242,7 @@ fn evict(error: &EvictError) -> Option<String> {
             format!("pass a kubeconfig: {}", connected(&["--kubeconfig", "FILE"], &[]))
         }
         EvictError::NotReady { .. } => {
-            format!("once its pods are ready, {} goes on", again(&[], &[]))
+            format!("once its pods are ready, {} continues", again(&[], &[]))
         }
         EvictError::AddressOfOldPool { .. } => format!(
             "an annotation or the configuration of the CNI plugin may ask for the pool: {} shows annotations",
@@ -306,7 +308,7 @@ pub(crate) fn repair(error: &RepairError) -> Option<String> {
         }
         RepairError::Lock { .. } => {
             return Some(format!(
-                "wait for the other run; or run without the lock, writes are guarded anyway: {}",
+                "wait for the other run; or run without the lock, since every write checks that nothing has changed: {}",
                 again(&[], &["lock"])
             ));
         }
@@ -324,7 +326,7 @@ fn journal(error: &JournalError) -> String {
         JournalError::Remove { .. } => "remove it by hand, if it is not needed any more",
         JournalError::Write { .. } => {
             return format!(
-                "nothing is written to the datastore without a journal; give a place for a new file: {}",
+                "nothing is written to the datastore without a journal; choose a place for it: {}",
                 other_journal()
             );
         }
@@ -335,10 +337,9 @@ fn journal(error: &JournalError) -> String {
             );
         }
         JournalError::Alive { .. } => "wait until it has ended, or stop it",
-        JournalError::Newer { .. } => "use the calipam that wrote it, or a later one",
+        JournalError::Newer { .. } => "use the version of calipam that wrote it, or a later one",
         JournalError::Line { .. } => {
-            "the file was changed after it was written; use an unchanged copy of it, nothing is undone from a damaged \
-             one"
+            "the file was changed after it was written; use an unchanged copy of it: nothing is undone from a damaged journal"
         }
     };
     hint.to_owned()

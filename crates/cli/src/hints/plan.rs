@@ -65,7 +65,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
             format!("{} above the limit of blocks", count(number, "node is", "nodes are"))
         }
         Code::BorrowedUnderStrictAffinity => format!(
-            "{} in a block of another node, which strict affinity does not allow, and stay so",
+            "{} still in a block of another node, which strict affinity does not allow",
             count(number, "address lies", "addresses lie")
         ),
         Code::StrandedAddresses => {
@@ -88,16 +88,15 @@ pub(crate) fn warning(warning: &Warning) -> String {
         Warning::Forced(skipped) => format!("--force: {}; releasing anyway", skipped.detail),
         Warning::AssignForced(skipped) => format!("--force: {}; assigning anyway", skipped.detail),
         Warning::PoolOfOtherNodes { address, pool, selector } => format!(
-            "{address} lies in pool {pool}, whose nodeSelector ({selector}) does not select the node: no pod of it gets an address there \
-             without asking for the pool"
+            "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: its pods get addresses there only if they request the pool"
         ),
         Warning::Follows { code, subjects } => follows(*code, subjects),
-        Warning::FollowsUnknown(reason) => format!("what follows for nodes and addresses is not known: {reason}"),
+        Warning::FollowsUnknown(reason) => format!("the effect on nodes and addresses is not known: {reason}"),
         Warning::Reserved { address, reservation } => format!(
             "{address} is reserved by {reservation}, which only excludes it from automatic assignment"
         ),
         Warning::HandleOfLive { handle, owner } => format!(
-            "the handle {handle} belongs to {owner}, which exists: what is assigned under it is released with it"
+            "the handle {handle} belongs to {owner}, which exists: these addresses will be released together with its own"
         ),
         Warning::PartsStayDisabled(pool) => {
             format!("the pool {pool} is disabled, and so are its parts; calicoctl would enable them")

@@ -90,15 +90,16 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::Limit, named(), detail, config())
         }
         Event::NoAutoAllocation => {
-            let detail = "nodes may not claim blocks (autoAllocateBlocks is false)".to_owned();
+            let detail = "nodes cannot claim blocks (autoAllocateBlocks is false)".to_owned();
             (DecisionStep::Limit, named(), detail, config())
         }
         Event::Searched { pool, cidr, passed } => {
-            let detail = format!("{pool}: no place for a new block{}", passed_over(*passed));
+            let detail = format!("{pool}: no room for a new block{}", passed_over(*passed));
             (DecisionStep::Claim, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
         }
         Event::NotReclaimed { block, owner, why } => {
-            let detail = format!("empty, stays with {}: {}", owner_name(owner.as_ref()), not_reclaimed(why));
+            let detail =
+                format!("empty, but not taken from {}: {}", owner_name(owner.as_ref()), not_reclaimed(why));
             (DecisionStep::Claim, Subject::Block(*block), detail, vec![Key::Block(*block)])
         }
         Event::Reclaimed(key) => {
@@ -113,7 +114,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::Claim, named(), "finds no block to claim in these pools".to_owned(), Vec::new())
         }
         Event::NothingBorrowed => {
-            let detail = "borrows nothing: affinity is strict".to_owned();
+            let detail = "borrows nothing: strict affinity is on".to_owned();
             (DecisionStep::Borrow, named(), detail, config())
         }
         Event::Borrows { pool, cidr, blocks } => {
@@ -121,7 +122,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::Borrow, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
         }
         Event::BlockOfAddress { address, block, owner } => {
-            let detail = format!("lies in block {block} of {}", owner_name(owner.as_ref()));
+            let detail = format!("is in block {block} of {}", owner_name(owner.as_ref()));
             (DecisionStep::OwnBlock, Subject::Address(*address), detail, vec![Key::Block(*block)])
         }
         Event::NoBlockOfAddress { address, block } => {
@@ -134,7 +135,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
                 Some(BlockOwner::Host(host)) if *host == node.name => String::new(),
                 other => format!(", borrowed from {}", owner_name(other.as_ref())),
             };
-            let detail = format!("gives {}{borrowed}", texts.join(", "));
+            let detail = format!("assigns {}{borrowed}", texts.join(", "));
             (DecisionStep::Assign, Subject::Block(*block), detail, vec![Key::Block(*block)])
         }
     };
@@ -156,7 +157,7 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
         OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own: full".to_owned(),
         OwnBlock::Full { reserved, cooling } => {
             keys.extend(reservations(snapshot, key.cidr));
-            format!("the node's own: full; {reserved} free ones are reserved, {cooling} cool down")
+            format!("the node's own: full; {reserved} free ones are reserved, {cooling} are cooling down")
         }
         OwnBlock::Reserved(cidr) => {
             keys.extend(reservations(snapshot, *cidr));
@@ -176,9 +177,9 @@ fn passed_over(passed: Passed) -> String {
         (full, "full"),
         (in_use, "of others with free addresses"),
         (empty, "of others and empty"),
-        (unread, "not looked into"),
+        (unread, "not examined"),
         (reserved, "reserved"),
-        (other_size, "where a block of another size lies"),
+        (other_size, "taken by a block of another size"),
         (undecodable, "cannot be decoded"),
     ];
 
@@ -187,7 +188,7 @@ fn passed_over(passed: Passed) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, what)| format!("{number} {what}"))
         .collect();
-    if parts.is_empty() { ": it has room for none".to_owned() } else { format!(": {}", parts.join(", ")) }
+    if parts.is_empty() { ": it is too small for one".to_owned() } else { format!(": {}", parts.join(", ")) }
 }
 
 fn not_reclaimed(why: &NotReclaimed) -> String {

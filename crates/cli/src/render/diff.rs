@@ -21,7 +21,7 @@ use super::wrap::on_page;
 /// Nodes that a short table shows.
 const NODES_SHOWN: usize = 20;
 
-/// One of the two states: where and when it was read.
+/// One of the two states: if and when it was read.
 pub(crate) struct State {
     pub(super) cluster: ClusterIdentity,
     knows_its_time: bool,
@@ -89,7 +89,7 @@ impl Document for DifferenceDocument<'_> {
     }
 }
 
-/// How many differences there are; `same` is false where something was not compared as well.
+/// How many differences there are; `same` is false if something was not compared as well.
 pub(super) fn said(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),

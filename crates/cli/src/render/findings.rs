@@ -85,7 +85,7 @@ impl Serialize for Findings<'_> {
     }
 }
 
-/// A finding, the command that repairs it, where one does, and what became of it since the earlier report.
+/// A finding, the command that repairs it, if one does, and what became of it since the earlier report.
 #[derive(Serialize)]
 pub(super) struct Element<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -35,7 +35,7 @@ pub(crate) fn read(identity: &ClusterIdentity) -> String {
     )
 }
 
-/// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods stand there where they were read.
+/// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods are there where they were read.
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);

@@ -19,7 +19,7 @@ const GUID_SHOWN: usize = 16;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HistoryDocument<'a> {
-    /// The cluster's GUID; empty where it has none.
+    /// The cluster's GUID; empty if it has none.
     guid: &'a str,
     location: &'a str,
     /// `ip`, `handle`, `block` or `node`.
@@ -111,12 +111,12 @@ impl Reach {
                 format!("etcd keeps everything since it began, up to revision {newest_revision}")
             }
             Self::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
-                "etcd keeps revisions {oldest} to {newest_revision}; what was before {oldest} is compacted and not known"
+                "etcd keeps revisions {oldest} to {newest_revision}; everything before {oldest} is compacted"
             ),
             Self::Archive { exports, recorded } if recorded.is_empty() => of_exports(exports),
             Self::Archive { recorded, .. } => of_recording(recorded),
             Self::State { read_at } => {
-                format!("read at {}; what was before is not known", short(read_at))
+                format!("read at {}; nothing earlier is known", short(read_at))
             }
         }
     }
@@ -135,7 +135,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
     let number = count(exports.len(), "export", "exports");
     let mut line = format!(
-        "{number} from {} to {}; what came and went between two of them is not known",
+        "{number} from {} to {}; changes between two of them are not known",
         short(first),
         short(last)
     );
@@ -160,7 +160,7 @@ fn of_recording(recorded: &[Span]) -> String {
     let gaps: Vec<String> = gaps.collect();
     if !gaps.is_empty() {
         let word = if gaps.len() == 1 { "a gap" } else { "gaps" };
-        line.push_str(&format!(", with {word}: {}; what came and went there is not known", gaps.join(", ")));
+        line.push_str(&format!(", with {word}: {}; changes in a gap are not known", gaps.join(", ")));
     }
     line
 }
@@ -236,7 +236,7 @@ fn short(time: &Timestamp) -> String {
 fn time(when: &When) -> String {
     let known = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
-        // Both lie in the second that is printed.
+        // Both are in the second that is printed.
         (None, Some(after), Some(before)) if short(after) == short(before) => short(after),
         (None, Some(after), Some(before)) => format!("between {} and {}", short(after), short(before)),
         (None, Some(after), None) => format!("after {}", short(after)),
@@ -268,7 +268,7 @@ fn who(event: &Event, detail: Detail) -> String {
         parts.push(format!("by calipam, run of {}: {}", begun.replace('T', " "), run.command));
     }
     if event.origin == Origin::Journal {
-        parts.push("known from a journal only".to_owned());
+        parts.push("known only from a journal".to_owned());
     }
     parts.join("; ")
 }

@@ -67,7 +67,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Each word has its style by itself, so that a line break can stand between any two.
+    /// Each word has its style by itself, so that a line break can be between any two.
     fn words(&mut self, text: &str) {
         for (number, word) in text.split(' ').enumerate() {
             if number > 0 {

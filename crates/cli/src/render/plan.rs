@@ -162,7 +162,7 @@ fn summary(plan: &PlanSummary) -> String {
     format!("Plan: {}{skipped}", parts.join(", "))
 }
 
-/// A plan or, where it was carried out, what became of it.
+/// A plan or, if it was carried out, what became of it.
 pub(crate) struct PlanDocument<'a> {
     pub plan: &'a PlanSummary,
     pub run: Option<&'a Executed>,
@@ -266,7 +266,7 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     grid
 }
 
-/// True where the short form shows everything.
+/// True if the short form shows everything.
 pub(crate) fn fits(plan: &PlanSummary) -> bool {
     plan.changes.len().max(plan.skipped.len()) <= FEW
 }

@@ -27,7 +27,7 @@ pub(crate) struct Page {
     pub color: bool,
     /// Characters beyond ASCII may be drawn with: bars and maps.
     pub unicode: bool,
-    /// Columns of the terminal; `None` for a file or pipe, where nothing is cut or broken.
+    /// Columns of the terminal; `None` for a file or pipe, if nothing is cut or broken.
     pub width: Option<u16>,
     /// Tables have no header, and nothing stands around them.
     pub rows_only: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A text in a style, where colours are wanted.
+    /// A text in a style, if colours are wanted.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
@@ -64,7 +64,7 @@ const NARROWEST: usize = 24;
 const DIGITS_SHOWN: usize = 8;
 /// So many hexadecimal digits in a row are a hash.
 const HASH: usize = 32;
-/// Longest number that is written digit by digit where there is no room: all of 10^12.
+/// Longest number that is written digit by digit if there is no room: all of 10^12.
 const LONGEST_NUMBER: usize = 17;
 const HEADER: Style = Style::new().bold();
 /// Around a word in a style while comfy-table measures it: these have no width, and [`escape`] lets none of them pass.
@@ -77,7 +77,7 @@ const MARKS: [(char, Style); 4] = [
 const END_MARK: char = '\u{202c}';
 
 impl Grid {
-    /// A table with these columns, written as in the header: two spaces apart, with `>` before those whose cells stand on the
+    /// A table with these columns, written as in the header: two spaces apart, with `>` before those whose cells are on the
     /// right, such as numbers.
     pub(crate) fn new(page: Page, detail: Detail, columns: &str) -> Self {
         let (none, rows, dispensable, hidden) = Default::default();
@@ -104,7 +104,7 @@ impl Grid {
         self.colored_row(None, cells);
     }
 
-    /// Adds a row whose first cell has a colour, where colours are wanted.
+    /// Adds a row whose first cell has a colour, if colours are wanted.
     pub(crate) fn colored_row<T: AsRef<str>>(
         &mut self,
         color: Option<AnsiColor>,
@@ -113,7 +113,7 @@ impl Grid {
         self.rows.push((color, cells.into_iter().map(|text| cut(escape(text.as_ref()))).collect()));
     }
 
-    /// Writes the table. Where the terminal is too narrow, texts are wrapped between words; a short table shortens
+    /// Writes the table. If the terminal is too narrow, texts are wrapped between words; a short table shortens
     /// handle IDs as well, and hides columns. What still does not fit is left to the terminal.
     pub(crate) fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         if let Some(wanted) = self.page.sort_by {
@@ -193,7 +193,7 @@ impl Grid {
         }
     }
 
-    /// A line of the table with styles in place of marks. Words one space apart are of one cell, and of one style.
+    /// A line of the table with styles instead of marks. Words one space apart are of one cell, and of one style.
     fn styled(&self, line: &str) -> String {
         let mut line = line.to_owned();
         for (mark, style) in MARKS.iter().filter(|_| self.page.color) {
@@ -203,7 +203,7 @@ impl Grid {
     }
 
     /// The widths of the columns where texts have to be wrapped, after cells and columns were made to fit the page;
-    /// 0 for hidden ones. `None` where each column is as wide as its texts.
+    /// 0 for hidden ones. `None` if each column is as wide as its texts.
     fn fit(&mut self) -> Option<Vec<usize>> {
         let natural = self.widths(display_width);
         let page = self.page.width.map(usize::from).filter(|page| total(&natural) > *page)?;
@@ -224,7 +224,7 @@ impl Grid {
         widths.or_else(|| self.fitted(page, 0))
     }
 
-    /// The widths on a page, where they are enough for each word. Those of text columns from a place on may be cut.
+    /// The widths on a page, if they are enough for each word. Those of text columns from a place on may be cut.
     fn fitted(&self, page: usize, cut_from: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
         for (width, (_, align)) in least.iter_mut().zip(&self.columns).skip(cut_from) {
@@ -270,7 +270,7 @@ impl Grid {
         }
     }
 
-    /// Hides the least important column that is left; false where every column is needed.
+    /// Hides the least important column that is left; false if every column is needed.
     fn hide_one(&mut self) -> bool {
         while let Some(name) = self.dispensable.pop() {
             if self.columns.iter().any(|(column, _)| *column == name) {
@@ -333,7 +333,7 @@ fn cut(text: Cow<'_, str>) -> String {
     }
 }
 
-/// `k8s-pod-network.1efa87f4…`: handle IDs with the first digits of their container's ID. `None` where there is none.
+/// `k8s-pod-network.1efa87f4…`: handle IDs with the first digits of their container's ID. `None` if there is none.
 fn shorten_handles(text: &str) -> Option<String> {
     let mut shown = String::new();
     let mut rest = text;

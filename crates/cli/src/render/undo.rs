@@ -48,7 +48,7 @@ struct NotRestored {
     reason: String,
 }
 
-/// What is undone or, where it was carried out, what became of it.
+/// What is undone or, if it was carried out, what became of it.
 pub(crate) struct UndoDocument<'a> {
     pub header: &'a Header,
     pub plan: &'a UndoPlan,
@@ -116,7 +116,7 @@ fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io:
         return writeln!(out, "Nothing to restore: everything is as it was before that run");
     }
     if shown.already > 0 {
-        writeln!(out, "{} as before that run already", count(shown.already, "object is", "objects are"))?;
+        writeln!(out, "{} already as before that run", count(shown.already, "object is", "objects are"))?;
     }
     let objects = count(shown.restored.len(), "object", "objects");
     match shown.skipped.len() {
@@ -164,7 +164,7 @@ fn skipped(shown: &Shown, detail: Detail, page: Page) -> Grid {
     grid
 }
 
-/// True where the short form shows everything.
+/// True if the short form shows everything.
 pub(crate) fn fits(plan: &UndoPlan) -> bool {
     let objects = plan.steps().iter().map(|step| step.objects.len()).sum::<usize>();
     objects.max(plan.skipped().len()) <= FEW

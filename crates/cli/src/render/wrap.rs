@@ -10,7 +10,7 @@ use super::table::Page;
 /// Stands between words that belong on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
 
-/// A text on a page; lines after the first stand below `indent` spaces. Nothing is broken in a file or pipe.
+/// A text on a page; lines after the first are below `indent` spaces. Nothing is broken in a file or pipe.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     let Some(width) = page.width else { return text.to_owned() };
     let indent = " ".repeat(indent);

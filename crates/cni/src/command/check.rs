@@ -13,7 +13,7 @@ use crate::protocol::CniError;
 /// Checks whether the addresses of `prevResult` are the container's; without `prevResult`, whether it has any.
 ///
 /// # Errors
-/// Where an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
+/// If an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

@@ -8,12 +8,12 @@ use crate::host::CallHost;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Gives back the addresses of the container. What is gone already is no error.
+/// Gives back the addresses of the container. What is gone already is not an error.
 pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let owner = machine::find(call, allocator).await?.owner;
     if owner == Owner::PodIsGone {
-        // Which machine it belonged to is not known any more; an ordinary handle can be released all the same.
+        // Which machine it belonged to is not known any more; an ordinary handle can be released anyway.
         tracing::info!("the pod is gone from the API server");
     }
     let del = Del {

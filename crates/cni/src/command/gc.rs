@@ -10,7 +10,7 @@ use crate::protocol::{CniError, Code};
 /// Releases what containers of this node and network have that are not in `cni.dev/valid-attachments`.
 ///
 /// # Errors
-/// Where the list is missing, and where the datastore fails; what can be freed is freed nevertheless.
+/// If the list is missing, and where the datastore fails; what can be freed is freed nevertheless.
 pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
     let valid = call.configuration.valid_containers.as_ref();
     let valid = valid.map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))?;

@@ -31,7 +31,7 @@ impl<'a> Fields<'a> {
         Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })
     }
 
-    /// The value of a field, or its default where it is not set. `kind` says in errors what it must be, such as `a
+    /// The value of a field, or its default if it is not set. `kind` says in errors what it must be, such as `a
     /// string`.
     pub(super) fn get<T: DeserializeOwned + Default>(
         &self,
@@ -54,12 +54,12 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
-    /// A text; empty where it is not set.
+    /// A text; empty if it is not set.
     pub(super) fn text(&self, name: &str) -> Result<String, WrongType> {
         self.get(name, "a string")
     }
 
-    /// An object within; without fields where it is not set.
+    /// An object within; without fields if it is not set.
     pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, WrongType> {
         let mut fields = Vec::new();
         for value in self.named(name) {

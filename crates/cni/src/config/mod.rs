@@ -123,7 +123,7 @@ impl<'a> Document<'a> {
     /// Reads what every command needs, in the order in which Calico's plugin checks it.
     ///
     /// # Errors
-    /// Where it is not JSON (6), has no name or a malformed one (7), or a version that is not known (1).
+    /// If it is not JSON (6), has no name or a malformed one (7), or a version that is not known (1).
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
@@ -234,7 +234,7 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     })
 }
 
-/// The addresses of the result that ADD gave. What cannot be understood is no address: Calico's plugin ignores the field.
+/// The addresses of the result that ADD gave. What cannot be understood is not an address: Calico's plugin ignores the field.
 fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

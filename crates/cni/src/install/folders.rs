@@ -52,12 +52,12 @@ pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
         [] => {
             let looked = names(KNOWN.iter().map(|known| known.plugins.to_owned()).collect());
             let problem = Problem::new(format!("no calico-ipam on this machine; looked at {looked}"));
-            Err(problem.hint("where CNI plugins lie elsewhere, name the folder by --bin-dir"))
+            Err(problem.hint("if the CNI plugins are elsewhere, name the folder with --bin-dir"))
         }
         several => {
             let several = names(several.iter().map(|(plugins, _)| plugins.display().to_string()).collect());
-            let problem = Problem::new(format!("there is a calico-ipam in {several}"));
-            Err(problem.hint("name by --bin-dir the folder from which the container runtime takes plugins"))
+            let problem = Problem::new(format!("several folders contain calico-ipam: {several}"));
+            Err(problem.hint("name the folder from which the container runtime runs plugins with --bin-dir"))
         }
     }
 }

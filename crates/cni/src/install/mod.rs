@@ -100,8 +100,8 @@ impl Installer<'_> {
         let folder = self.place.folder().display();
         let said = match self.place.install()? {
             Installed::Already => "was in place already",
-            Installed::Updated => "took the place of another version of itself",
-            Installed::Replaced => "took the place of Calico's, which is kept as calico-ipam.calico",
+            Installed::Updated => "replaced another version of itself",
+            Installed::Replaced => "replaced Calico's, which is kept as calico-ipam.calico",
             other => return Err(Problem::new(reason(other).to_owned())),
         };
         eprintln!("calipam {} in {folder}: {said}", env!("CARGO_PKG_VERSION"));
@@ -172,10 +172,10 @@ impl Installer<'_> {
         let installed = self.place.install()?;
         match installed {
             Installed::Already => {}
-            Installed::Updated => tracing::info!("took the place of another version of itself"),
+            Installed::Updated => tracing::info!("replaced another version of itself"),
             Installed::Replaced => {
                 facts.replaced += 1;
-                tracing::info!("took the place of Calico's plugin, which is kept");
+                tracing::info!("replaced Calico's plugin, which is kept");
             }
             Installed::NoCalico | Installed::Unfinished => tracing::info!("waits: {}", reason(installed)),
         }
@@ -202,9 +202,7 @@ impl Installer<'_> {
 /// Why this program is not in place.
 fn reason(installed: Installed) -> &'static str {
     match installed {
-        Installed::NoCalico => {
-            "there is no calico-ipam to take the place of: Calico is not installed here yet"
-        }
+        Installed::NoCalico => "there is no calico-ipam to replace: Calico is not installed here yet",
         Installed::Unfinished => "calico-ipam is being written",
         Installed::Already | Installed::Updated | Installed::Replaced => "",
     }

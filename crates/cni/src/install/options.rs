@@ -10,26 +10,27 @@ pub(super) const HELP: &str = "\
 Usage: calico-ipam install [--watch] [options]
        calico-ipam uninstall [options]
 
-install puts this program in the place of Calico's calico-ipam, which it keeps as
-calico-ipam.calico; uninstall brings Calico's back. At every moment there is a
-whole calico-ipam in the folder.
+install replaces Calico's calico-ipam with this program, and keeps Calico's as
+calico-ipam.calico; uninstall restores Calico's. The folder contains a complete
+calico-ipam at every moment.
 
-  --bin-dir DIR      the folder of the CNI plugins. Without it, the one of this
-                     machine in which Calico has installed its own
-  --conf-dir DIR     the folder of the CNI configuration, /etc/cni/net.d, for what
-                     is asked before: the datastore answers, knows the node and
-                     has a pool for it, and Calico's version is known
-  --no-check         do not ask
+  --bin-dir DIR      the folder of the CNI plugins [default: the one on this
+                     machine in which Calico has installed its own]
+  --conf-dir DIR     the folder of the CNI configuration [default:
+                     /etc/cni/net.d], for the checks before the installation:
+                     the datastore answers, knows the node and has a pool for
+                     it, and the version of Calico is supported
+  --no-check         skip these checks
 
-Of install alone:
+Only for install:
 
-  --watch            stay, and take the place again when Calico's installer has
-                     put its own back. SIGTERM ends it, and brings Calico's back
-  --keep             at the end leave this program in place
+  --watch            keep running, and replace Calico's plugin again when Calico's
+                     installer has restored it. On SIGTERM, restore Calico's
+  --keep             with --watch: leave this program installed at the end
   --listen ADDRESS   serve /metrics and /healthz there, such as 127.0.0.1:9796
-  --node NAME        say in the annotation calipam.io/cni-plugin of this node of
-                     Kubernetes which plugin it uses, by the service account of
-                     the pod or the kubeconfig of the user
+  --node NAME        record in the annotation calipam.io/cni-plugin of this
+                     Kubernetes node which plugin it uses, with the pod's service
+                     account or the user's kubeconfig
 ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the words; `None` where help is asked for.
+    /// Reads the words; `None` if help is asked for.
     pub(super) fn read(order: &str, words: &[String]) -> Result<Option<Self>> {
         let is_install = order == "install";
         let order = if is_install { Order::Install } else { Order::Uninstall };

@@ -44,9 +44,9 @@ pub enum Program {
 pub enum Installed {
     /// It was in place.
     Already,
-    /// It took the place of another version of itself.
+    /// It replaced another version of itself.
     Updated,
-    /// It took the place of Calico's, which is kept.
+    /// It replaced Calico's, which is kept.
     Replaced,
     /// The plugin is missing, and so is the original: Calico has not been installed.
     NoCalico,
@@ -91,8 +91,8 @@ impl Place {
         match folder.try_lock() {
             Ok(()) => Ok(folder),
             Err(fs::TryLockError::WouldBlock) => {
-                let what = format!("another `calico-ipam install` is at work in {}", self.folder.display());
-                Err(Problem::new(what).hint("end it first: it brings Calico's plugin back by itself"))
+                let what = format!("another `calico-ipam install` is running in {}", self.folder.display());
+                Err(Problem::new(what).hint("stop it first: it restores Calico's plugin when it ends"))
             }
             Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &self.folder)(error)),
         }
@@ -130,7 +130,7 @@ impl Place {
             }
             Program::Unfinished => {
                 Err(Problem::new(format!("{} is being written", self.path(PLUGIN).display()))
-                    .hint("Calico's installer is at work: try again in a moment"))
+                    .hint("Calico's installer is running: try again in a moment"))
             }
             Program::Missing if kept => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
@@ -147,7 +147,8 @@ impl Place {
                 Ok(Restored::Restored)
             }
             Program::This | Program::Ours => {
-                let what = format!("{} is missing; {PLUGIN} stays as it is", self.path(ORIGINAL).display());
+                let what =
+                    format!("{} is missing; {PLUGIN} is left unchanged", self.path(ORIGINAL).display());
                 Err(Problem::new(what).hint(
                     "restart the node's pod of calico-node, which installs Calico's: \
                      `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \

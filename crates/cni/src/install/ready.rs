@@ -18,7 +18,7 @@ use crate::protocol::{Command, Environment, Version};
 /// Looks whether an ADD on this node could succeed, and whether the cluster's Calico is a version that is known.
 ///
 /// # Errors
-/// Where there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is newer than
+/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is newer than
 /// what is known.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;
@@ -50,7 +50,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
         files.iter().filter_map(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
     let found = networks.filter_map(of_calico).next().ok_or_else(|| {
         let what = format!("no network in {} takes its addresses from calico-ipam", folder.display());
-        Problem::new(what).hint("name by --conf-dir the folder of the CNI configuration")
+        Problem::new(what).hint("name the folder of the CNI configuration with --conf-dir")
     })?;
     Ok(found.to_string().into_bytes())
 }
@@ -72,11 +72,12 @@ async fn version(settings: &Settings) -> Result<()> {
     match snapshot.and_then(|snapshot| snapshot.cluster) {
         Some(cluster) if cluster.is_newer_than_known() => {
             let what = format!(
-                "the cluster's Calico {} is newer than what this program knows, up to {}",
+                "the cluster's Calico {} is newer than this program supports (up to {})",
                 cluster.calico_version,
                 calipam_model::config::newest_known()
             );
-            Err(Problem::new(what).hint("take a newer calipam, or install by `--no-check` on one node first"))
+            Err(Problem::new(what)
+                .hint("use a newer calipam, or install with `--no-check` on one node first"))
         }
         _ => Ok(()),
     }

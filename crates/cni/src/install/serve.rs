@@ -41,16 +41,11 @@ impl Facts {
             (
                 "in_place",
                 "gauge",
-                "1 where calipam is the plugin calico-ipam of the node.",
+                "1 if calipam is the plugin calico-ipam of the node.",
                 u64::from(self.in_place),
             ),
-            (
-                "replacements_total",
-                "counter",
-                "How often calipam took the place of Calico's plugin.",
-                self.replaced,
-            ),
-            ("failures_total", "counter", "How often looking or replacing failed.", self.failed),
+            ("replacements_total", "counter", "How often calipam replaced Calico's plugin.", self.replaced),
+            ("failures_total", "counter", "How often checking or replacing failed.", self.failed),
         ];
         let mut text = String::new();
         let mut add = |name: &str, kind: &str, help: &str, labels: &str, value: u64| {
@@ -70,7 +65,7 @@ impl Facts {
             "/metrics" => (StatusCode::OK, self.metrics()),
             "/healthz" if self.in_place => (StatusCode::OK, "ok\n".to_owned()),
             "/healthz" => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", self.reason)),
-            _ => (StatusCode::NOT_FOUND, "there is /metrics and /healthz\n".to_owned()),
+            _ => (StatusCode::NOT_FOUND, "paths: /metrics and /healthz\n".to_owned()),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Changes {
 fn pass_on(events: &OwnedFd, sender: &Sender<()>) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut buffer);
-    // Where something is told already, it need not be told twice.
+    // If something is told already, it need not be told twice.
     while reader.next().is_ok() && !sender.is_closed() {
         sender.try_send(()).ok();
     }

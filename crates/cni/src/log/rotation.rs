@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // A pipe that nobody reads is not waited for.
+    // A pipe that no one reads is not waited for.
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     options.create(true).append(true).mode(0o644).open(path)
 }
@@ -58,7 +58,7 @@ fn set_aside(path: &Path) -> io::Result<()> {
     fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))
 }
 
-/// What stands before and after the time in the names of old files.
+/// What is before and after the time in the names of old files.
 fn name_parts(path: &Path) -> (String, String) {
     let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));

@@ -9,7 +9,7 @@ use super::CniError;
 pub struct Arguments {
     /// The address that ADD shall give.
     pub ip: Option<IpAddr>,
-    /// Namespace and name of the pod, where both are there: the orchestrator is Kubernetes then.
+    /// Namespace and name of the pod, if both are there: the orchestrator is Kubernetes then.
     pub pod: Option<(String, String)>,
     /// The namespace of a container without pod; tests of Calico set it.
     pub test_namespace: Option<String>,

@@ -63,7 +63,7 @@ const INTERFACE_LENGTH: usize = 15;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     pub container: String,
-    /// Path of the container's network namespace; empty where it is gone.
+    /// Path of the container's network namespace; empty if it is gone.
     pub namespace: String,
     pub interface: String,
     /// Text of `CNI_ARGS`.

@@ -41,7 +41,7 @@ impl IpamResult {
     /// Whether it has a form in a version.
     ///
     /// # Errors
-    /// In the oldest versions, where there is no address: nothing was asked for, and nothing was assigned.
+    /// In the oldest versions, if there is no address: nothing was asked for, and nothing was assigned.
     pub fn check(&self, version: Version) -> Result<(), CniError> {
         if self.addresses.is_empty() && version <= Version::V0_2_0 {
             return Err(CniError::internal("cannot convert: no valid IP addresses"));

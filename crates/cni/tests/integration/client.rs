@@ -15,7 +15,7 @@ use crate::world::World;
 /// What a main plugin does with an IPAM plugin; `calico` sets addresses and routes besides.
 const MAIN: &str = "#!/bin/sh\nexec \"${0%/*}/calico-ipam\"\n";
 
-/// libcni with one network on node `a`: plugins and cache lie in a folder of its own.
+/// libcni with one network on node `a`: plugins and cache are in a folder of its own.
 struct Client {
     program: PathBuf,
     folder: TempDir,
@@ -39,7 +39,7 @@ impl Client {
         Self { program: cni_client().unwrap(), folder }
     }
 
-    /// What the client prints; `None` where it failed.
+    /// What the client prints; `None` if it failed.
     fn call(&self, command: &str, container: &str) -> Option<Value> {
         let folder = self.folder.path();
         let mut client = Command::new(&self.program);

@@ -101,7 +101,7 @@ fn an_exhausted_pool_is_looked_through_once() {
         refused();
         assert_read(&relay, MOST_OF_ALL, "refused after a while");
 
-        // Nobody tells this node that another one releases an address.
+        // No one tells this node that another one releases an address.
         all[700].taken -= 1;
         world.put_blocks(&all[700..=700]);
         refused();
@@ -132,7 +132,7 @@ fn affinities_are_labelled_once_in_the_life_of_a_node() {
     assert!(labels(&runtime, "c1"));
     assert!(!labels(&runtime, "c2"));
 
-    // After a reboot what lies beside the lock is gone.
+    // After a reboot what lies next to the lock is gone.
     std::fs::remove_dir_all(runtime.folder().join("cni")).unwrap();
     assert!(!labels(&runtime, "c3"));
     // The disk of another node says nothing of this one.

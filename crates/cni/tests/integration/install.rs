@@ -1,4 +1,4 @@
-//! The plugin puts itself in the place of Calico's, stays there beside Calico's installer, and goes again, whenever it is killed.
+//! The plugin puts itself in the place of Calico's, stays there next to Calico's installer, and goes again, whenever it is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -249,7 +249,7 @@ fn it_stays_in_place_beside_an_installer_that_overwrites_it_again_and_again() {
     wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
     let second = node.run(&["install"]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("is at work"), "{second:?}");
+    assert!(String::from_utf8_lossy(&second.stderr).contains("is running"), "{second:?}");
 
     assert_eq!(staying.end(), Some(0));
     node.assert_calicos(28);

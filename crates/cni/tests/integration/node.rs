@@ -23,7 +23,7 @@ impl Node {
         node
     }
 
-    /// What `install-cni` does: a copy beside it, a rename, the permissions at the end.
+    /// What `install-cni` does: a copy next to it, a rename, the permissions at the end.
     pub(crate) fn calico_installs(&self, version: u32) {
         let part = self.path("calico-ipam.tmp");
         fs::write(&part, calicos(version)).unwrap();

@@ -139,7 +139,7 @@ fn no_block_is_made_over_another() {
         assert_eq!(blocks.len(), BLOCKS.len() + free("10.7.0.0/24", 28) + free("fd00:7::/120", 124));
         for (index, block) in blocks.iter().enumerate() {
             let other = blocks[..index].iter().find(|other| cidr::overlap(**other, *block));
-            // Two of those that were there lie in others.
+            // Two of those that were there are in others.
             assert!(
                 other.is_none_or(|other| cidrs().contains(other) && cidrs().contains(block)),
                 "{block} {other:?}"
@@ -155,7 +155,7 @@ fn many_blocks_are_read_as_each_alone() {
         let places: Vec<IpNet> = net("10.7.0.0/20").subnets(28).unwrap().collect();
         let blocks: Vec<IpNet> =
             places.iter().copied().filter(|place| place.addr().to_string().len() != 9).collect();
-        // Others lie between those of the last numbers.
+        // Others are between those of the last numbers.
         let smaller = net("10.7.9.0/24").subnets(31).unwrap().filter(|block| !places.contains(block));
         let all: Vec<TakenBlock> = blocks.iter().copied().chain(smaller).map(full).collect();
         world.put_blocks(&all);

@@ -17,7 +17,7 @@ pub(crate) const PLUGIN: &str = match option_env!("CALIPAM_TEST_PLUGIN") {
 pub(crate) struct Runtime {
     /// What goes to stdin, without `prevResult`.
     pub configuration: Value,
-    /// Variables beside those of the protocol.
+    /// Variables next to those of the protocol.
     pub variables: BTreeMap<String, String>,
     folder: TempDir,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// stdout as JSON; `null` where there is none.
+    /// stdout as JSON; `null` if there is none.
     pub(crate) fn json(&self) -> Value {
         if self.stdout.is_empty() {
             return Value::Null;

@@ -181,7 +181,7 @@ fn without_a_lock_the_work_goes_on() {
     let runtime = runtime.with("ipam_lock_file", file.join("ipam.lock").display().to_string());
     let outcome = runtime.call("ADD", "c", "");
     outcome.success();
-    assert!(outcome.stderr.contains("goes on without the lock"), "{outcome:?}");
+    assert!(outcome.stderr.contains("continues without the lock"), "{outcome:?}");
     runtime.call("DEL", "c", "").success();
     world.assert_empty();
 }
@@ -261,7 +261,7 @@ fn every_call_says_at_its_end_what_it_was_about_and_what_it_cost() {
     assert_eq!(told(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
 }
 
-/// What lies in the place of its files may be anything: a pipe that nobody reads, a folder, a link.
+/// What is in the place of its files may be anything: a pipe that no one reads, a folder, a link.
 #[test]
 fn garbage_beside_the_lock_is_nothing_to_wait_for() {
     let world = World::kubernetes(Flavour::Classic);

@@ -20,7 +20,7 @@ use crate::write::{Connection, ETCD_LIMITS};
 /// became of one that is given up is not known.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// Most keys that a span may give. They are a thousand only where most are not asked for.
+/// Most keys that a span may give. They are a thousand only if most are not asked for.
 const MOST_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
@@ -68,8 +68,8 @@ impl EtcdStore {
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
     }
 
-    /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers. A server that stands still
-    /// is asked once where there is no other.
+    /// Reads ranges; if that fails for a reason that passes, again, from any endpoint that answers. A server that stands still
+    /// is asked once if there is no other.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
         let mut retries = Retries::new();
         loop {
@@ -230,7 +230,7 @@ fn block_keys(family: Family) -> Range {
     Range::prefix(&block_prefix(family)).keys_only()
 }
 
-/// The records of an answer; `None` where it was cut off. As Calico's lists, it leaves out what lies under a key of a shape
+/// The records of an answer; `None` if it was cut off. As Calico's lists, it leaves out what is under a key of a shape
 /// that nothing has.
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {

@@ -85,7 +85,7 @@ impl AllocatorStore {
         Self { backend, changed: Mutex::default(), _consent: consent }
     }
 
-    /// The client of Kubernetes, where that is the datastore.
+    /// The client of Kubernetes, if that is the datastore.
     pub fn kubernetes(&self) -> Option<Arc<KubeClient>> {
         match &self.backend {
             Backend::Etcd(_) => None,
@@ -113,7 +113,7 @@ impl AllocatorStore {
     }
 
     /// Whether the addresses of virtual machines outlive their pods, as the resource IPAMConfiguration says: on etcd not what the
-    /// allocator reads. Where it is not stored, they do.
+    /// allocator reads. If it is not stored, they do.
     pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, std::result::Result<bool, StoreError>> {
         Box::pin(async move {
             match &self.backend {
@@ -135,7 +135,7 @@ impl AllocatorStore {
     }
 
     /// Gives the affinities of a node the labels by which Calico 3.31 and later finds them (facts 2.5). On etcd there is
-    /// nothing to do. Gives the number of those that had none.
+    /// nothing to do. Returns the number of those that had none.
     pub fn label_affinities<'a>(
         &'a self,
         node: &'a str,
@@ -222,10 +222,10 @@ impl Retries {
         Self(PAUSES.into_iter())
     }
 
-    /// Waits before a read is sent again that failed for a reason that passes; the error where it was sent often enough.
+    /// Waits before a read is sent again that failed for a reason that passes; the error if it was sent often enough.
     async fn wait(&mut self, error: Error) -> std::result::Result<(), StoreError> {
         let Some(pause) = self.0.next() else { return Err(unavailable(error)) };
-        tracing::warn!("{error}; tries again");
+        tracing::warn!("{error}; trying again");
         tokio::time::sleep(pause).await;
         Ok(())
     }

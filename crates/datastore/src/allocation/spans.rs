@@ -1,4 +1,4 @@
-//! Where the keys of blocks lie that have addresses of a CIDR. Keys are sorted as texts, so that some others lie between them.
+//! Where the keys of blocks lie that have addresses of a CIDR. Keys are sorted as texts, so that some others are between them.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use calipam_model::IpNet;
 const SHARED_V4: u8 = 24;
 
 /// Keys from one text on, up to the last that begins with another. The texts are addresses or their beginnings; a `-`
-/// stands before the prefix length.
+/// is before the prefix length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: String,

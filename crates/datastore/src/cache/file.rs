@@ -30,7 +30,7 @@ pub(super) const STATE: u8 = b'S';
 pub(super) struct Identity {
     /// What etcd calls its cluster, in hexadecimal digits; on Kubernetes the UID of an object that every cluster has.
     pub cluster_id: String,
-    /// What Calico calls it; empty where it has no name.
+    /// What Calico calls it; empty if it has no name.
     pub guid: String,
     /// On Kubernetes the API group and the kind of what is kept.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -144,7 +144,7 @@ pub(super) struct Kept<S> {
     /// The frames between the header and the last state.
     pub frames: Vec<Place>,
     pub state: S,
-    /// Where the last state ends. What another run was killed in stands after it.
+    /// Where the last state ends. What another run was killed in is after it.
     end: u64,
     /// Length of the file when it was opened.
     length: u64,
@@ -207,7 +207,7 @@ fn json<T: DeserializeOwned>(kind: u8, text: &[u8]) -> Option<T> {
     serde_json::from_slice(text.strip_prefix(&[kind])?).ok()
 }
 
-/// Appends changes, each in the form of its datastore, and what the cache comes to with them. Where another run has done so
+/// Appends changes, each in the form of its datastore, and what the cache comes to with them. If another run has done so
 /// since, nothing is appended: the next check reads these changes again.
 pub(super) fn append<S: Serialize>(
     kept: &Kept<S>,

@@ -3,7 +3,7 @@
 //!
 //! A file holds the objects as they were at one revision, packed; then, appended by each later check, the changes that it
 //! read; after each of them what all of it comes to: at which revision that is, and what was written last before it. The next
-//! check watches from that last write on, so that the server reports it again: where it reports another one, its data was restored
+//! check watches from that last write on, so that the server reports it again: if it reports another one, its data was restored
 //! from a backup, or it is another server. Wherever there is any doubt, everything is read.
 //!
 //! Nothing but a check reads a cache: what is to be written is planned on a whole read.
@@ -74,7 +74,7 @@ pub enum WhyWhole {
 }
 
 impl WhyWhole {
-    /// True where that is to be expected, so that no warning is due.
+    /// True if that is to be expected, so that no warning is due.
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::NoCacheYet | Self::ManyChanges | Self::Compacted | Self::Little)
     }
@@ -98,7 +98,7 @@ impl fmt::Display for WhyWhole {
             Self::Compacted => {
                 f.write_str("the server no longer knows what has changed since the last check")
             }
-            Self::Little => f.write_str("there is so little that this is as quick"),
+            Self::Little => f.write_str("the cluster is so small that this is as fast"),
             Self::Unusable(reason) => write!(f, "the cache cannot be used: {reason}"),
             Self::AnotherHistory(reason) => {
                 write!(
@@ -114,7 +114,7 @@ impl fmt::Display for WhyWhole {
     }
 }
 
-/// True where it is time to write a cache from scratch: so much was appended to it.
+/// True if it is time to write a cache from scratch: so much was appended to it.
 fn has_much_changed(changes: u64, objects: u64) -> bool {
     changes > objects / 4 + 1_000
 }

@@ -30,7 +30,7 @@ impl Newest {
         }
     }
 
-    /// True where all of it is among the sums of what is reported to be written there.
+    /// True if all of it is among the sums of what is reported to be written there.
     pub(super) fn is_among(&self, sums: &[u32]) -> bool {
         !self.written.is_empty() && self.written.iter().all(|sum| sums.contains(sum))
     }

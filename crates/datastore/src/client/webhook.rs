@@ -33,7 +33,7 @@ impl Webhook {
     /// Takes a URL of HTTP or HTTPS, with a user and a password where they are needed.
     ///
     /// # Errors
-    /// Where it is none. The error does not repeat it.
+    /// If it is none. The error does not repeat it.
     pub fn new(url: &str) -> Result<Self, &'static str> {
         const WANTED: &str = "expected a URL such as `http://alertmanager:9093/api/v2/alerts`";
         let uri: Uri = url.parse().map_err(|_| WANTED)?;
@@ -66,7 +66,7 @@ impl Webhook {
     /// Sends JSON.
     ///
     /// # Errors
-    /// Where it cannot be sent, or is refused.
+    /// If it cannot be sent, or is refused.
     pub async fn post(&self, json: String) -> Result<(), Failure> {
         let request = Request::post(self.path.reveal())
             .header(header::CONTENT_TYPE, "application/json")

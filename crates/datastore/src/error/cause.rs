@@ -66,7 +66,7 @@ const REFUSALS: [AlertDescription; 8] = [
 ];
 
 impl Attempt {
-    /// Looks through an error and its sources. `None` where none of them is known.
+    /// Looks through an error and its sources. `None` if none of them is known.
     pub(crate) fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
         let mut found = None;
         for source in sources(error) {

@@ -78,7 +78,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// True where another attempt, perhaps at another endpoint of etcd, may succeed.
+    /// True if another attempt, perhaps at another endpoint of etcd, may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl Failure {
         )
     }
 
-    /// True where the same request may succeed a little later.
+    /// True if the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
         let is_busy =
             matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_) | Self::NoSpace);

@@ -60,7 +60,7 @@ pub enum Error {
     #[error("{endpoint}: the user may not {}", Missing(missing))]
     Permission { endpoint: String, missing: Vec<Permission> },
     /// The datastore is a file.
-    #[error("{location}: a file is only read, never written")]
+    #[error("{location}: a file is only read, never changed")]
     NotWritable { location: String },
     /// Calico 2.x has no such thing, or it is not made for its data.
     #[error("{location}: the data of Calico 2.x (etcd v2) is read and repaired, but not used to {what}")]
@@ -73,7 +73,7 @@ pub enum Error {
     RevisionCompacted {
         endpoint: String,
         revision: i64,
-        /// The oldest that is kept, where that is known.
+        /// The oldest that is kept, if that is known.
         oldest: Option<i64>,
     },
     /// A revision that was asked for has not come yet: it is of another etcd, or of this one before a restore.
@@ -129,7 +129,7 @@ pub struct Permission {
 }
 
 impl Error {
-    /// True where the user has to change the call or the settings: exit code 2. All others are exit
+    /// True if the user has to change the call or the settings: exit code 2. All others are exit
     /// code 3, a file of settings that cannot be read among them.
     pub fn is_usage(&self) -> bool {
         match self {
@@ -141,12 +141,12 @@ impl Error {
         }
     }
 
-    /// True where another connection, perhaps to another endpoint, may help.
+    /// True if another connection, perhaps to another endpoint, may help.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Request { failure, .. } if failure.is_transient())
     }
 
-    /// True where the same request may succeed a little later.
+    /// True if the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
         match self {
             // To refuse a read is the whim of a proxy.
@@ -156,14 +156,14 @@ impl Error {
         }
     }
 
-    /// True where the server does not take what was sent, but may take other objects.
+    /// True if the server does not take what was sent, but may take other objects.
     pub fn is_refusal(&self) -> bool {
         let is_about_object =
             |failure: &Failure| matches!(failure, Failure::Refused { .. } | Failure::TooManyRequests);
         matches!(self, Self::Write { failure, .. } if is_about_object(failure))
     }
 
-    /// True where the server has said that it did not write, so that nothing can still arrive.
+    /// True if the server has said that it did not write, so that nothing can still arrive.
     pub fn is_certainly_unwritten(&self) -> bool {
         let said_so = |failure: &Failure| {
             matches!(

@@ -107,7 +107,7 @@ struct RawPool {
     cidr: Option<String>,
     ipip_mode: Option<String>,
     masquerade: Option<bool>,
-    /// False where the allocator must not use it, and where it is absent.
+    /// False if the allocator must not use it, and where it is absent.
     ipam: Option<bool>,
     disabled: Option<bool>,
 }

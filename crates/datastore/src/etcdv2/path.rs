@@ -9,7 +9,7 @@ pub(crate) const HOSTS: &str = "/calico/v1/host";
 pub(crate) const POOLS: &str = "/calico/v1/ipam";
 /// The configuration of Felix for all hosts.
 pub(crate) const CONFIG: &str = "/calico/v1/config";
-/// Says `true` where the datastore may be used.
+/// Says `true` if the datastore may be used.
 pub(crate) const READY: &str = "/calico/v1/Ready";
 
 /// Where the address of the interface `tunl0` of a host lies, below the host.
@@ -85,7 +85,7 @@ impl Workload {
         }
     }
 
-    /// Namespace and pod, where it is one.
+    /// Namespace and pod, if it is one.
     pub(super) fn pod(&self) -> Option<(&str, &str)> {
         let named =
             self.workload.split_once('.').filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());

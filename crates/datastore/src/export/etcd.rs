@@ -27,7 +27,7 @@ impl Collector for Writer {
     }
 }
 
-/// Exports etcd at one revision. Gives the number of entries, and where the changes after it begin.
+/// Exports etcd at one revision. Returns the number of entries, and where the changes after it begin.
 pub(crate) async fn export(
     client: &Arc<EtcdClient>,
     path: &Path,

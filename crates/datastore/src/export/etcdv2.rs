@@ -10,7 +10,7 @@ use crate::client::etcdv2::EtcdV2Client;
 use crate::error::Result;
 use crate::read::whole::etcdv2::read;
 
-/// Exports everything at one index. Gives the number of entries.
+/// Exports everything at one index. Returns the number of entries.
 pub(crate) async fn export(client: &Arc<EtcdV2Client>, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let tree = read(client).await?;
     let expected = tree.entries.len() as u64;

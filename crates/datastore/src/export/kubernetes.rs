@@ -39,7 +39,7 @@ impl Take for Exported {
     }
 }
 
-/// Exports everything that a check reads. Gives the number of entries, and where the changes after them begin.
+/// Exports everything that a check reads. Returns the number of entries, and where the changes after them begin.
 pub(crate) async fn export(
     client: &Arc<KubeClient>,
     path: &Path,

@@ -16,13 +16,13 @@ use crate::error::Result;
 use crate::store::{Datastore, Pending, blocking};
 
 impl Datastore {
-    /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
-    /// when it is whole. Gives the number of entries.
+    /// Writes what a check reads to a file, compressed if its name ends with `.zst`. The file appears
+    /// when it is whole. Returns the number of entries.
     pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
         Box::pin(async move { Ok(self.export_and_locate(path, progress).await?.0) })
     }
 
-    /// As [`Self::export`]; gives also where the changes after it begin, where they can be [told](Self::changes_after).
+    /// As [`Self::export`]; also gives where the changes after it begin, if they can be [followed](Self::changes_after).
     pub fn export_and_locate<'a>(
         &'a self,
         path: &'a Path,
@@ -49,7 +49,7 @@ impl Datastore {
         })
     }
 
-    /// Adds an export to an archive, whose folder is made where it is missing.
+    /// Adds an export to an archive, whose folder is made if it is missing.
     pub fn add_to_archive<'a>(
         &'a self,
         folder: &'a Path,

@@ -34,7 +34,7 @@ pub enum PastOf {
 pub struct Past {
     /// Without user and password.
     pub location: String,
-    /// The GUID of the cluster; empty where it has none.
+    /// The GUID of the cluster; empty if it has none.
     pub guid: String,
     /// The oldest revision that can be read.
     pub oldest: i64,
@@ -82,7 +82,7 @@ const RECENT: usize = 16;
 
 impl Datastore {
     /// Reads the last versions of the blocks around an address, which a snapshot holds: version by version, which is faster
-    /// than a watch of the past and costs etcd nothing but these keys. `None` where the datastore keeps no history.
+    /// than a watch of the past and costs etcd nothing but these keys. `None` if the datastore keeps no history.
     pub fn recent<'a>(
         &'a self,
         snapshot: &'a Snapshot,
@@ -111,7 +111,7 @@ impl Datastore {
 }
 
 impl Past {
-    /// Adds the versions of a key up to the one of a revision. Where the first ones are too many or compacted, the earliest
+    /// Adds the versions of a key up to the one of a revision. If the first ones are too many or compacted, the earliest
     /// that was read is what is known first.
     async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
         let (mut at, mut is_first) = (newest, false);

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// in between is not taken for a leak.
 ///
 /// # Errors
-/// Where permissions are missing, a list cannot be read whole, or the cluster is not that of the etcd: under half of
+/// If permissions are missing, a list cannot be read whole, or the cluster is not that of the etcd: under half of
 /// its nodes occur among those that the Calico nodes refer to.
 pub(crate) async fn add(
     client: &Arc<KubeClient>,
@@ -72,7 +72,7 @@ pub(crate) fn add_lists<T: Into<Snapshot>>(
     Ok(())
 }
 
-/// True for keys of objects that are in Kubernetes also where the datastore is etcd.
+/// True for keys of objects that are in Kubernetes also if the datastore is etcd.
 pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
     matches!(key, Key::Pod { .. } | Key::Service { .. })
 }

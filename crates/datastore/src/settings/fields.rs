@@ -69,17 +69,17 @@ pub(super) const FIELDS: [Field; 25] = [
 pub(super) struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// The text of a field; `None` where it is not set or empty, which Calico does not tell apart.
+    /// The text of a field; `None` if it is not set or empty, which Calico does not tell apart.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// The text of a field; empty where it is not set.
+    /// The text of a field; empty if it is not set.
     pub(super) fn owned(&self, name: &str) -> String {
         self.text(name).unwrap_or_default().to_owned()
     }
 
-    /// A switch; false where it is not set.
+    /// A switch; false if it is not set.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.text(name).and_then(parse_bool).unwrap_or(false)
     }
@@ -89,10 +89,10 @@ impl Values {
     }
 
     /// Reads the environment: for each name, the form with `CALICO_` before it wins over the bare one,
-    /// also where it is set to nothing.
+    /// also if it is set to nothing.
     ///
     /// # Errors
-    /// Where a variable that must hold a number or a switch does not, which includes holding nothing.
+    /// If a variable that must hold a number or a switch does not, which includes holding nothing.
     pub(super) fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
         let mut values = Self::default();
         for field in &FIELDS {
@@ -113,7 +113,7 @@ impl Values {
     }
 }
 
-/// Says what a value would have to be, where it is not.
+/// Says what a value would have to be, if it is not.
 pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     match field.kind {
         Kind::Bool if parse_bool(value).is_none() => Err("true or false"),

@@ -13,7 +13,7 @@ const KIND: &str = "CalicoAPIConfig";
 /// Reads the file's text. As in Go, the case of field names does not matter.
 ///
 /// # Errors
-/// Where the text is not YAML, has a field that calicoctl does not know, or states another version or
+/// If the text is not YAML, has a field that calicoctl does not know, or states another version or
 /// kind. The errors name fields but no values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };

@@ -44,7 +44,7 @@ pub struct Overrides {
     pub etcd_key: Option<PathBuf>,
     /// `etcd`, `etcdv2`, `kubernetes` or a file.
     pub datastore: Option<String>,
-    /// How long connecting may take, where it is not the usual time.
+    /// How long connecting may take, if it is not the usual time.
     pub connect_timeout: Option<Duration>,
     pub kubectl: KubectlOptions,
     /// No credential plugin may ask the user for anything.
@@ -81,7 +81,7 @@ pub trait Files {
     /// The content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// True where there is such a file.
+    /// True if there is such a file.
     fn exists(&self, path: &Path) -> bool;
 }
 
@@ -102,7 +102,7 @@ impl Files for LocalFiles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub target: Target,
-    /// How to reach Kubernetes, where it is the datastore or is read in addition to etcd.
+    /// How to reach Kubernetes, if it is the datastore or is read in addition to etcd.
     pub kubernetes: KubernetesSettings,
 }
 
@@ -123,7 +123,7 @@ pub enum Target {
 pub struct EtcdSettings {
     /// URLs, at least one.
     pub endpoints: Vec<String>,
-    /// User and password, where both are set; Calico ignores one without the other.
+    /// User and password, if both are set; Calico ignores one without the other.
     pub user: Option<(String, Secret)>,
     pub tls: TlsSettings,
     pub timeouts: Timeouts,
@@ -172,7 +172,7 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// True where anything is set.
+    /// True if anything is set.
     pub fn is_set(&self) -> bool {
         self.ca.is_some() || self.identity.is_some()
     }
@@ -209,7 +209,7 @@ pub struct KubernetesSettings {
 }
 
 impl KubernetesSettings {
-    /// True where a cluster is named: by a kubeconfig, or by the URL of its API server.
+    /// True if a cluster is named: by a kubeconfig, or by the URL of its API server.
     pub fn is_named(&self) -> bool {
         let url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
         url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
@@ -219,8 +219,8 @@ impl KubernetesSettings {
 impl Settings {
     /// Finds out where the data is. `environment` is that of the process.
     ///
-    /// The settings file counts alone where it exists; the environment counts where there is none. The
-    /// command line wins over both. `KUBECONFIG` counts also where a settings file names none.
+    /// The settings file counts alone if it exists; the environment counts if there is none. The
+    /// command line wins over both. `KUBECONFIG` counts also if a settings file names none.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -275,7 +275,7 @@ impl KubernetesSettings {
 }
 
 /// The file that is named as the datastore. What looks like a path is one, whether it exists or not: that it cannot be
-/// read is no mistake in the call.
+/// read is not a mistake in the call.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "etcdv2" | "kubernetes") => Ok(None),

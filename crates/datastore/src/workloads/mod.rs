@@ -47,7 +47,7 @@ pub struct WorkloadPod {
     pub asks: Vec<Asks>,
     /// Those that Calico's plugin notes, else those of the status.
     pub addresses: Vec<IpAddr>,
-    /// Its condition `Ready` is true, and nobody has deleted it.
+    /// Its condition `Ready` is true, and no one has deleted it.
     pub ready: bool,
     /// From its creation until it was last ready.
     pub ready_after: Option<SignedDuration>,
@@ -106,7 +106,7 @@ pub struct Workloads {
 }
 
 impl Datastore {
-    /// The Kubernetes of the cluster; `None` where none is named, or the data is a file.
+    /// The Kubernetes of the cluster; `None` if none is named, or the data is a file.
     pub fn workloads(&self) -> Option<Workloads> {
         let client = match self {
             Self::EtcdAndKubernetes(_, client) | Self::Kubernetes(client) => Arc::clone(client),
@@ -121,7 +121,7 @@ impl Workloads {
     /// All pods.
     ///
     /// # Errors
-    /// Where the server fails or refuses. So it is for all questions.
+    /// If the server fails or refuses. So it is for all questions.
     pub fn pods(&self) -> Pending<'_, Result<Vec<WorkloadPod>>> {
         Box::pin(async move {
             let pods: Vec<Pod> = self.list("/api/v1/pods", "pods").await?;

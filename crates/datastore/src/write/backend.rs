@@ -1,4 +1,4 @@
-//! Where is read and written object by object, again where a connection broke.
+//! Datastores that are read and written object by object, again if a connection broke.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PAUSES: [Duration; 3] =
 pub(super) enum Backend {
     /// etcd, and how requests to it are made.
     Etcd(Arc<Connection>, Arc<SharedTransactions>),
-    /// etcd, the API server of its cluster for evidence that lies there, and what was made of handles.
+    /// etcd, the API server of its cluster for evidence that is there, and what was made of handles.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>, Arc<etcdv2::OwnHandles>),
     /// And whether affinities get labels; empty before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
@@ -43,7 +43,7 @@ impl Backend {
         }
     }
 
-    /// Reads objects; where that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
+    /// Reads objects; if that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
     pub(super) async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -88,7 +88,7 @@ impl Backend {
         }
     }
 
-    /// Connects to whichever endpoint of etcd answers, after `broken` failed. Where none does, the next request says so.
+    /// Connects to whichever endpoint of etcd answers, after `broken` failed. If none does, the next request says so.
     async fn replace(&self, broken: Option<Arc<EtcdClient>>) {
         if let (Self::Etcd(connection, _), Some(broken)) = (self, broken) {
             connection.replace(&broken).await.ok();
@@ -113,7 +113,7 @@ impl Connection {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Connects again where `broken` is still the connection.
+    /// Connects again if `broken` is still the connection.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What the operator is asked to agree to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     pub cluster: String,
     /// Where the datastore is, without secrets.
@@ -75,15 +75,8 @@ impl Consent {
     /// The call of a container runtime, which the operator has set up: it stands for one change of one address at
     /// `location`.
     pub fn from_runtime(location: impl Into<String>) -> Self {
-        let question = Question {
-            cluster: String::new(),
-            location: location.into(),
-            addresses: 1,
-            blocks: 1,
-            handles: 1,
-            others: 0,
-            pods: 0,
-        };
+        let location = location.into();
+        let question = Question { location, addresses: 1, blocks: 1, handles: 1, ..Question::default() };
         Self { question, given: Given::Runtime }
     }
 
@@ -92,7 +85,7 @@ impl Consent {
         &self.question
     }
 
-    /// True where the answer was typed at a terminal.
+    /// True if the answer was typed at a terminal.
     pub fn was_typed(&self) -> bool {
         self.given == Given::Typed
     }

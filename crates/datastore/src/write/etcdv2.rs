@@ -30,12 +30,12 @@ pub(crate) const LIMITS: Limits =
 
 /// What a writer itself has made of handles.
 ///
-/// Blocks are numbered by their handles, and the addresses of a handle can lie in several blocks: that its count was
+/// Blocks are numbered by their handles, and the addresses of a handle can be in several blocks: that its count was
 /// written for one of them must not look as if the addresses in the others were given to another.
 #[derive(Debug, Default)]
 pub(crate) struct OwnHandles(Mutex<HashMap<String, Own>>);
 
-/// The index of a handle before the first of these writes, and after the last; `None` where that deleted it. Between
+/// The index of a handle before the first of these writes, and after the last; `None` if that deleted it. Between
 /// them nothing else has written it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Own {
@@ -56,7 +56,7 @@ impl OwnHandles {
         own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
     }
 
-    /// The index by which the addresses of a handle are numbered that has the index `now`: where it is as this writer has
+    /// The index by which the addresses of a handle are numbered that has the index `now`: if it is as this writer has
     /// left it, the one that it had before.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
         let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ pub(crate) async fn read(
     Ok(found)
 }
 
-/// Numbers the allocations of blocks by their handles, which are read after them: where an address was given to another
+/// Numbers the allocations of blocks by their handles, which are read after them: if an address was given to another
 /// before the block was read, its handle has another index by now.
 async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Option<Stored>]) -> Result<()> {
     let is_block =

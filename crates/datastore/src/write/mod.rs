@@ -35,12 +35,12 @@ pub struct Change {
     key: Key,
     expect: Precondition,
     value: Option<Bytes>,
-    /// The object whole, where it was read as Kubernetes sends it.
+    /// The object whole, if it was read as Kubernetes sends it.
     whole: Option<Bytes>,
 }
 
 impl Change {
-    /// Creates an object where there is none, from its value in the form of etcd.
+    /// Creates an object if there is none, from its value in the form of etcd.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
         Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None }
     }
@@ -73,7 +73,7 @@ impl Change {
         &self.expect
     }
 
-    /// The value that it writes; `None` where it deletes.
+    /// The value that it writes; `None` if it deletes.
     pub fn value(&self) -> Option<&Bytes> {
         self.value.as_ref()
     }
@@ -167,7 +167,7 @@ impl Datastore {
         })
     }
 
-    /// Reads objects as they are now, in the order of the keys; `None` where there is none.
+    /// Reads objects as they are now, in the order of the keys; `None` if there is none.
     pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
         Box::pin(async move { Backend::new(self)?.read(keys).await })
     }
@@ -197,12 +197,12 @@ impl Writer {
         }
     }
 
-    /// Reads objects as they are now, in the order of the keys; `None` where there is none.
+    /// Reads objects as they are now, in the order of the keys; `None` if there is none.
     pub fn read<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
         Box::pin(self.backend.read(keys))
     }
 
-    /// The batch with the values that will be stored, where the datastore has other ones than etcd v3. A journal notes
+    /// The batch with the values that will be stored, if the datastore has other ones than etcd v3. A journal notes
     /// those.
     pub fn converted(&self, batch: Batch) -> Batch {
         match &self.backend {
@@ -214,7 +214,7 @@ impl Writer {
     /// Makes the changes of a batch, if everything is as it expects.
     ///
     /// # Errors
-    /// Where the datastore cannot be written. It is open then whether the changes took place: the
+    /// If the datastore cannot be written. It is open then whether the changes took place: the
     /// connection may have broken after them. Reading the objects tells. A batch above
     /// [`Self::limits`] is refused before it is sent.
     pub fn commit<'a>(&'a self, batch: &'a Batch) -> Pending<'a, Result<Swap>> {

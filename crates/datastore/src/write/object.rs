@@ -15,9 +15,9 @@ pub struct Stored {
     pub raw: Bytes,
     /// The whole object where Kubernetes has sent it: what replaces it keeps what is not changed.
     pub whole: Option<Bytes>,
-    /// `None` where it cannot be decoded, and for kinds that a repair does not edit.
+    /// `None` if it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
-    /// What it says about addresses, where it is an object of Kubernetes that a repair only looks at.
+    /// What it says about addresses, if it is an object of Kubernetes that a repair only looks at.
     pub user: Option<User>,
 }
 

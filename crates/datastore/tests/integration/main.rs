@@ -1,5 +1,5 @@
 //! The datastore against real servers, and against servers that misbehave. `calipam-testkit` starts them and says what to
-//! do where one is missing.
+//! do if one is missing.
 
 mod etcd;
 mod etcdv2;

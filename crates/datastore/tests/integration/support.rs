@@ -33,7 +33,7 @@ pub(crate) async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<St
     open(Overrides { datastore: Some(kind.into()), kubeconfig, etcd_endpoints, ..Overrides::default() }).await
 }
 
-/// Opens a file of data; fails where it is none.
+/// Opens a file of data; fails if it is none.
 pub(crate) async fn open_file(path: &Path) -> Result<Datastore> {
     let overrides = Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() };
     Datastore::open(&resolve(&overrides, &[])).await

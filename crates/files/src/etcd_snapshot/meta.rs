@@ -27,7 +27,7 @@ pub(crate) struct Meta {
     transaction: u64,
 }
 
-/// True where a file that begins with `head` may be a bbolt database. 64 KiB and some are enough.
+/// True if a file that begins with `head` may be a bbolt database. 64 KiB and some are enough.
 pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
     let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
     has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))
@@ -53,7 +53,7 @@ impl Meta {
         found.ok_or_else(|| FileError::SnapshotDamaged("neither of its two meta pages is valid".into()))
     }
 
-    /// The meta page that begins at `at`, where it is valid.
+    /// The meta page that begins at `at`, if it is valid.
     fn parse(head: &[u8], at: usize) -> Option<Self> {
         let meta = head.get(at + PAGE_HEADER..)?;
         let is_valid = number(meta, 0, 4)? == u64::from(MAGIC)

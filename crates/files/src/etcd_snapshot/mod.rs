@@ -49,7 +49,7 @@ pub(super) struct SnapshotInfo {
 /// Reads an etcd snapshot: every live key that `wanted` admits goes to `sink` with its newest version.
 ///
 /// # Errors
-/// Where the file cannot be read, is cut off, does not fit its checksum, or is damaged.
+/// If the file cannot be read, is cut off, does not fit its checksum, or is damaged.
 pub(super) fn read(
     path: &Path,
     wanted: impl Fn(&[u8]) -> bool + Sync,
@@ -248,7 +248,7 @@ impl<'a> Version<'a> {
     }
 }
 
-/// A key, told apart from others by 128 bits of hash.
+/// A key, distinguished from others by 128 bits of hash.
 type Identity = (u64, u64);
 
 /// What tells keys apart: its seed is random, so that keys of the same hash cannot be made on purpose.
@@ -304,7 +304,7 @@ impl Newest {
 
 const DIGEST: u64 = 32;
 
-/// Compares the SHA-256 that `etcdctl snapshot save` puts after the database. True where it is there and fits; false where there is none, as in the database file of a
+/// Compares the SHA-256 that `etcdctl snapshot save` puts after the database. True if it is there and fits; false if there is none, as in the database file of a
 /// member.
 fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     let mut file = regular::open(path)?;

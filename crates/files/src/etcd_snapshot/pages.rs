@@ -81,7 +81,7 @@ impl Pages {
     /// Reads a page with what overflows from it.
     fn load(&self, page: u64, bytes: &mut Vec<u8>) -> FileResult<()> {
         if page >= self.count {
-            return Err(damaged(page, "lies after the last one"));
+            return Err(damaged(page, "is after the last one"));
         }
         if self.read.fetch_add(1, Ordering::Relaxed) > READS * self.count {
             return Err(damaged(page, "is part of a loop"));
@@ -169,7 +169,7 @@ fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {
     Some(Element { is_bucket: part(0)? & 1 != 0, key, value })
 }
 
-/// The root page of a bucket, from the value of its element; 0 where the bucket is inline.
+/// The root page of a bucket, from the value of its element; 0 if the bucket is inline.
 pub(crate) fn bucket_root(value: &[u8]) -> FileResult<u64> {
     number(value, 0, 8).ok_or_else(|| FileError::SnapshotDamaged("a bucket has no root".into()))
 }

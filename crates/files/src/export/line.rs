@@ -12,19 +12,19 @@ use crate::raw::RawEntry;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line<'a> {
-    /// The key, where it is text.
+    /// The key, if it is text.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,
-    /// The key in base64, where it is not.
+    /// The key in base64, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_bytes: Option<String>,
     /// Revision of the last change, in decimal digits.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     revision: Option<Cow<'a, str>>,
-    /// The value, where it is JSON on one line.
+    /// The value, if it is JSON on one line.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     value: Option<&'a RawValue>,
-    /// The value in base64, where it is not.
+    /// The value in base64, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
     /// In the footer only: number of entries.

@@ -96,7 +96,7 @@ impl Header {
     }
 }
 
-/// Exports what lies in a file: a snapshot of etcd becomes an export, an export is packed or unpacked.
+/// Exports what is in a file: a snapshot of etcd becomes an export, an export is packed or unpacked.
 pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
     let mut result = Ok(());

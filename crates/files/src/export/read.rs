@@ -20,7 +20,7 @@ const MAX_LINE: u64 = 1 << 28;
 /// How many bytes of lines are handed on together.
 const PIECE: usize = 1 << 20;
 
-/// True where a file that begins with `head` may be an export, compressed or not.
+/// True if a file that begins with `head` may be an export, compressed or not.
 pub fn looks_like_export(head: &[u8]) -> bool {
     // The order of the header's fields is not part of the format.
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -31,7 +31,7 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// Reads an export: every entry goes to `sink`.
 ///
 /// # Errors
-/// Where the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
+/// If the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
 /// cannot be decoded.
 pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
@@ -154,7 +154,7 @@ impl Piece {
     }
 }
 
-/// The key of a line, where it stands at its beginning as it is: most lines are passed over by it without being decoded.
+/// The key of a line, where it is at its beginning as it is: most lines are passed over by it without being decoded.
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
     let key = rest.get(..memchr(b'"', rest)?)?;

@@ -37,7 +37,7 @@ impl Output {
 }
 
 impl Writer {
-    /// Begins an export at `path`, compressed where that ends with `.zst`. No other user may read it.
+    /// Begins an export at `path`, compressed if that ends with `.zst`. No other user may read it.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -68,7 +68,7 @@ impl Writer {
         self.output.as_write().write_all(&lines.text).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Writes the footer and gives the file its name. Gives the number of entries.
+    /// Writes the footer and gives the file its name. Returns the number of entries.
     pub fn finish(mut self) -> Result<u64> {
         let (path, entries) = (self.path.clone(), self.entries);
         let end = move || -> std::io::Result<()> {

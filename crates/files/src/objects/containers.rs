@@ -19,11 +19,11 @@ pub(crate) enum Container {
     Running,
     /// It waits, be it that it was never started.
     Waiting,
-    /// It has ended; `None` where the kubelet did not see when.
+    /// It has ended; `None` if the kubelet did not see when.
     Ended(Option<Timestamp>),
 }
 
-/// When the last of a pod's containers ended; `None` where one of them may run, or that is not known.
+/// When the last of a pod's containers ended; `None` if one of them may run, or that is not known.
 pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Container>) -> Option<Timestamp> {
     let mut last = None;
     for container in containers {

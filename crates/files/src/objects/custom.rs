@@ -60,7 +60,7 @@ fn broken(json: &[u8], plural: &str) -> (String, String) {
     (path(plural, "", &name), name)
 }
 
-/// Adds an IPAMBlock. Its key is what its name says, where that is the name of a CIDR.
+/// Adds an IPAMBlock. Its key is what its name says, if that is the name of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
     let read = CustomResource::read(json)
         .and_then(|(meta, spec)| Ok((meta, BlockContent::parse_with(spec, snapshot.records)?)));

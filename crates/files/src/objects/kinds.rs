@@ -159,13 +159,13 @@ pub static NODE_NAMES: KnownKind = KnownKind {
 };
 
 impl KnownKind {
-    /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` where it is of no
+    /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` if it is of no
     /// interest.
     pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
         (self.export)(object, encoding)
     }
 
-    /// Key and value of the object in an export; `None` where it is of no interest. What cannot be decoded is kept as
+    /// Key and value of the object in an export; `None` if it is of no interest. What cannot be decoded is kept as
     /// it is, so that a check of the export finds it.
     pub fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
         let (namespace, name) = identify(object, encoding);

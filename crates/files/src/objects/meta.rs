@@ -28,18 +28,28 @@ pub struct Meta<'a> {
     pub created: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
-    /// In protobuf only where they were asked for.
+    /// In protobuf only if they were asked for.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub labels: Pairs<'a>,
     /// In protobuf only those that were asked for.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub annotations: Pairs<'a>,
-    /// In protobuf only where they were asked for.
+    /// In protobuf only if they were asked for.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference<'a>>,
     /// Seconds since 1970, in protobuf.
     #[serde(skip)]
     pub created_seconds: Option<i64>,
+}
+
+/// What is read of an object of Kubernetes: `metadata`, `spec` and `status`.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
+pub(super) struct Parts<'a, S, T> {
+    #[serde(borrow)]
+    pub metadata: Meta<'a>,
+    pub spec: S,
+    pub status: T,
 }
 
 /// Names and values.
@@ -130,7 +140,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The `metadata` of an object of which nothing else is known to be right; `None` where it cannot be decoded.
+/// The `metadata` of an object of which nothing else is known to be right; `None` if it cannot be decoded.
 pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     #[derive(Deserialize)]
     struct Object<'a> {

@@ -43,7 +43,7 @@ pub enum ObjectError {
 /// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].
 pub type AddObject = fn(&mut Snapshot, &[u8], Encoding);
 
-/// What an export keeps of an object, as JSON; `None` where it is of no interest.
+/// What an export keeps of an object, as JSON; `None` if it is of no interest.
 pub type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, ObjectError>;
 
 /// An object of the core group in an export.
@@ -69,7 +69,7 @@ fn note_value(snapshot: &mut Snapshot, path: String, key: Option<Key>, error: &O
     snapshot.defects.push(Defect { path, key, kind: DefectKind::Value(error.to_string()) });
 }
 
-/// Notes fields that cannot be understood, where there are any.
+/// Notes fields that cannot be understood, if there are any.
 fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<FieldDefect>) {
     if !fields.is_empty() {
         snapshot.defects.push(Defect { path, key: Some(key), kind: DefectKind::Fields(fields) });

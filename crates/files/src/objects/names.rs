@@ -14,7 +14,7 @@ pub fn block_name(cidr: IpNet) -> String {
     cidr.to_string().replace(['.', ':', '/'], "-")
 }
 
-/// The CIDR of a block from its name. `None` where no CIDR has that name.
+/// The CIDR of a block from its name. `None` if no CIDR has that name.
 pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
     let separators = [".", ":"].into_iter();

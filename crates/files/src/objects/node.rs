@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted, identify};
 use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
@@ -37,16 +37,7 @@ const WANTED: Wanted = Wanted {
 /// What Calico keeps of the node's own addresses.
 const OWN: [&str; 2] = ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"];
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct NodeObject<'a> {
-    #[serde(borrow)]
-    metadata: Meta<'a>,
-    #[serde(borrow)]
-    spec: Spec<'a>,
-    #[serde(borrow)]
-    status: Status<'a>,
-}
+type NodeObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::ObjectError;
 use super::containers::{self, Container, all_ended_at};
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted, identify};
 use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
@@ -34,16 +34,7 @@ const WANTED: Wanted = Wanted {
 /// The conditions that say that the sandbox of a pod has a network.
 const NETWORKED: [&str; 2] = ["PodReadyToStartContainers", "Ready"];
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct PodObject<'a> {
-    #[serde(borrow)]
-    metadata: Meta<'a>,
-    #[serde(borrow)]
-    spec: Spec<'a>,
-    #[serde(borrow)]
-    status: Status<'a>,
-}
+type PodObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -107,7 +98,7 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
-    // Of its containers only when the last of them ended, where all have ended.
+    // Of its containers only when the last of them ended, if all have ended.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
     pod.status.conditions.retain(Condition::is_networked);

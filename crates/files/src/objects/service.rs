@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted, identify};
 use super::wire::{decode, text};
 use super::{export, note_fields, note_value, path};
 
@@ -19,16 +19,7 @@ const ASKS: [&str; 3] =
 
 const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct ServiceObject<'a> {
-    #[serde(borrow)]
-    metadata: Meta<'a>,
-    #[serde(borrow)]
-    spec: Spec<'a>,
-    #[serde(borrow)]
-    status: Status<'a>,
-}
+type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -62,7 +53,7 @@ struct Ingress<'a> {
     ip: Cow<'a, str>,
 }
 
-/// Adds a service, where it is of type `LoadBalancer`.
+/// Adds a service, if it is of type `LoadBalancer`.
 pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
         Ok(service) if service.spec.kind == "LoadBalancer" => add(snapshot, &service),
@@ -75,7 +66,7 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     }
 }
 
-/// What an export keeps of a service, where it is of type `LoadBalancer`.
+/// What an export keeps of a service, if it is of type `LoadBalancer`.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut service = read(object, encoding)?;
     if service.spec.kind != "LoadBalancer" {

@@ -98,7 +98,7 @@ impl Codec {
         Ok(group)
     }
 
-    /// `None` where the text is cut short.
+    /// `None` if the text is cut short.
     fn take(&mut self, text: &mut &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<io::Result<Group>> {
         let time = Timestamp::from_millisecond(take_u64(text)?.cast_signed()).ok()?;
         let set_back = jiff::SignedDuration::from_millis(take_u64(text)?.cast_signed());

@@ -11,14 +11,14 @@ use memchr::memmem;
 /// The field of a block that numbers its records, by ordinal, and the field with the records.
 const NUMBERS: &[u8] = br#""allocations":["#;
 const RECORDS: &[u8] = br#""attributes":["#;
-/// Bits of the sum by which a record is named. Where two have the same, the value is recorded whole.
+/// Bits of the sum by which a record is named. If two have the same, the value is recorded whole.
 const SUM: u32 = 0xFF_FFFF;
 /// So many parts in a row have to be the same after a difference.
 const RUN: usize = 8;
 /// Most parts of one difference.
 const MOST: usize = 400;
 
-/// What makes `after` of `before`; `None` where that is not shorter.
+/// What makes `after` of `before`; `None` if that is not shorter.
 pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     let (named, new) = (by_sum(before), by_sum(after));
     let delta = edits(&parts(&named), &parts(&new))?;
@@ -26,7 +26,7 @@ pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     is_exact.then_some(delta)
 }
 
-/// The value that a delta makes of the one before it; `None` where it does not fit.
+/// The value that a delta makes of the one before it; `None` if it does not fit.
 pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     let named = by_sum(before);
     let parts = parts(&named);
@@ -67,7 +67,7 @@ fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     }
 }
 
-/// After how many parts of each the two go on alike. One part in place of another comes before all else.
+/// After how many parts of each the two go on alike. One part instead of another comes before all else.
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     let goes_on = |&(gone, new): &(usize, usize)| {
         let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else { return false };

@@ -20,7 +20,7 @@ pub use self::read::{Changes, Reached, Told, Version, each_state, each_version, 
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 
-/// The ending of the name, in place of that of the export.
+/// The ending of the name, instead of that of the export.
 pub(crate) const END: &str = ".changes";
 /// What the header says about the kind of file, and the version that this program writes, and the latest one that it reads.
 const FORMAT: &str = "calipam-changes";
@@ -33,7 +33,7 @@ pub struct Change {
     pub key: Vec<u8>,
     /// The revision that it made; on Kubernetes the version of its kind.
     pub revision: i64,
-    /// What is stored from this revision on; `None` where the object is deleted.
+    /// What is stored from this revision on; `None` if the object is deleted.
     pub value: Option<Vec<u8>>,
 }
 
@@ -91,7 +91,7 @@ pub struct Group {
 }
 
 /// The first frame.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
     format: String,

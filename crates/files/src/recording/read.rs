@@ -34,7 +34,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// `None` where an export has none. `is_wanted`: of which keys the changes will be asked for.
+    /// `None` if an export has none. `is_wanted`: of which keys the changes will be asked for.
     pub fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<Option<Self>> {
         let path = export.changes();
         let failed = |error: io::Error| Error::new(&path, error);
@@ -45,13 +45,7 @@ impl Changes {
         };
         let length = file.metadata().map_err(failed)?.len();
         let codec = Codec::new(BTreeMap::new()).map_err(failed)?;
-        let header = Header {
-            format: String::new(),
-            version: 0,
-            guid: String::new(),
-            positions: BTreeMap::new(),
-            follows: false,
-        };
+        let header = Header::default();
         let file = BufReader::with_capacity(1 << 18, file);
         let mut changes = Self { header, path: path.clone(), file, codec, end: 0, length };
         let (head, frame) = changes.frame()?.ok_or_else(|| changes.damaged())?;
@@ -77,7 +71,7 @@ impl Changes {
     /// durable.
     ///
     /// # Errors
-    /// Where it is not what was written: nothing after it can be read.
+    /// If it is not what was written: nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
         let Some((head, frame)) = self.frame()? else { return Ok(None) };
         let text = head.unpack_after(&self.codec.known, &frame).map_err(|_| self.damaged())?;
@@ -95,7 +89,7 @@ impl Changes {
         self.codec
     }
 
-    /// `None` where the file ends before the frame does. A file that was made longer before it was filled ends with zeros.
+    /// `None` if the file ends before the frame does. A file that was made longer before it was filled ends with zeros.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];
@@ -169,7 +163,7 @@ pub enum Told {
     State(Box<Snapshot>),
 }
 
-/// Opens the changes of an export. Where their beginning is not as it was written there are none.
+/// Opens the changes of an export. If their beginning is not as it was written there are none.
 fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<(Option<Changes>, Reached)> {
     match Changes::open(export, is_wanted) {
         Ok(changes) => {
@@ -212,7 +206,7 @@ fn each_group(
 }
 
 /// Tells what the wanted objects were from an export on, until its changes end. What was up to `after` another one has told.
-/// `None` where another run has removed the export.
+/// `None` if another run has removed the export.
 pub fn each_state(
     export: &Archived,
     after: Option<Timestamp>,
@@ -306,7 +300,7 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes what an export and its changes come to at a time, or at their end, as an export. Gives the number of its entries.
+/// Writes what an export and its changes come to at a time, or at their end, as an export. Returns the number of its entries.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

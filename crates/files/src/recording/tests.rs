@@ -332,7 +332,7 @@ fn a_clock_that_is_set_back_changes_no_order_and_is_told() {
 }
 
 /// The bound of issue 32: 40 bytes a change, of pods that come and go, one second of fifty changes together. A container's ID alone, which
-/// nobody can foresee, is 32 bytes, and comes and goes.
+/// no one can foresee, is 32 bytes, and comes and goes.
 #[test]
 fn a_change_takes_forty_bytes_or_less() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use crate::regular;
 /// What a change takes besides key and value, at most.
 const OVERHEAD: usize = 64;
 
-/// The folder of a recording, to which nobody else writes meanwhile.
+/// The folder of a recording, to which no one else writes meanwhile.
 #[derive(Debug)]
 pub struct Recorder {
     folder: PathBuf,
@@ -27,10 +27,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Locks the folder, which is made where it is missing.
+    /// Locks the folder, which is made if it is missing.
     ///
     /// # Errors
-    /// Where another run writes to it, or it cannot be written.
+    /// If another run writes to it, or it cannot be written.
     pub fn open(folder: &Path) -> Result<Self> {
         Ok(Self { folder: folder.to_owned(), lock: Lock::take(folder)? })
     }
@@ -44,11 +44,11 @@ impl Recorder {
         Adding::with(&self.folder, self.lock.clone())
     }
 
-    /// The journal of the newest full state, of this cluster, with its torn end cut; `None` where there is none that changes can
+    /// The journal of the newest full state, of this cluster, with its torn end cut; `None` if there is none that changes can
     /// be appended to.
     ///
     /// # Errors
-    /// Where it is of another cluster, or cannot be read or cut.
+    /// If it is of another cluster, or cannot be read or cut.
     pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
         // A damaged one hinders no new full state.
         let (archive, _) = Archive::sound(&self.folder)?;
@@ -211,7 +211,7 @@ impl Journal {
     /// Writes what it has come to as a new full state, with which another journal begins.
     ///
     /// # Errors
-    /// Where that cannot be written, or the changes are not what was written: the recording has to begin anew.
+    /// If that cannot be written, or the changes are not what was written: the recording has to begin again.
     pub fn renew(self, adding: Adding) -> Result<Self> {
         let (reached, entries) = write_state(&self.export, None, &adding.path())?;
         if let Some(damage) = reached.damage {

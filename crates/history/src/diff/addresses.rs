@@ -87,7 +87,7 @@ impl<'s> Held<'s> {
         describe(&Claim::of(&record), &record)
     }
 
-    /// True for an address that an owner holds; false where it cools down or is reserved by Windows.
+    /// True for an address that an owner holds; false if it cools down or is reserved by Windows.
     pub fn is_allocated(self) -> bool {
         is_allocated(&self.record())
     }
@@ -271,7 +271,7 @@ fn released_at<'s>(held: Option<Held<'s>>) -> Option<TextRef<'s>> {
     held.and_then(|held| held.record().released_at())
 }
 
-/// The handle is the identity of an owner; where there is none, all that the record says.
+/// The handle is the identity of an owner; if there is none, all that the record says.
 fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
     let handle =
         |record: &AttributeRef<'_>| record.clean_handle().filter(|handle| !handle.is_empty()).is_some();

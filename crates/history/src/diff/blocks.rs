@@ -19,7 +19,7 @@ pub enum BlockChangeKind {
     Owner,
     /// Given up and claimed again by the same owner, by its claim time.
     ClaimedAgain,
-    /// Blocks of another size lie in its place.
+    /// Blocks of another size are in its place.
     Size,
 }
 

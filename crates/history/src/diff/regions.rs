@@ -27,7 +27,7 @@ pub(crate) struct Region<'s> {
 }
 
 impl<'s> Region<'s> {
-    /// The one block of both sides, where there is nothing else and both are sound.
+    /// The one block of both sides, if there is nothing else and both are sound.
     pub(super) fn pair(&self) -> Option<(&'s Block, &'s Block)> {
         match (self.old.as_slice(), self.new.as_slice()) {
             ([old], [new]) if old.cidr == new.cidr => Some((old.block?, new.block?)),
@@ -56,7 +56,7 @@ impl<'s> Region<'s> {
             .collect()
     }
 
-    /// True if a block of either side that cannot be decoded may hold what lies in `cidr`.
+    /// True if a block of either side that cannot be decoded may hold what is in `cidr`.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))

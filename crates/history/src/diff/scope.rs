@@ -7,7 +7,7 @@ use calipam_check::Filter;
 use calipam_model::block::BlockOwner;
 use calipam_model::{IpNet, cidr};
 
-/// Networks and nodes; of either all where none is named.
+/// Networks and nodes; of either all if none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Addresses, blocks and pools, as CIDRs.

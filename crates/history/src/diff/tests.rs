@@ -13,7 +13,7 @@ use super::{AddressChangeKind, BlockChangeKind, ChangeKind, Difference, Scope, S
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
 const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/main";
 
-/// The record of an address and its sequence number, where there is one.
+/// The record of an address and its sequence number, if there is one.
 type State = Option<(Value, u64)>;
 
 fn record(handle: &str, node: &str, pod: &str) -> Value {
@@ -226,7 +226,7 @@ fn findings_are_compared_by_what_both_sides_know() {
     let mut old = cluster(&[(BLOCK, block("host:node-1", &held))]);
     let mut new = old.clone();
     everything(&old, &new, |found| assert!(found.same, "{found:?}"));
-    // Without endpoints nothing is leaked: that this is so on one side only is no difference between the two.
+    // Without endpoints nothing is leaked: that this is so on one side only is not a difference between the two.
     new.coverage.insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
     everything(&old, &new, |found| assert!(!found.findings.gone.is_empty(), "{found:?}"));
     align(&mut old, &mut new);

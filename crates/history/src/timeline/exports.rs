@@ -1,5 +1,5 @@
 //! What happened between the exports of an archive. Each statement is bounded by the two exports around it; what came and
-//! went between them is not known, except where a journal of calipam says it.
+//! went between them is not known, except if a journal of calipam says it.
 
 mod others;
 mod runs;
@@ -136,7 +136,7 @@ fn covers(snapshot: &Snapshot, source: Source) -> bool {
     matches!(snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
 
-/// When an ordinal was assigned again between two exports, where that is recorded: it was free before.
+/// When an ordinal was assigned again between two exports, if that is recorded: it was free before.
 fn assigned_at(between: &[BlockEvent], ordinal: u32, [after, before]: [Timestamp; 2]) -> Option<Timestamp> {
     let assigned = between
         .iter()
@@ -147,7 +147,7 @@ fn assigned_at(between: &[BlockEvent], ordinal: u32, [after, before]: [Timestamp
     }
 }
 
-/// When something had happened at the latest. What is known from a journal only has no upper bound.
+/// When something had happened at the latest. What is known only from a journal has no upper bound.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)
@@ -159,7 +159,7 @@ fn at_first(raw: Raw, taken_at: Timestamp) -> Event {
     Event { revision: None, origin: Origin::Archive, time, ..raw.event }
 }
 
-/// An event between two exports, with the time that was recorded with it where that lies there.
+/// An event between two exports, with the time that was recorded with it where that is there.
 fn bounded(raw: Raw, after: Timestamp, before: Timestamp) -> Event {
     let is_between = |time: Timestamp| {
         after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW

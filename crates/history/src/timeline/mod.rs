@@ -46,7 +46,7 @@ pub struct Version {
     /// The key in etcd.
     pub path: String,
     pub revision: i64,
-    /// `None` where it is deleted.
+    /// `None` if it is deleted.
     pub value: Option<Vec<u8>>,
 }
 
@@ -172,7 +172,7 @@ fn known_times(raw: &[Raw], others: &[(i64, Recorded)], kept: &Kept) -> Vec<Anch
     known
 }
 
-/// The run that wrote an object at a revision. Where the journal does not say which revision that was, since the object was
+/// The run that wrote an object at a revision. If the journal does not say which revision that was, since the object was
 /// deleted or the run killed, it is recognised by the version that it replaced, and the value that it was to store.
 fn run_of<'v>(
     path: &str,

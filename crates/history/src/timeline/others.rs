@@ -12,7 +12,7 @@ use super::event::What;
 use super::when::Recorded;
 use super::{About, Raw, Version, raw};
 
-/// What a version of such an object says, in words; an error where it cannot be decoded.
+/// What a version of such an object says, in words; an error if it cannot be decoded.
 pub(crate) type Said = Result<String, String>;
 
 /// What the events of an object are called.

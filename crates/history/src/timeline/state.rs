@@ -33,7 +33,7 @@ pub struct BlockFields {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub attribute: Attribute,
-    /// The block's sequence number when it was allocated; 0 where the block has none for it.
+    /// The block's sequence number when it was allocated; 0 if the block has none for it.
     pub sequence: u64,
 }
 

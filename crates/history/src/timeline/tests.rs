@@ -83,7 +83,7 @@ fn the_story_of_an_address() {
     ];
     assert_eq!(words(&found), expected);
     assert_eq!(found[1].time.at, Some(time("2026-05-01T10:05:00Z")));
-    // Nothing says when it was released: it lies between two known times.
+    // Nothing says when it was released: it is between two known times.
     assert_eq!(found[2].time.after, Some(time("2026-05-01T10:05:00Z")));
     assert_eq!(found[2].time.before, Some(time("2026-05-01T10:30:00Z")));
     assert_eq!(found[4].time.at, Some(time("2026-05-01T10:40:00Z")));

@@ -1,4 +1,4 @@
-//! When something happened, as well as it is known. etcd keeps the order of its revisions, but no times: those stand in
+//! When something happened, as well as it is known. etcd keeps the order of its revisions, but no times: those are in
 //! what was written, by the clock of the writer.
 
 use calipam_model::time::{CLOCK_SKEW, parse_time};
@@ -67,7 +67,7 @@ pub(crate) struct Anchor {
     pub is_of_write: bool,
 }
 
-/// Reads a time as Calico writes it. One without zone is told apart: taking it for UTC would be a guess.
+/// Reads a time as Calico writes it. One without zone is distinguished: taking it for UTC would be a guess.
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
     let rest = text.trim().get(19..)?;

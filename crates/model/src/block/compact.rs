@@ -169,7 +169,7 @@ impl AttributeTable {
         Self::of_packed(&lengths, bytes)
     }
 
-    /// Appends the records: of one that `later` has as well, after those that were found there, how many lie between.
+    /// Appends the records: of one that `later` has as well, after those that were found there, how many are between.
     fn push_before(&self, later: &Self, out: &mut Vec<u8>) {
         let mut rest = later.records();
         let records = self.records();

@@ -9,7 +9,7 @@ use super::{Block, BlockUpdate};
 use crate::attributes::{Attribute, AttributeRef};
 
 impl AttributeRef<'_> {
-    /// True where the record is that of a release, and the cooldown after it is over.
+    /// True if the record is that of a release, and the cooldown after it is over.
     pub fn has_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> bool {
         self.released_time().is_some_and(|released| now.duration_since(released) > cooldown)
     }
@@ -35,7 +35,7 @@ impl Block {
 impl BlockUpdate<'_> {
     /// Puts ordinals into cooldown since `at` (facts 3.10): they share one fresh owner record with
     /// nothing but the time, and get the block's sequence number. Those that are free or cooling
-    /// already are left out. Gives the ordinals that cool now.
+    /// already are left out. Returns the ordinals that cool now.
     pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let mut cooled = self.taken(ordinals);
         cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
@@ -56,7 +56,7 @@ impl BlockUpdate<'_> {
         cooled
     }
 
-    /// Frees what has cooled for longer than `cooldown` at `now`. Gives the ordinals.
+    /// Frees what has cooled for longer than `cooldown` at `now`. Returns the ordinals.
     pub fn collect_cooled(&mut self, now: Timestamp, cooldown: SignedDuration) -> Vec<u32> {
         if !self.block.has_cooling() {
             return Vec::new();

@@ -54,7 +54,7 @@ impl BlockOwner {
         }
     }
 
-    /// The node, where the owner is one.
+    /// The node, if the owner is one.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Host(node) => Some(node),
@@ -124,7 +124,7 @@ pub struct Allocation<'a> {
     pub attribute: AttributeRef<'a>,
     /// Index of the record: equal for ordinals that share one.
     pub attribute_index: u32,
-    /// Per-ordinal sequence number; 0 where the block has none (before Calico 3.22.2).
+    /// Per-ordinal sequence number; 0 if the block has none (before Calico 3.22.2).
     pub sequence: u64,
 }
 
@@ -175,7 +175,7 @@ impl Block {
         self.sequence
     }
 
-    /// Per-ordinal sequence number; 0 where there is none.
+    /// Per-ordinal sequence number; 0 if there is none.
     pub fn sequence_of(&self, ordinal: u32) -> u64 {
         self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
     }
@@ -267,7 +267,7 @@ pub struct CorruptBlock {
     pub deleted: bool,
     /// Everything that is wrong with it.
     pub problems: Vec<BlockProblem>,
-    /// The block without the records that no ordinal refers to, where nothing else is wrong with it.
+    /// The block without the records that no ordinal refers to, if nothing else is wrong with it.
     pub usable: Option<Box<Block>>,
     /// The value as it is stored.
     pub raw: Box<str>,
@@ -292,7 +292,7 @@ pub enum BlockProblem {
     },
     /// No ordinal uses an owner record.
     UnreferencedAttribute { index: u32 },
-    /// An ordinal stands in the free list more than once.
+    /// An ordinal is in the free list more than once.
     FreeListDuplicate { ordinal: u32 },
     /// The free list holds a number that is not an ordinal of the block.
     FreeListOutOfRange {

@@ -34,8 +34,8 @@ impl BlockContent {
     /// Reads the JSON of a block.
     ///
     /// # Errors
-    /// Where the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is
-    /// missing or not a CIDR. A block that reads but is broken is no error but [`Self::Corrupt`].
+    /// If the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is
+    /// missing or not a CIDR. A block that reads but is broken is not an error but [`Self::Corrupt`].
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         Self::parse_with(json, RecordDetail::Full)
     }

@@ -29,9 +29,9 @@ pub(super) struct Kept {
     table: AttributeTable,
     /// Where the node that owns the block is known, and records of its own addresses are not wanted: that node.
     pub host: Option<String>,
-    /// The newest attribute `timestamp` of these records, which become one; `None` where there are none.
+    /// The newest attribute `timestamp` of these records, which become one; `None` if there are none.
     pub own: Option<String>,
-    /// Places in the table by the index of the record in the value. Empty where they are the same.
+    /// Places in the table by the index of the record in the value. Empty if they are the same.
     places: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ impl Kept {
         }
     }
 
-    /// All records, and the place of each by its index in the value; none where they are the same.
+    /// All records, and the place of each by its index in the value; none if they are the same.
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
             let place = self.table.len() as u32;
@@ -155,7 +155,7 @@ impl RawAttribute<'_> {
         );
     }
 
-    /// When the address was assigned; empty where that is not recorded.
+    /// When the address was assigned; empty if that is not recorded.
     fn time(&self) -> &str {
         let mut times = self.owner.entries.iter().filter(|entry| entry.key.0 == "timestamp");
         times.next().map_or("", |time| &time.value.0)
@@ -209,7 +209,7 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
 /// A map from text to text, or `null`; `null` values read as the empty text.
 #[derive(Default)]
 struct OwnerEntries<'de> {
-    /// It is no `null`.
+    /// It is not `null`.
     is_there: bool,
     entries: Vec<Entry<'de>>,
 }
@@ -232,7 +232,7 @@ impl OwnerEntries<'_> {
         self.entries.clear();
     }
 
-    /// The entries, where there is a map.
+    /// The entries, if there is a map.
     fn texts(&self) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
         self.is_there.then(|| self.entries.iter().map(Entry::texts))
     }

@@ -23,7 +23,7 @@ pub enum AssignError {
 
 impl Block {
     /// A fresh block, as Calico creates one: everything free in ascending order, and the clock in
-    /// nanoseconds as its sequence number. `None` where the CIDR is larger than Calico allows
+    /// nanoseconds as its sequence number. `None` if the CIDR is larger than Calico allows
     /// (/20, /116).
     pub fn new(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let allowed = if cidr::is_v4(cidr) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
@@ -48,7 +48,7 @@ impl Block {
     }
 
     /// A fresh block of a Windows node: the first three ordinals and the last one are reserved. They
-    /// get no per-ordinal sequence number. `None` where the block is too large, or too small for those. A block
+    /// get no per-ordinal sequence number. `None` if the block is too large, or too small for those. A block
     /// of just four addresses gives none to anyone; Calico makes such blocks nevertheless.
     pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let mut block = Self::new(cidr, owner, now)?;
@@ -78,7 +78,7 @@ impl Block {
 
     /// Makes this block, which was read earlier, the successor of the block as it is now. Its sequence number
     /// becomes the one after the higher of both, and addresses whose record changes get the number of a new
-    /// allocation (facts 3.2). `None` where there is no such block now.
+    /// allocation (facts 3.2). `None` if there is no such block now.
     pub fn restore(&mut self, now: Option<&Self>) {
         let is_same = |ordinal: u32| {
             let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
@@ -121,7 +121,7 @@ impl BlockUpdate<'_> {
     /// equal owner record is shared, and the ordinal leaves the free list wherever it stands.
     ///
     /// # Errors
-    /// Where the ordinal is not free or not in the block; nothing is changed then.
+    /// If the ordinal is not free or not in the block; nothing is changed then.
     pub fn assign(&mut self, ordinal: u32, attribute: &Attribute) -> Result<(), AssignError> {
         match self.block.allocations.get(ordinal as usize) {
             None => return Err(AssignError::OutOfRange(ordinal)),
@@ -135,7 +135,7 @@ impl BlockUpdate<'_> {
     }
 
     /// Assigns up to `count` ordinals from the head of the free list (facts 3.4.2). Addresses that
-    /// `reserved` names stay in the list and keep their order. Gives the ordinals taken.
+    /// `reserved` names stay in the list and keep their order. Returns the ordinals taken.
     pub fn auto_assign(
         &mut self,
         count: usize,
@@ -154,7 +154,7 @@ impl BlockUpdate<'_> {
     }
 
     /// Frees ordinals at once: they go to the tail of the free list in ascending order, lose their
-    /// sequence number, and owner records that no address uses any more are dropped. Gives the ordinals
+    /// sequence number, and owner records that no address uses any more are dropped. Returns the ordinals
     /// that were freed; those that were free already are left out.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let mut freed = self.taken(ordinals);
@@ -184,7 +184,7 @@ impl BlockUpdate<'_> {
     /// Gives an allocated ordinal another owner record and the sequence number of a new allocation.
     ///
     /// # Errors
-    /// Where the ordinal is free or not in the block; nothing is changed then.
+    /// If the ordinal is free or not in the block; nothing is changed then.
     pub fn set_attribute(&mut self, ordinal: u32, attribute: &Attribute) -> Result<(), AssignError> {
         if self.block.allocation(ordinal).is_none() {
             return Err(AssignError::OutOfRange(ordinal));
@@ -199,7 +199,7 @@ impl BlockUpdate<'_> {
     /// numbers of ordinals stay.
     ///
     /// # Errors
-    /// Where the ordinal is free or not in the block; nothing is changed then.
+    /// If the ordinal is free or not in the block; nothing is changed then.
     pub fn edit_record(
         &mut self,
         ordinal: u32,

@@ -45,7 +45,7 @@ impl Block {
     }
 }
 
-/// The owner records of a block, as they lie in it: a copy of each would be eleven allocations.
+/// The owner records of a block, as they are in it: a copy of each would be eleven allocations.
 struct Records<'a>(&'a Block);
 
 impl Serialize for Records<'_> {

@@ -16,7 +16,7 @@ use crate::writable::Object;
 pub struct Current<'a> {
     /// Which version of it was read.
     pub revision: &'a Revision,
-    /// `None` where it cannot be decoded: it can be replaced or deleted, but not edited.
+    /// `None` if it cannot be decoded: it can be replaced or deleted, but not edited.
     pub object: Option<Cow<'a, Object>>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
     stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
-/// What edits make of an object: `Some(None)` where it is deleted, `None` where it stays as it is.
+/// What edits make of an object: `Some(None)` if it is deleted, `None` if it stays as it is.
 pub(super) type Changed = Option<Option<Object>>;
 
 /// What the one edit of an object makes of it; of several the last decides.

@@ -78,7 +78,7 @@ mod tests {
         Document::parse(text.as_bytes()).unwrap()
     }
 
-    /// What deleting a pool that was `planned` so comes to, where it is `now` so.
+    /// What deleting a pool that was `planned` so comes to, if it is `now` so.
     fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         edit(PoolEdit::Delete(pool(planned)), now)
     }

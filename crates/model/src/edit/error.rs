@@ -8,7 +8,7 @@ use crate::key::Key;
 /// A guard of an edit that does not hold for the object as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    #[error("{0} exists already")]
+    #[error("{0} already exists")]
     Exists(Key),
     #[error("{0} is gone")]
     Gone(Key),
@@ -26,7 +26,7 @@ pub enum EditError {
     BeingDeletedByOthers(Key),
     #[error("{key} has the finalizer {finalizer}")]
     HasFinalizer { key: Key, finalizer: String },
-    #[error("{0} has another owner than when it was read")]
+    #[error("the owner of {0} has changed since it was read")]
     AnotherOwner(Key),
     #[error("{0} holds addresses")]
     NotEmpty(Key),
@@ -34,7 +34,7 @@ pub enum EditError {
     NotFirst(Key),
     #[error("{key}: {error}")]
     Ordinal { key: Key, error: AssignError },
-    #[error("{key}: {address} is free already")]
+    #[error("{key}: {address} is already free")]
     Free { key: Key, address: IpAddr },
     #[error("{key}: {address} has been released since it was read")]
     Released { key: Key, address: IpAddr },

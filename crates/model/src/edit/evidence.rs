@@ -33,7 +33,7 @@ pub enum Condition {
     /// It is the object with this UID, and says the same about addresses. Shared by all addresses that rest on it, which
     /// can be thousands.
     SameUser(String, Arc<User>),
-    /// The object is there, whatever it says now. Where UID and user are given, another object of the same name counts only
+    /// The object is there, whatever it says now. If UID and user are given, another object of the same name counts only
     /// if it uses one of the same addresses.
     StillThere(Option<(String, Arc<User>)>),
 }

@@ -6,7 +6,7 @@ use crate::handle::Handle;
 use crate::key::Key;
 use crate::writable::Object;
 
-/// What the edits make of the handle: `Some(None)` where it is deleted, `None` where it stays as it is.
+/// What the edits make of the handle: `Some(None)` if it is deleted, `None` if it stays as it is.
 pub(super) fn changed(
     key: &Key,
     id: &str,

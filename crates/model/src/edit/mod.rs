@@ -37,7 +37,7 @@ pub struct Step {
     pub parts: Vec<Part>,
 }
 
-/// Edits that are made completely or not at all. Where a guard of a part does not hold, the other parts of its
+/// Edits that are made completely or not at all. If a guard of a part does not hold, the other parts of its
 /// step are made.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -63,7 +63,7 @@ pub enum Unit {
     /// edit it: it is written once for all of them, without those whose guards do not hold.
     Block,
     /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are,
-    /// and its evidence has to hold for all of them: where it does not, the step is abandoned.
+    /// and its evidence has to hold for all of them: if it does not, the step is abandoned.
     WholeStep,
 }
 
@@ -128,7 +128,7 @@ impl Step {
         }
     }
 
-    /// The part that is made only if all others are; it is added where there is none.
+    /// The part that is made only if all others are; it is added if there is none.
     pub fn whole(&mut self) -> &mut Part {
         if self.parts.last().is_none_or(|part| part.unit != Unit::WholeStep) {
             self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Vec::new() });
@@ -258,7 +258,7 @@ pub enum HandleEdit {
     /// Counts fewer addresses of a block, the handle's other counts stay; the last one deletes it (facts
     /// 3.8). A handle that counts fewer than that, or is not there, is left as it is.
     Decrement(IpNet, i64),
-    /// Counts more addresses of a block; creates the handle where there is none.
+    /// Counts more addresses of a block; creates the handle if there is none.
     Increment(IpNet, i64),
     /// Sets counts by block; 0 removes the entry, and a handle without entries is deleted. It must be the
     /// version that was read.

@@ -19,7 +19,7 @@ pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, DecodeError> {
     LAYOUTS.with_borrow_mut(|known| read_template(json, known)).map_err(DecodeError::from)
 }
 
-/// The text of a field; empty where it is absent.
+/// The text of a field; empty if it is absent.
 pub(super) fn text<'t>(field: &'t Option<Str<'_>>) -> &'t str {
     field.as_ref().map_or("", |text| &text.0)
 }

@@ -2,7 +2,7 @@
 //!
 //! A large cluster is gigabytes of JSON of which most is passed over. This reader needs a fraction of the time of
 //! serde_json's, since it looks at 64 bytes at a time for quotes and for all that is rare ([`Quotes`]). It refuses
-//! nothing: what it does not know, a text that is no JSON included, is [`Unusual`], and the general reader begins again, whose
+//! nothing: what it does not know, a text that is not JSON included, is [`Unusual`], and the general reader begins again, whose
 //! errors people see. Everything that is passed over is still compared with the grammar, so that both readers accept the
 //! same.
 
@@ -113,7 +113,7 @@ impl<'de> Plain<'de> {
         self.text.get(start..end).ok_or(Unusual)
     }
 
-    /// Passes over a string. Gives the places where it begins and ends, without the quotes.
+    /// Passes over a string. Returns the places where it begins and ends, without the quotes.
     #[inline]
     fn skip_string(&mut self) -> Result<(usize, usize)> {
         let (open, close) = self.quotes.pair()?;
@@ -155,7 +155,7 @@ impl<'de> Plain<'de> {
         Ok(name)
     }
 
-    /// Takes the digits of a whole number. Gives how many there are, and the number, where that has at most 19.
+    /// Takes the digits of a whole number. Returns how many there are, and the number, if that has at most 19.
     #[inline]
     fn digits(&mut self) -> Result<(usize, u64)> {
         let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;

@@ -6,15 +6,15 @@ use super::tokens::{MAX_LABEL, Token};
 /// What is wrong with a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    #[error("the text ends where {0} is expected")]
+    #[error("expected {0}, but the selector ends")]
     Ends(&'static str),
-    #[error("{found} stands where {wanted} is expected")]
+    #[error("expected {wanted}, found {found}")]
     Unexpected { found: String, wanted: &'static str },
-    #[error("{found} stands where an operator is expected, after the label {label:?}")]
+    #[error("expected an operator after the label {label:?}, found {found}")]
     NotAnOperator { found: String, label: String },
     #[error("the label {0:?} is followed by no operator")]
     NoOperator(String),
-    #[error("a text has no closing quote")]
+    #[error("a string has no closing quote")]
     OpenText,
     #[error("`{0}(` has no closing `)`")]
     OpenFunction(&'static str),

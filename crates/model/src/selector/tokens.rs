@@ -55,7 +55,7 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self {
             Self::Label(label) => return write!(f, "the label {label:?}"),
-            Self::Text(text) => return write!(f, "the text {text:?}"),
+            Self::Text(text) => return write!(f, "the string {text:?}"),
             Self::Has(label) => return write!(f, "`has({label})`"),
             Self::All => "all()",
             Self::Compare(Comparison::Equal) => "==",

@@ -22,7 +22,7 @@ fn value(name: &str) -> Value {
     serde_json::from_slice(&fixture(name)).unwrap()
 }
 
-/// Reads a fixture that lies under `key`; nothing about it may be called undecodable.
+/// Reads a fixture that is under `key`; nothing about it may be called undecodable.
 fn read(key: &str, name: &str) -> Snapshot {
     let mut snapshot = Snapshot::default();
     snapshot.add_entry(key.as_bytes(), &fixture(name), 7);

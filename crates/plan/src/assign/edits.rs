@@ -154,7 +154,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         self.edit(BlockEdit::Assign { records });
     }
 
-    /// Notes the addresses that are assigned, and counts them in their handle. Gives their records.
+    /// Notes the addresses that are assigned, and counts them in their handle. Returns their records.
     fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
         let assigned = after.allocations().filter(|allocation| is_new(allocation.ordinal));
         let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());

@@ -32,7 +32,7 @@ pub struct Request {
     pub node: String,
     /// These addresses.
     pub addresses: Vec<IpAddr>,
-    /// So many addresses that the allocator chooses, in each family of the pools; where no pools are named, of IPv4, or of
+    /// So many addresses that the allocator chooses, in each family of the pools; if no pools are named, of IPv4, or of
     /// IPv6 in a cluster without IPv4 pools.
     pub count: u32,
     /// The pools to choose from, by CIDR; empty for those that select the node.
@@ -102,7 +102,7 @@ impl Planner<'_, '_> {
         let snapshot = self.basis.snapshot;
         if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
             let node = Subject::Node(self.request.node.clone());
-            let detail = format!("what decides it was not read: {source}");
+            let detail = format!("this cannot be decided, since {source} were not read");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));
         }
 
@@ -121,7 +121,7 @@ impl Planner<'_, '_> {
                 .find(|other| differs_by_case(other))
         {
             let detail =
-                format!("it would share one object with the handle {other}, which differs by case only");
+                format!("it would share one object with the handle {other}, which differs only in case");
             return Some(Skipped::new(Subject::Handle(id), SkipReason::NeedsDecision, detail));
         }
 
@@ -150,7 +150,7 @@ impl Planner<'_, '_> {
         })
     }
 
-    /// Lets the allocator assign on the snapshot. Gives what it writes, and what it decides.
+    /// Lets the allocator assign on the snapshot. Returns what it writes, and what it decides.
     fn allocate(&mut self) -> (Vec<Write>, Vec<Event>) {
         let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
@@ -224,7 +224,7 @@ impl Planner<'_, '_> {
             let mut reasons: Vec<String> =
                 error.iter().map(|error| refusal::of_choice(self.basis, error)).collect();
             reasons.extend(messages.map(ToString::to_string));
-            let detail = format!("{missing} of {asked} addresses cannot be had: {}", reasons.join("; "));
+            let detail = format!("{missing} of {asked} addresses cannot be assigned: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
             let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
             self.skipped.push(skipped.suggesting(SuggestedAction::ExplainAssignment));

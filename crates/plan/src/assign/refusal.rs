@@ -24,7 +24,7 @@ pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
         Error::ForeignBlock(cidr) => {
             let owner = basis.context.index.block(*cidr).and_then(|block| block.owner);
             let owner = owner.map_or_else(|| "another node".to_owned(), ToString::to_string);
-            let detail = format!("{address} lies in block {cidr} of {owner}, and affinity is strict");
+            let detail = format!("{address} is in block {cidr} of {owner}, and strict affinity is on");
             (SkipReason::NotAvailable, detail)
         }
         other => (SkipReason::NotAvailable, format!("{address}: {}", other.to_string().trim())),
@@ -60,10 +60,10 @@ pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped>
     });
     let detail = match (of_services, basis.context.index.enabled_pool_around(address)) {
         (Some(block), _) => {
-            format!("{address} lies in block {block}, which is for services of the type LoadBalancer")
+            format!("{address} is in block {block}, which is for services of the type LoadBalancer")
         }
         (None, Some(pool)) if !pool.allows(PoolUse::Workload) => {
-            format!("{address} lies in pool {}: {}", pool.name, PoolPassedOver::Use(PoolUse::Workload))
+            format!("{address} is in pool {}: {}", pool.name, PoolPassedOver::Use(PoolUse::Workload))
         }
         (None, _) => return None,
     };
@@ -86,8 +86,8 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
         .collect();
 
     match closed.is_empty() {
-        true => format!("{address} lies in no pool"),
-        false => format!("{address} lies in no enabled pool: {}", closed.join("; ")),
+        true => format!("{address} is in no pool"),
+        false => format!("{address} is in no enabled pool: {}", closed.join("; ")),
     }
 }
 
@@ -117,7 +117,7 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
         true => "nothing is known to use it".to_owned(),
         false => format!("{} uses it", names_of_owners(&owners)),
     };
-    (SkipReason::AlreadyAssigned, format!("{address} is assigned already, {}; {used}", recorded_for(&record)))
+    (SkipReason::AlreadyAssigned, format!("{address} is already assigned, {}; {used}", recorded_for(&record)))
 }
 
 /// What the record says.

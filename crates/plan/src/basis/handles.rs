@@ -112,7 +112,7 @@ impl<'s> HandleAllocations<'s> {
         })
     }
 
-    /// Edits that make every object of the handle say what the blocks record, where it does not.
+    /// Edits that make every object of the handle say what the blocks record, if it does not.
     pub(crate) fn corrections(&self, id: &str) -> Vec<Edit> {
         let counts = self.counts(id);
         let correct = |object: &&&Versioned<Handle>| {

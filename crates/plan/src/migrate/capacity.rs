@@ -43,7 +43,7 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
     capacity
 }
 
-/// The same for the way back from a temporary pool, with the old CIDR empty and blocks of the other size there. Nothing where no
+/// The same for the way back from a temporary pool, with the old CIDR empty and blocks of the other size there. Nothing if no
 /// temporary pool is needed, or where its users have left.
 pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {

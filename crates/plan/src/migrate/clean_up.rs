@@ -165,7 +165,7 @@ impl<'s> Planner<'_, 's> {
             whole
                 .edits
                 .push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
-            // One that is marked deleted is no affinity any more.
+            // One that is marked deleted is not an affinity any more.
             if !affinity.value.deleted {
                 whole.require(not_its_own(key));
             }

@@ -47,7 +47,7 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct Migration {
     pub old: Pool,
-    /// The new pool as it is, or as it will be created; `None` where none was stated.
+    /// The new pool as it is, or as it will be created; `None` if none was stated.
     pub new: Option<Pool>,
     /// The new pool is still to be created.
     pub creates: bool,
@@ -57,7 +57,7 @@ impl Migration {
     /// The migration from `old` to the target.
     ///
     /// # Errors
-    /// Where it would not be safe, or can never come to its end.
+    /// If it would not be safe, or can never come to its end.
     pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self, MigrateRefusal> {
         if old.deleting {
             return Err(MigrateRefusal::BeingDeleted(old.name.clone()));
@@ -193,14 +193,14 @@ fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<(), Mi
 #[derive(Clone, Debug)]
 pub struct StoredPools {
     pub old: Document,
-    /// `None` where it is still to be created, or none was stated.
+    /// `None` if it is still to be created, or none was stated.
     pub new: Option<Document>,
 }
 
 /// The plan of a phase that writes nothing but a pool, and of the one that writes nothing.
 ///
 /// # Errors
-/// Where the pool is not calipam's to write.
+/// If the pool is not calipam's to write.
 pub fn plan_pools(
     snapshot: &Snapshot,
     migration: &Migration,

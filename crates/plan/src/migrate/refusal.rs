@@ -28,22 +28,22 @@ pub enum MigrateRefusal {
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
     /// All of its users would have to move on with those of the old pool.
-    #[error("{cidr} is the CIDR of the pool {pool}, which is no temporary one")]
+    #[error("{cidr} is the CIDR of the pool {pool}, which is not temporary")]
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
     OtherBlockSize { pool: String, size: u8, wanted: u8 },
     #[error("{old} and {new} are of two families")]
     OtherFamily { old: IpNet, new: IpNet },
-    #[error("blocks of /{size} are none that Calico takes: /{least} to /{most}")]
+    #[error("Calico does not allow blocks of /{size}, only /{least} to /{most}")]
     NoBlockSize { size: u8, least: u8, most: u8 },
     #[error("{cidr} is smaller than one block of /{block_size}")]
     SmallerThanBlock { cidr: IpNet, block_size: u8 },
     #[error("{cidr} overlaps {other_cidr}, the pool {other}")]
     Overlaps { cidr: IpNet, other: String, other_cidr: IpNet },
     /// Calico would use both, and assign addresses twice.
-    #[error("the block {block} is left in {cidr}, where blocks are to be of /{block_size}")]
+    #[error("the block {block} still exists in {cidr}, where blocks must be /{block_size}")]
     BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },
-    #[error("there is a pool {0} already, with another CIDR")]
+    #[error("the pool {0} already exists, with another CIDR")]
     NameTaken(String),
     #[error("the new pool {0} is being deleted, or Calico says that nothing can be allocated there")]
     NewPoolUnusable(String),

@@ -19,7 +19,7 @@ use crate::basis::Basis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The new pool is created, enabled; or enabled, where it is there.
+    /// The new pool is created, enabled; or enabled, if it is there.
     Create,
     /// The old pool is disabled.
     Disable,

@@ -30,7 +30,7 @@ pub struct Detour<'m> {
 }
 
 impl Migration {
-    /// `None` where no temporary pool is in between.
+    /// `None` if no temporary pool is in between.
     pub fn detour(&self) -> Option<Detour<'_>> {
         let new = self.new.as_ref()?;
         match (&new.temporary_for, &self.old.temporary_for) {
@@ -115,10 +115,10 @@ impl<'s> Begun<'s> {
 }
 
 /// The pool to leave, and for which. `from` is a name or CIDR; otherwise it is the one disabled pool that has blocks, or of which a
-/// temporary pool tells. `None` where there is no pool of that name.
+/// temporary pool tells. `None` if there is no pool of that name.
 ///
 /// # Errors
-/// Where none is named and there is not one alone, or another migration of the named one has begun.
+/// If none is named and there is not one alone, or another migration of the named one has begun.
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     from: Option<&str>,
@@ -141,7 +141,7 @@ pub fn find<'s>(
     let has_blocks = |pool: &Pool| snapshot.blocks.iter().any(|block| pool.cidr.contains(&block.value.key));
     let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
     let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
-    // Of a pool that stands there twice, the temporary one says where to go.
+    // Of a pool that is there twice, the temporary one says where to go.
     let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
     if left.len() > 1 {
         return Err(MigrateRefusal::SeveralBegun(left.into_keys().map(str::to_owned).collect()));

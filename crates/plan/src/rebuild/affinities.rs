@@ -64,7 +64,7 @@ enum Decision<'f> {
     Leave,
 }
 
-/// Decides about an affinity and plans it. True where it is deleted.
+/// Decides about an affinity and plans it. True if it is deleted.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -87,7 +87,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
                 && !planner.index().node_exists(&key.node);
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
-            // One that is marked deleted is no affinity any more.
+            // One that is marked deleted is not an affinity any more.
             let not_its_own = (!affinity.value.deleted && !is_own(planner, key)).then(|| not_its_own(key));
             let evidence = absent.into_iter().chain(not_its_own).collect();
             let what = change(Verb::DeleteAffinity, subject, why, &repairs);
@@ -112,7 +112,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             true
         }
         Decision::Confirm => {
-            let why = "the block is its own; the block is written again first, so that racing writers fail";
+            let why = "its node owns the block, which is written first so that concurrent writes fail";
             let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
             let state = AffinityEdit::State(revision, AffinityState::Confirmed);
             with_touch(planner, key, Edit::Affinity(key.clone().into(), state), what, reason());
@@ -153,7 +153,7 @@ fn decide<'f>(
         return if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave };
     }
     if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {
-        return Decision::Delete("the block is not its own");
+        return Decision::Delete("its node does not own the block");
     }
 
     if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
@@ -190,7 +190,7 @@ fn unconfirmed<'f>(
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
             Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
-        // It is confirmed with the block, where that is its own.
+        // It is confirmed with the block, if that is its own.
         _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
         _ if !exists => Decision::Delete("there is no such block"),
         AffinityState::PendingDeletion
@@ -206,7 +206,7 @@ fn unconfirmed<'f>(
     }
 }
 
-/// True where the block belongs to the holder of the affinity.
+/// True if the block belongs to the holder of the affinity.
 fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
     planner.index().block(key.cidr).is_some_and(|block| block.owner == Some(&key.owner()))
 }
@@ -292,7 +292,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let key = AffinityKey { kind, node: node.clone(), cidr };
-        let detail = "the block belongs to its node, which cannot find it without";
+        let detail = "its node owns the block, but cannot find it without an affinity";
         let mut what = change(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push(finding.key());
         let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
@@ -301,7 +301,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// True where what is stored as this affinity cannot be decoded.
+/// True if what is stored as this affinity cannot be decoded.
 pub(super) fn is_unreadable(basis: &Basis<'_>, key: &AffinityKey) -> bool {
     basis.snapshot.defects.iter().any(|defect| matches!(&defect.key, Some(Key::Affinity(k)) if k == key))
 }

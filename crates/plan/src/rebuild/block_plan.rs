@@ -25,7 +25,7 @@ pub(super) struct BlockPlan<'s> {
     pub released: Vec<&'s Versioned<Affinity>>,
     /// Affinities that are confirmed or created once the block is written.
     pub affinities: Vec<(Edit, Change)>,
-    /// The block without its addresses, where there is none yet.
+    /// The block without its addresses, if there is none yet.
     pub created: Option<Box<Block>>,
     /// What else is done.
     pub changes: Vec<Change>,

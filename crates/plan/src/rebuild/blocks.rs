@@ -44,7 +44,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
         let what = change(
             Verb::DeleteBlock,
             finding.subject.clone(),
-            "it has no owner and holds no address",
+            "it has no owner and no allocated address",
             &[finding.code],
         );
         if planner.changes_addresses(cidr) {

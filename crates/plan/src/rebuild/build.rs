@@ -120,7 +120,7 @@ fn at_once(
 }
 
 /// In a block that is written as a whole, an address that is left out is free, and will be given out. Left out is therefore
-/// what has no user any more; where a user has merely changed, its address is recorded as planned. Where an address of the
+/// what has no user any more; if a user has merely changed, its address is recorded as planned. If an address of the
 /// same handle is freed with it, what forbids that keeps the whole block as it is.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.what, What::Assign(_));
@@ -177,7 +177,7 @@ fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<
 }
 
 /// A sound block, which is edited address by address. What an address rests on is evidence for its part alone: where
-/// it does not hold, the others are written all the same.
+/// it does not hold, the others are written anyway.
 fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldown: i64) -> Action {
     let mut action = Action { step: Step::new(""), changes: Vec::new() };
     for addresses in together(std::mem::take(&mut planned.addresses)) {

@@ -48,9 +48,9 @@ pub struct BlockFile {
     pub cidr: IpNet,
     /// A name for the file: `10-244-1-0-26.json`.
     pub name: String,
-    /// As it is; `None` where there is none. A corrupt block that is no JSON is a text.
+    /// As it is; `None` if there is none. A corrupt block that is not JSON is a text.
     pub before: Option<Value>,
-    /// As it is to be; `None` where it goes.
+    /// As it is to be; `None` if it goes.
     pub after: Option<Value>,
 }
 

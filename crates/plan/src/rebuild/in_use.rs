@@ -65,7 +65,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     as_read(planner);
 }
 
-/// What is expected to be absent may be there all the same, such as an endpoint whose pod is gone: then it
+/// What is expected to be absent may be there anyway, such as an endpoint whose pod is gone: then it
 /// has to be as it was read.
 fn as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
@@ -146,7 +146,7 @@ fn record(
         }
         [block] => *block,
         [first, second, ..] => {
-            let detail = format!("it lies in {} and in {}, which overlap", first.key, second.key);
+            let detail = format!("it is in {} and in {}, which overlap", first.key, second.key);
             return Err((SkipReason::Overlap, detail));
         }
     };
@@ -175,7 +175,7 @@ fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
     corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
 }
 
-/// The one record that the finding is about; `None` where several blocks have one.
+/// The one record that the finding is about; `None` if several blocks have one.
 fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
     let Subject::Address(address) = finding.subject else { return None };
     let blocks = blocks_around(planner.index(), address);
@@ -224,7 +224,7 @@ fn rewrite(
     let change = Change {
         action: Verb::RewriteOwner,
         subject: Subject::Address(held.address),
-        detail: format!("{}, who is gone", finding.says()),
+        detail: format!("{}, which is gone", finding.says()),
         repairs: vec![finding.key()],
     };
     let ordinal = held.held.ordinal;
@@ -235,23 +235,17 @@ fn rewrite(
     Ok(())
 }
 
-/// True where the recorded owner does not exist any more. One that exists and has another address might come
+/// True if the recorded owner does not exist any more. One that exists and has another address might come
 /// back to this one, or release it by its handle.
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
-    let node = match claim {
-        Claim::Pod { node, .. } => node.map(|node| node.to_string()),
-        Claim::Tunnel { node, .. } => Some(node.clone()),
-        _ => None,
-    };
-
     // Endpoints or pods that name a node show that it may exist although its object does not.
-    if node.is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
+    if claim.node().is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
         return false;
     }
 
     match owner {
-        // Endpoints name their containers, pods only where an annotation is there.
+        // Endpoints name their containers, pods only if an annotation is there.
         RecordedOwner::Gone(reasons) => {
             !is_unnamed(reasons) || planner.basis.snapshot.has_read(Source::Endpoints)
         }
@@ -267,13 +261,7 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
     let index = planner.index();
     let snapshot = planner.basis.snapshot;
     let mut absent = Vec::new();
-    let node = match claim {
-        Claim::Pod { node, .. } => node.map(|node| node.to_string()),
-        Claim::Tunnel { node, .. } => Some(node.clone()),
-        _ => None,
-    };
-
-    if let Some(node) = node {
+    if let Some(node) = claim.node() {
         if !index.node_exists(&node) {
             absent.push(Key::Node(node.clone()));
         }

@@ -76,7 +76,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> C
 }
 
 /// Why nothing uses what a host of Calico 2.x holds without a handle, as it does for its tunnel: there is no such host, its
-/// tunnel has no address, or one that lies outside of the block.
+/// tunnel has no address, or one that is outside of the block.
 fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Refusal> {
     if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
         return None;

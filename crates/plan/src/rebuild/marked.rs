@@ -28,7 +28,7 @@ pub(super) struct MarkedBlocks {
 }
 
 impl MarkedBlocks {
-    /// Checks them. Where there are any, the snapshot is copied and checked once more.
+    /// Checks them. If there are any, the snapshot is copied and checked once more.
     pub(super) fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
         let is_wanted = |block: &&Versioned<StoredBlock>| {
             let content = &block.value.content;
@@ -87,7 +87,7 @@ impl MarkedBlocks {
         self.unused.insert(block.cidr(), evidence);
     }
 
-    /// What has to be true for the deletion of the block to be finished; `None` where it must stay.
+    /// What has to be true for the deletion of the block to be finished; `None` if it must stay.
     pub(super) fn unused(&self, cidr: IpNet) -> Option<&[(Key, Precondition)]> {
         self.unused.get(&cidr).map(Vec::as_slice)
     }

@@ -88,10 +88,10 @@ impl MissingBlocks {
 fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, u32), Refusal> {
     let pools: Vec<_> = planner.index().pools_around(address.into()).collect();
     let pool = match pools.as_slice() {
-        [] => return Err((SkipReason::OutsidePools, "it lies in no pool".into())),
+        [] => return Err((SkipReason::OutsidePools, "it is in no pool".into())),
         [pool] => *pool,
         [first, second, ..] => {
-            let detail = format!("it lies in the pools {} and {}, which overlap", first.name, second.name);
+            let detail = format!("it is in the pools {} and {}, which overlap", first.name, second.name);
             return Err((SkipReason::Overlap, detail));
         }
     };
@@ -106,7 +106,7 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
 
 /// The empty record of an address in use. Only a release that names it frees it.
 fn held_without_owner(address: IpAddr) -> AddressPlan {
-    let detail = "in use, and held by an empty record: the deletion of its user cannot free it";
+    let detail = "in use, but recorded without an owner: deleting its user would not free it";
     let change = change(Verb::AssignAddress, Subject::Address(address), detail, &[]);
     AddressPlan { address, what: What::Assign(Attribute::default()), evidence: Vec::new(), change }
 }
@@ -122,7 +122,7 @@ fn create(
     if let Some(other) = overlapping(planner.index(), hidden, cidr) {
         return Err((
             SkipReason::Overlap,
-            format!("{other} lies there already, of another size or unreadable"),
+            format!("{other} is already there, with another size or unreadable"),
         ));
     }
 
@@ -192,7 +192,7 @@ fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affi
     if confirmed.is_empty() { all } else { confirmed }
 }
 
-/// Who should own the block: who has an affinity for it; else the node whose tunnel address lies in it, or that
+/// Who should own the block: who has an affinity for it; else the node whose tunnel address is in it, or that
 /// uses most of it.
 fn owner(
     planner: &Planner<'_, '_>,

@@ -35,7 +35,7 @@ use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind, Warning};
 use crate::release::Observations;
 
-/// True where only workload endpoints of the same etcd say who uses addresses: they may come from the same
+/// True if only workload endpoints of the same etcd say who uses addresses: they may come from the same
 /// old backup as the blocks.
 pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
     snapshot.datastore != DatastoreKind::Kubernetes && !snapshot.has_read(Source::Pods)

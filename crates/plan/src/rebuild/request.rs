@@ -1,4 +1,4 @@
-//! What a rebuild is asked for, and what lies within that.
+//! What a rebuild is asked for, and what is within that.
 
 use calipam_check::index::Index;
 use calipam_check::{Evidence, Finding, Subject};
@@ -8,7 +8,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
 
-/// What to rebuild: what lies in one of the pools, and is of one of the nodes, and is one of the blocks, as far as any is named.
+/// What to rebuild: what is in one of the pools, and is of one of the nodes, and is one of the blocks, as far as any is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Blocks and affinities of these pools, by their CIDR.
@@ -86,7 +86,7 @@ impl<'r> Scope<'r> {
                 blocks().any(|cidr| self.has_network(cidr) && (self.has_owner(owner(cidr)) || of_node()))
             }
             Subject::Pool(cidr) => self.request.nodes.is_empty() && self.has_network(*cidr),
-            // Whatever else there is lies in no network.
+            // Whatever else there is is in no network.
             _ => self.request.pools.is_empty() && self.request.blocks.is_empty() && of_node(),
         }
     }

@@ -49,7 +49,7 @@ pub(super) fn skipped(
     skipped
 }
 
-/// Why a finding stays, and what a person has to do; `None` where a rebuild should have repaired it.
+/// Why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     use SkipReason as Why;
     Some(match finding.code {
@@ -57,25 +57,27 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             (Why::DuplicateOwners, "decide who keeps it, and recreate the others: calipam cannot know")
         }
         Code::AddressInSeveralBlocks => {
-            (Why::Overlap, "decide which block stays, and recreate what lives in the other")
+            (Why::Overlap, "decide which block to keep, and recreate the workloads of the other")
         }
         Code::OverlappingBlocks => {
-            (Why::Overlap, "move what lives in one of them, and delete that one when it is empty")
+            (Why::Overlap, "move the workloads of one of them, and delete it when it is empty")
         }
         Code::OverlappingPools => (Why::Overlap, "change or delete one of the pools"),
         Code::InUseOutsidePools | Code::BlockOutsidePools => {
-            (Why::OutsidePools, "create a pool around it, or move what lives there to another pool")
+            (Why::OutsidePools, "create a pool that contains it, or move its workloads to another pool")
         }
         Code::BorrowedTunnelAddress => tunnel_advice(basis, finding),
         Code::BorrowedUnderStrictAffinity => {
             (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
         }
-        Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release what is unused of it"),
+        Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release its unused addresses"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
         Code::UnexpectedBlockOwner => {
             (Why::NeedsDecision, "find out which node should own the block, and set its owner")
         }
-        Code::UnexpectedAffinityType => (Why::NeedsDecision, "delete it if nothing of yours has written it"),
+        Code::UnexpectedAffinityType => {
+            (Why::NeedsDecision, "delete it unless one of your own tools wrote it")
+        }
         Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
         Code::EndpointOfMissingNode => {
             (Why::NodeUnknown, "recreate the node object, or delete what refers to it")

@@ -33,7 +33,7 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     whole.edits.push(Edit::Affinity(key.clone().into(), edit));
     whole.require((Key::Node(key.node.clone()), Precondition::Absent));
 
-    // Where the step takes the block from its node, it compares the owner by that.
+    // If the step takes the block from its node, it compares the owner by that.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
         whole.require(not_its_own(key));
     }
@@ -46,7 +46,7 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     });
 }
 
-/// What has to be true where an affinity is deleted alone: its holder has not created or claimed the block since,
+/// What has to be true if an affinity is deleted alone: its holder has not created or claimed the block since,
 /// which it could not find then.
 pub(crate) fn not_its_own(key: &AffinityKey) -> (Key, Precondition) {
     (Key::Block(key.cidr), Precondition::Matches(Condition::NotOwnedBy(key.owner())))

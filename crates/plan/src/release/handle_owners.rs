@@ -1,4 +1,4 @@
-//! Which handles belong to an owner that exists, although no block records an address under them. Where blocks were lost,
+//! Which handles belong to an owner that exists, although no block records an address under them. If blocks were lost,
 //! the handles of all their owners look like orphans, and a rebuild needs them.
 
 use calipam_check::claim::Claim;
@@ -24,7 +24,7 @@ impl<'b, 's> HandleOwners<'b, 's> {
         Self { basis, owners: Owners::new(&basis.context, &claims) }
     }
 
-    /// The owner of an orphan handle, where it exists and none of its addresses is recorded elsewhere.
+    /// The owner of an orphan handle, if it exists and none of its addresses is recorded elsewhere.
     pub(super) fn owner_of(&self, id: &str) -> Option<String> {
         match Claim::of_handle(id) {
             Claim::Tunnel { kind, node } => self.unrecorded_tunnel(kind, &node),

@@ -29,7 +29,7 @@ use crate::skipped::{Refusal, SkipReason, Skipped};
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<'s> {
     pub allocated: Allocated,
-    /// What justifies it; `None` where the operator insists.
+    /// What justifies it; `None` if the operator insists.
     pub finding: Option<&'s Finding>,
 }
 
@@ -50,7 +50,7 @@ impl Chosen<'_> {
 /// What is to be released, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// The allocations that a finding is about; none where a block of them is corrupt, which is repaired first.
+/// The allocations that a finding is about; none if a block of them is corrupt, which is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
@@ -65,12 +65,12 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Why a leaked address is released only where the operator names it, or insists on what reports list.
+/// Why a leaked address is released only if the operator names it, or insists on what reports list.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }
 
-/// False where an address stays even if the operator insists.
+/// False if an address stays even if the operator insists.
 pub(super) fn can_be_forced(reason: SkipReason) -> bool {
     use SkipReason::{Cooling, NotAllocated, Unchecked, WindowsReserved};
     !matches!(reason, Unchecked | NotAllocated | Cooling | WindowsReserved)
@@ -86,7 +86,7 @@ pub(crate) fn too_early(
 ) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
-            "{}: but there is not one {what} in the whole cluster, so they are probably lost; restore them first",
+            "{}: but there is not a single {what} in the whole cluster: they were probably lost; restore them first",
             finding.message()
         );
         return Some((SkipReason::EvidenceLost, detail));
@@ -129,20 +129,20 @@ pub(crate) fn too_early_orphan(
     Some((SkipReason::SeenOnce, detail))
 }
 
-/// True where one read is enough: whose address it was cannot come back.
+/// True if one read is enough: whose address it was cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else { return false };
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
 }
 
-/// True where the recorded node is gone, and no workload says that it may be alive.
+/// True if the recorded node is gone, and no workload says that it may be alive.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let alive = |node: String| basis.context.index.workloads_name_node(&node);
     let mut nodes = evidence.recorded_nodes().peekable();
     evidence.reasons.contains(&LeakReason::NodeGone) && nodes.peek().is_some() && !nodes.any(alive)
 }
 
-/// True where the only pods of the recorded name finished so long ago that its network must have been torn down.
+/// True if the only pods of the recorded name finished so long ago that its network must have been torn down.
 fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let is_long_ago = |at: Timestamp| basis.snapshot.taken_at.duration_since(at) > basis.context.grace;
     let mut pods = evidence.owners.iter().filter(|owner| owner.kind == OwnerKind::Pod).peekable();
@@ -212,7 +212,7 @@ fn why_kept(
     }
     let why = match in_scope(kept) {
         true => "is not released",
-        false => "is outside of what was named; a handle is released completely or not at all",
+        false => "is outside the selection; a handle is released completely or not at all",
     };
     let detail = format!("its handle {id} also holds {}, which {why}", kept.address);
     Some((SkipReason::HandleHeld, detail))
@@ -239,7 +239,7 @@ pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
 
 /// Why nothing is written about an address whose block is corrupt or cannot be decoded.
 pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
-    let detail = || format!("{address} lies in a block that is corrupt or cannot be decoded");
+    let detail = || format!("{address} is in a block that is corrupt or cannot be decoded");
     index.is_unchecked(address.into()).then(|| (SkipReason::Unchecked, detail()))
 }
 
@@ -287,11 +287,14 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
         }
         claim => match unread(basis.snapshot, &claim) {
             Some(Unread::Users) => {
-                (SkipReason::NotRead, format!("{address}: what uses addresses was not read"))
+                (SkipReason::NotRead, format!("{address}: it is not known what uses addresses"))
             }
             Some(source) => {
                 let what = if source == Unread::Services { "services" } else { "virtual machines" };
-                (SkipReason::NotRead, format!("{address} is held for one of the {what}, which were not read"))
+                (
+                    SkipReason::NotRead,
+                    format!("{address} is allocated to one of the {what}, which were not read"),
+                )
             }
             None => {
                 (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still exist"))

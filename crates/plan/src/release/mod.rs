@@ -21,8 +21,8 @@ use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 
 /// What to release: leaked addresses, handles without allocations, or both; without either what is named. Names of one
-/// kind add up, and each kind that is named narrows the rest: an address that is named is released only where its node
-/// is one of the nodes, it lies in one of the pools, and so on.
+/// kind add up, and each kind that is named narrows the rest: an address that is named is released only if its node
+/// is one of the nodes, it is in one of the pools, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub addresses: Vec<IpAddr>,
@@ -42,7 +42,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// True where nothing but nodes says what to release: everything of these.
+    /// True if nothing but nodes says what to release: everything of these.
     pub fn is_of_nodes(&self) -> bool {
         !self.leaked && !self.orphan_handles && self.addresses.is_empty() && self.handles.is_empty()
     }
@@ -63,7 +63,7 @@ pub enum Force {
 ///
 /// `observations` are earlier reads of the cluster: of the report of an earlier read, or of files that
 /// `--from-report` names. `cooldown` is how many seconds a released address cools down: what the cluster
-/// configures, or 0 where its schema has no field for it.
+/// configures, or 0 if its schema has no field for it.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
     let mut selection = select::select(basis, request, observations);
     let actions = build::actions(basis, &mut selection, cooldown);

@@ -15,14 +15,14 @@ use jiff::Timestamp;
 pub struct Observation {
     /// The record as far as the report tells it.
     pub record: PackedAttribute,
-    /// False where the report tells the handle alone.
+    /// False if the report tells the handle alone.
     pub tells_owner: bool,
-    /// The per-ordinal sequence number; `None` where the report does not tell it: it may have been any allocation then.
+    /// The per-ordinal sequence number; `None` if the report does not tell it: it may have been any allocation then.
     pub sequence: Option<u64>,
 }
 
 impl Observation {
-    /// True where the address is still held by the same allocation.
+    /// True if the address is still held by the same allocation.
     pub(crate) fn is_of(&self, held: &Held) -> bool {
         let (seen, now) = (self.record.as_ref(), held.record.as_ref());
         seen.handle().unwrap_or(TextRef::EMPTY) == now.handle().unwrap_or(TextRef::EMPTY)
@@ -74,7 +74,7 @@ impl Observations {
         observations
     }
 
-    /// True where the allocation was seen unused.
+    /// True if the allocation was seen unused.
     pub(crate) fn saw(&self, address: IpAddr, held: &Held) -> bool {
         self.addresses
             .get(&address)

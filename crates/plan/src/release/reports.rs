@@ -197,7 +197,7 @@ fn is_released(element: &Map<String, Value>) -> bool {
     !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
 
-/// `None` where the sequence number cannot be read: then it is not known which allocation was seen.
+/// `None` if the sequence number cannot be read: then it is not known which allocation was seen.
 fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     let sequence = match element.get("sequenceNumber") {
         None => None,

@@ -83,7 +83,7 @@ impl Scope {
         self.filter.pools.is_empty() || self.filter.pools.iter().any(|pool| overlap(*pool, network))
     }
 
-    /// True where the address, and the handle that it is recorded under, are among those that are named.
+    /// True if the address, and the handle that it is recorded under, are among those that are named.
     fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let is_under = || {
             let mut ids = records(index, address).filter_map(|record| record.attribute.handle());
@@ -94,7 +94,7 @@ impl Scope {
     }
 }
 
-/// True where a block that can be checked records the address.
+/// True if a block that can be checked records the address.
 pub(super) fn is_recorded(index: &Index<'_>, address: IpAddr) -> bool {
     records(index, address).next().is_some()
 }

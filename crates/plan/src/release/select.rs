@@ -96,7 +96,7 @@ impl<'s> Selector<'_, 's> {
         let is_known = finding.is_some() || is_recorded(index, address);
         let is_wanted = |finding: &Finding| self.selection.scope.has(finding, index);
         if is_known && !finding.map_or_else(|| self.selection.scope.has_address(address, index), is_wanted) {
-            let detail = format!("{address} is not of what the other options name");
+            let detail = format!("{address} is excluded by the other options");
             self.skip_other(Subject::Address(address), SkipReason::OutOfScope, detail);
             return;
         }
@@ -215,7 +215,7 @@ impl<'s> Selector<'_, 's> {
         self.selection.nodes.insert(node.to_owned());
     }
 
-    /// True where the records of the address name the node, or name none and lie in its block.
+    /// True if the records of the address name the node, or name none and are in its block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
         evidence.records.iter().all(|record| match record.record.as_ref().get("node") {
@@ -291,7 +291,7 @@ impl<'s> Selector<'_, 's> {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
             if !self.is_wanted(finding) {
-                let detail = format!("{id} is not of what the other options name");
+                let detail = format!("{id} is excluded by the other options");
                 self.skip(finding, SkipReason::OutOfScope, detail);
                 return;
             }
@@ -357,7 +357,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// A handle is released completely or not at all: where one of its addresses stays, all do.
+    /// A handle is released completely or not at all: if one of its addresses stays, all do.
     fn whole_handles(&mut self) {
         let Selection { chosen, forced, scope, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();

@@ -48,6 +48,6 @@ pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>, why: 
 
     let change = |action, subject, detail| Change { action, subject, detail, repairs: Vec::new() };
     action.changes.push(change(Verb::DeleteBlock, Subject::Block(key.cidr), why));
-    let why = "its block is given up".to_owned();
+    let why = "its block is released".to_owned();
     action.changes.push(change(Verb::DeleteAffinity, Subject::affinity(key), why));
 }

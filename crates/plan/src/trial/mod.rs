@@ -33,7 +33,7 @@ pub enum FailedTrial {
 }
 
 /// Makes the plan in memory on the snapshot that it was made from, checks again, and compares: what it claims to
-/// repair is gone then, and nothing new appears. Where that is not so, the steps that are involved are left out of
+/// repair is gone then, and nothing new appears. If that is not so, the steps that are involved are left out of
 /// the plan and skipped, and the rest is tried again.
 ///
 /// `report` is whole: neither filtered nor rechecked.
@@ -123,7 +123,7 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     true
 }
 
-/// True where the step changes something that the finding is about.
+/// True if the step changes something that the finding is about.
 fn may_cause(action: &Action, finding: &Finding) -> bool {
     let place = finding.subject.network();
     let addresses = finding.addresses();

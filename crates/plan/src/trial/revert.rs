@@ -58,7 +58,7 @@ impl Replaced {
         }
     }
 
-    /// Puts it where its successor is; `None` where that is another one.
+    /// Puts it where its successor is; `None` if that is another one.
     fn put_back(self, snapshot: &mut Snapshot, index: usize) -> Option<()> {
         match self {
             Self::Block(key, revision, before) => {
@@ -100,7 +100,7 @@ impl Revert {
         }
     }
 
-    /// Makes the snapshot hold the objects that it held before, in whatever order. False where it cannot.
+    /// Makes the snapshot hold the objects that it held before, in whatever order. False if it cannot.
     #[must_use]
     pub(super) fn put_back(self, snapshot: &mut Snapshot) -> bool {
         let Self { replaced, blocks, handles, affinities, created } = self;

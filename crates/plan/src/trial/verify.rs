@@ -108,7 +108,7 @@ impl Recorded {
         Self { networks: changes.filter_map(|change| change.subject.network()).collect() }
     }
 
-    /// True where the finding counts or places what is recorded there.
+    /// True if the finding counts or places what is recorded there.
     fn tells(&self, finding: &Finding) -> bool {
         let counts = matches!(
             finding.code,

@@ -51,9 +51,9 @@ type Made = Vec<MadeOf>;
 
 struct MadeOf {
     key: Key,
-    /// The value before; `None` where there was none.
+    /// The value before; `None` if there was none.
     before: Option<Bytes>,
-    /// The revision and value after; `None` where it was deleted.
+    /// The revision and value after; `None` if it was deleted.
     left: Option<(String, Bytes)>,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
 }
 
 /// Takes back handles that were counted for a block which could not be written, affinities that were created for it, and pools
-/// of a split that could not be brought to its end. True where nothing of the step is left.
+/// of a split that could not be brought to its end. True if nothing of the step is left.
 async fn revert(context: &Context, group: &Group, made: Made) -> bool {
     let may_go = |made: &MadeOf| match made.key {
         Key::Handle(_) | Key::Pool(_) => true,
@@ -254,7 +254,7 @@ async fn write(
 }
 
 /// On Kubernetes an object is marked deleted before it is deleted, and a failure can come between the two: the second step
-/// is sent again. Gives why it still failed.
+/// is sent again. Returns why it still failed.
 async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
     let mut failure = None;
     for change in batch.changes.iter().filter(|change| change.value().is_none()) {

@@ -25,7 +25,7 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// Groups that are under way at the same time: enough of them wait for the disk together, where what they are about to write is
+/// Groups that are under way at the same time: enough of them wait for the disk together, if what they are about to write is
 /// made durable at once. With four times as many their blocks no longer fit into the caches of the processor, and each
 /// write takes a fifth more of its time.
 const IN_FLIGHT: usize = 256;
@@ -67,7 +67,7 @@ pub(crate) trait Task: Send + Sync {
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision;
 }
 
-/// Tasks of one step that run one after the other. Where one meets a conflict, the rest are abandoned.
+/// Tasks of one step that run one after the other. If one meets a conflict, the rest are abandoned.
 pub(crate) struct Group {
     /// Which step of the plan it is.
     pub step: usize,
@@ -128,7 +128,7 @@ pub struct Conflict {
     pub what: String,
     /// What had changed.
     pub reason: String,
-    /// The addresses that stay as they were, where the other parts of the step went on. Empty where the step as a
+    /// The addresses that stay as they were, where the other parts of the step went on. Empty if the step as a
     /// whole was abandoned.
     pub addresses: Vec<IpAddr>,
 }
@@ -146,7 +146,7 @@ pub(crate) enum Ended {
     Conflict(String),
     /// It was asked to stop before anything was written.
     Interrupted,
-    /// The journal or the datastore failed. True where something was written before.
+    /// The journal or the datastore failed. True if something was written before.
     Broken(RepairError, bool),
 }
 
@@ -185,12 +185,12 @@ impl Execution {
         self.conflicts.iter().map(|conflict| conflict.addresses.len()).sum()
     }
 
-    /// True where something was written, or may have been.
+    /// True if something was written, or may have been.
     pub fn may_have_written(&self) -> bool {
         self.written + self.partly > 0 || self.open_intents > 0
     }
 
-    /// True where every step is done: exit code 0.
+    /// True if every step is done: exit code 0.
     pub fn is_complete(&self) -> bool {
         self.written + self.already == self.steps
             && self.conflicts.is_empty()

@@ -35,7 +35,7 @@ impl Omitted {
         Self { parts: Vec::new(), kept: Arc::clone(kept) }
     }
 
-    /// True where the part of this step is omitted already.
+    /// True if the part of this step is omitted already.
     pub(crate) fn has(&self, unit: &Unit) -> bool {
         self.parts.iter().any(|omission| omission.unit == *unit)
     }

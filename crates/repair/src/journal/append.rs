@@ -89,7 +89,7 @@ fn is_journal(path: &Path) -> bool {
     begins().unwrap_or(false)
 }
 
-/// Opens a journal of this user to read it; `None` where that cannot be or its run still lives.
+/// Opens a journal of this user to read it; `None` if that cannot be or its run still lives.
 fn open_if_over(path: &Path) -> Option<File> {
     open_own(path).ok().filter(|file| !is_alive(file))
 }

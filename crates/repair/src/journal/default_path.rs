@@ -15,7 +15,7 @@ const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else
 pub const VARIABLES: [&str; 2] = [STATE, ABOVE_STATE.0];
 
 /// The folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam`, else
-/// `$HOME/.local/state/calipam`, on Windows `%LOCALAPPDATA%\calipam`. `None` where the environment names neither by an absolute
+/// `$HOME/.local/state/calipam`, on Windows `%LOCALAPPDATA%\calipam`. `None` if the environment names neither by an absolute
 /// path.
 pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(Path::new).filter(|p| p.is_absolute());
@@ -36,7 +36,7 @@ pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf 
 /// keep its operator waiting.
 ///
 /// # Errors
-/// Where the file is there already, or its folder cannot be written to.
+/// If the file is there already, or its folder cannot be written to.
 #[cfg(unix)]
 pub fn check_place(path: &Path) -> Result<(), JournalError> {
     use rustix::fs::{Access, access};
@@ -64,7 +64,7 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
 /// Looks whether there is a file at `path`. Whether one may create it shows when that is done.
 ///
 /// # Errors
-/// Where the file is there already.
+/// If the file is there already.
 #[cfg(not(unix))]
 pub fn check_place(path: &Path) -> Result<(), JournalError> {
     match path.symlink_metadata() {

@@ -50,7 +50,7 @@ impl TryFrom<WrittenChange> for ChangeRecord {
     }
 }
 
-/// The text that edits make; `None` where they do not fit.
+/// The text that edits make; `None` if they do not fit.
 fn apply(before: &str, edits: &[TextEdit]) -> Option<String> {
     let mut after = String::with_capacity(before.len());
     let mut rest = before;

@@ -39,7 +39,7 @@ pub struct Header {
     pub started_at: String,
     /// What was run, such as `release --leaked`.
     pub command: String,
-    /// GUID of the cluster; empty where it has none.
+    /// GUID of the cluster; empty if it has none.
     pub cluster: String,
     /// `etcd`, `etcdv2` or `kubernetes`.
     pub datastore: String,
@@ -51,7 +51,7 @@ pub struct Header {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
-    /// Number of the intent, from 0. Intents that are noted at the same time may stand in another order.
+    /// Number of the intent, from 0. Intents that are noted at the same time may be in another order.
     pub id: u64,
     /// Which step of the plan it belongs to.
     pub step: usize,
@@ -69,9 +69,9 @@ pub struct Intent {
 pub struct ChangeRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// What was stored; `None` where nothing was.
+    /// What was stored; `None` if nothing was.
     pub before: Option<Version>,
-    /// What is to be stored; `None` where it is deleted.
+    /// What is to be stored; `None` if it is deleted.
     pub after: Option<Value>,
 }
 
@@ -90,7 +90,7 @@ pub struct Version {
 pub struct GuardRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// Its revision; `None` where it had to be absent.
+    /// Its revision; `None` if it had to be absent.
     pub revision: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Value {
         }
     }
 
-    /// The bytes; `None` where the base64 is broken.
+    /// The bytes; `None` if the base64 is broken.
     pub fn bytes(&self) -> Option<Bytes> {
         match self {
             Self::Text(text) => Some(text.clone()),
@@ -122,7 +122,7 @@ impl Value {
         }
     }
 
-    /// True where this is the value of `bytes`.
+    /// True if this is the value of `bytes`.
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.bytes().is_some_and(|own| same_value(&own, bytes))
     }
@@ -135,7 +135,7 @@ impl Value {
     }
 }
 
-/// True where two values are the same, be it that one says `strictAffinity: false` and the other nothing: blocks on
+/// True if two values are the same, be it that one says `strictAffinity: false` and the other nothing: blocks on
 /// Kubernetes have to say it, and it is left out when they are read (facts 2.4).
 pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
     let without = |raw: &[u8]| {
@@ -193,7 +193,7 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LockMark {
-    /// About to be taken. The value is what `datastoreReady` was before; `None` where it was absent.
+    /// About to be taken. The value is what `datastoreReady` was before; `None` if it was absent.
     Taking(Option<bool>),
     /// Taken. The value is the revision that this made of ClusterInformation.
     Taken(String),

@@ -67,7 +67,7 @@ type Durable = oneshot::Sender<Result<(), Arc<io::Error>>>;
 
 struct Line {
     text: Vec<u8>,
-    /// `None` where nobody waits for it.
+    /// `None` if no one waits for it.
     done: Option<Durable>,
 }
 
@@ -110,7 +110,7 @@ impl Journal {
     /// datastore.
     ///
     /// # Errors
-    /// Where it could not be made durable. Nothing may be written to the datastore then.
+    /// If it could not be made durable. Nothing may be written to the datastore then.
     pub async fn intend(&self, intent: &mut Intent) -> Result<(), JournalError> {
         /// [`Entry::Intent`], borrowed.
         #[derive(serde::Serialize)]
@@ -122,7 +122,7 @@ impl Journal {
         self.append(&Line { intent }, length).await
     }
 
-    /// Writes what became of an intent, without waiting until it is on disk: where it is lost, reading
+    /// Writes what became of an intent, without waiting until it is on disk: if it is lost, reading
     /// the objects tells. A failure shows at the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)?;
@@ -242,7 +242,7 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // Nobody waits any more where the run was interrupted.
+                // No one waits any more where the run was interrupted.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }
@@ -289,7 +289,7 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     regular::open_own(path, OpenOptions::new().read(true))
 }
 
-/// True where the run that writes a journal still lives.
+/// True if the run that writes a journal still lives.
 pub(super) fn is_alive(file: &File) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

@@ -57,12 +57,12 @@ impl FrameWriter {
     }
 }
 
-/// True where a file that begins with these bytes is in frames.
+/// True if a file that begins with these bytes is in frames.
 pub(super) fn is_framed(first: &[u8]) -> bool {
     first.starts_with(&MAGIC)
 }
 
-/// Reads the lines of a journal, in frames or not. Where a frame is not what was written, the kind of the error is
+/// Reads the lines of a journal, in frames or not. If a frame is not what was written, the kind of the error is
 /// [`InvalidData`](io::ErrorKind::InvalidData).
 pub(super) struct Text<R> {
     file: io::Chain<Cursor<Vec<u8>>, R>,
@@ -110,7 +110,7 @@ impl<R: Read> Text<R> {
             return Ok(());
         }
         let Some(head) = Head::read(&bytes) else {
-            // After a power failure a file can be as long as it was to become without what was to stand there.
+            // After a power failure a file can be as long as it was to become without what was to be there.
             return if bytes.iter().all(|b| *b == 0) && self.is_only_zeros()? {
                 Ok(())
             } else {
@@ -127,7 +127,7 @@ impl<R: Read> Text<R> {
         Ok(())
     }
 
-    /// True where nothing but zeros follows.
+    /// True if nothing but zeros follows.
     fn is_only_zeros(&mut self) -> io::Result<bool> {
         let mut part = Vec::new();
         loop {
@@ -162,7 +162,7 @@ impl<R: Read> BufRead for Text<R> {
     }
 }
 
-/// The text of the last whole frame of a file; `None` where it is not in frames, or they are damaged.
+/// The text of the last whole frame of a file; `None` if it is not in frames, or they are damaged.
 pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
     let (mut last, mut start) = (None, 0);
     loop {

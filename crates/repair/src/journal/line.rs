@@ -1,11 +1,11 @@
 //! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that a
-//! byte that was flipped, and a line that was moved, shows. What stands in them says `entry.rs`.
+//! byte that was flipped, and a line that was moved, shows. What is in them says `entry.rs`.
 
 use std::io::{self, BufRead, Read};
 
 use super::frames::Text;
 
-/// What stands before the eight digits of a sum, and after them.
+/// What is before the eight digits of a sum, and after them.
 const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
 const DIGITS: usize = 8;
 /// Length of the field with its end of the object and of the line.
@@ -32,7 +32,7 @@ impl Sum {
         text.extend_from_slice(FIELD.1);
     }
 
-    /// Makes the object again that was sealed; false where the line is not what was written after the one before.
+    /// Makes the object again that was sealed; false if the line is not what was written after the one before.
     fn open(&mut self, line: &mut Vec<u8>) -> bool {
         let field = line.len().checked_sub(LENGTH).and_then(|start| line.get(start..));
         let digits = field.and_then(|field| field.strip_prefix(FIELD.0)?.strip_suffix(FIELD.1));
@@ -63,7 +63,7 @@ impl<R: Read> Lines<R> {
         Ok(Self { text, line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 })
     }
 
-    /// True where the file is in frames.
+    /// True if the file is in frames.
     pub(super) fn is_framed(&self) -> bool {
         self.text.is_framed()
     }
@@ -95,7 +95,7 @@ impl<R: Read> Lines<R> {
 mod tests {
     use super::*;
 
-    /// True where all lines of a text are sound.
+    /// True if all lines of a text are sound.
     fn sound(text: &[u8]) -> bool {
         let mut lines = Lines::new(text).unwrap();
         std::iter::from_fn(|| lines.next().unwrap().map(|(_, sound)| sound)).all(|sound| sound)

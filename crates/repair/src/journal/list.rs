@@ -87,13 +87,13 @@ impl Listed {
         self.header.command == "undo" || self.header.command.starts_with("undo ")
     }
 
-    /// True where `undo --last` takes it: it wrote something, is over, and is neither an undo nor undone.
+    /// True if `undo --last` takes it: it wrote something, is over, and is neither an undo nor undone.
     pub fn can_be_last(&self) -> bool {
         let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
         is_over && self.objects > 0 && !self.undone && !self.is_undo()
     }
 
-    /// True where nothing needs it any more: it is older than `keep`, its run is over, and no lock is left by it. A
+    /// True if nothing needs it any more: it is older than `keep`, its run is over, and no lock is left by it. A
     /// journal that does not say when it began is kept.
     pub fn is_old(&self, keep: SignedDuration, now: Timestamp) -> bool {
         let began = self.header.started_at.parse::<Timestamp>();
@@ -107,7 +107,7 @@ impl Listed {
             |error: io::Error| JournalError::Remove { path: self.path.clone(), reason: error.to_string() };
         let now = listed(&self.path).map_err(failed)?;
         if now.as_ref().is_none_or(|now| now.header != self.header) {
-            return Err(failed(io::Error::other("it is another file by now")));
+            return Err(failed(io::Error::other("the file has been replaced")));
         }
         if now.is_some_and(|now| now.state == JournalState::Running) {
             return Err(JournalError::Alive { path: self.path.clone() });
@@ -116,7 +116,7 @@ impl Listed {
     }
 }
 
-/// Reads one journal; `None` where its first line is damaged. Journals can be long: of its lines only the first and
+/// Reads one journal; `None` if its first line is damaged. Journals can be long: of its lines only the first and
 /// those that are short are understood.
 fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;

@@ -1,4 +1,4 @@
-//! The journal of a run: one file of JSON lines, compressed, in which everything stands before it is written.
+//! The journal of a run: one file of JSON lines, compressed, in which everything is before it is written.
 //!
 //! An [`Intent`] is on disk before its write begins, an [`Outcome`] follows it. After a crash,
 //! [`resolve`] finds out what became of the intents that have no outcome.

@@ -24,7 +24,7 @@ pub enum JournalError {
     #[error("{} is not a journal of calipam", path.display())]
     NoJournal { path: PathBuf },
     /// A later program wrote it.
-    #[error("the journal {} has format {found}, which is later than this program", path.display())]
+    #[error("the journal {} has format {found}, which is newer than this program supports", path.display())]
     Newer { path: PathBuf, found: u32 },
     /// The run that writes it has not ended.
     #[error("the run that writes the journal {} is still running", path.display())]
@@ -42,13 +42,13 @@ pub enum LineFault {
     /// What the decoder says.
     #[error("{0}")]
     Undecodable(String),
-    #[error("it stands after the end of the run")]
+    #[error("it comes after the end of the run")]
     AfterEnd,
     #[error("a second header")]
     SecondHeader,
     #[error("a second intent {0}")]
     SecondIntent(u64),
-    #[error("an outcome of the intent {0}, which is not there")]
+    #[error("an outcome of the intent {0}, which is missing")]
     OutcomeOfNothing(u64),
     #[error("an outcome of the intent {0} with another number of objects")]
     OutcomeOfOthers(u64),
@@ -95,7 +95,7 @@ impl Recorded {
     /// never begun.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no journal, is of a later program, is damaged, or its run still lives.
+    /// If the file cannot be read, is not a journal, is of a later program, is damaged, or its run still lives.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let file = regular::open(path).map_err(|error| JournalError::read(path, &error))?;
         if is_alive(&file) {
@@ -201,7 +201,7 @@ impl Recorded {
         open
     }
 
-    /// True where the run was to lock the datastore, and ended without restoring the lock.
+    /// True if the run was to lock the datastore, and ended without restoring the lock.
     pub fn leaves_lock(&self) -> bool {
         matches!(self.lock, Some(LockMark::Taking(_) | LockMark::Taken(_)))
     }

@@ -24,7 +24,7 @@ pub enum IntentOutcome {
 }
 
 /// Finds out what became of the intents of a journal that have no outcome, by reading their objects, and whether what a killed
-/// run had sent has arrived since it was found not written. Gives the journal with those outcomes added that are certain, and
+/// run had sent has arrived since it was found not written. Returns the journal with those outcomes added that are certain, and
 /// what became of each such intent by its number.
 pub async fn resolve(
     mut recorded: Recorded,
@@ -81,7 +81,7 @@ pub async fn resolve_killed(
     Ok(all)
 }
 
-/// True where outcomes were added.
+/// True if outcomes were added.
 async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool, RepairError> {
     let recorded = Recorded::read_own(path)?;
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
@@ -127,7 +127,7 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
     IntentOutcome::Changed(if neither.is_empty() { not_before } else { neither })
 }
 
-/// True where the object is as the intent was to write it, and is not the version from before. Versions alone do not
+/// True if the object is as the intent was to write it, and is not the version from before. Versions alone do not
 /// tell: they come a second time where etcd was restored from a backup.
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
@@ -139,7 +139,7 @@ fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     }
 }
 
-/// True where the object is the version from before the intent.
+/// True if the object is the version from before the intent.
 fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.before, now) {
         (None, None) => true,

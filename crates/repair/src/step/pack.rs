@@ -20,7 +20,7 @@ impl Piece {
         self.edits.iter().map(|index| &step.parts[self.part].edits[*index])
     }
 
-    /// True where it frees addresses.
+    /// True if it frees addresses.
     pub(super) fn frees(&self, step: &Step) -> bool {
         self.edits(step).any(|edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. })))
     }
@@ -58,7 +58,7 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 }
 
 /// A block that is created or replaced is written once, with all of its addresses: between two writes one in use would be
-/// free. Where not everything can be compared at once, the block alone is one write, and as many handles as possible are
+/// free. If not everything can be compared at once, the block alone is one write, and as many handles as possible are
 /// another.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();

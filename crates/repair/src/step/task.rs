@@ -18,7 +18,7 @@ use super::PartOf;
 use super::pack::Piece;
 use crate::engine::{Decision, Objects, Omission, Omitted, Task};
 
-/// Edits of a step that are written at once. Where guards of some parts fail, the other parts go on.
+/// Edits of a step that are written at once. If guards of some parts fail, the other parts go on.
 pub(super) struct WriteTask {
     step: Arc<Step>,
     pieces: Vec<Piece>,
@@ -144,7 +144,7 @@ impl WriteTask {
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Why a part must not be made, whatever its own edits say; `None` where nothing forbids it.
+    /// Why a part must not be made, whatever its own edits say; `None` if nothing forbids it.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
@@ -155,7 +155,7 @@ impl WriteTask {
             return None;
         }
         if let Some(reason) = omitted.why_kept(id) {
-            return Some(format!("its handle stays: {reason}"));
+            return Some(format!("its handle is kept: {reason}"));
         }
 
         let mut later = self.later.iter().map(|(step, part)| (step, &step.parts[*part]));
@@ -267,7 +267,7 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
     })
 }
 
-/// True where a block records addresses under a handle; `None` where it cannot be decoded.
+/// True if a block records addresses under a handle; `None` if it cannot be decoded.
 fn records(block: Option<&Stored>, id: &str) -> Option<bool> {
     let Some(block) = block else { return Some(false) };
     match &block.object {

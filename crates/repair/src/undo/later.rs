@@ -11,7 +11,7 @@ use crate::journal::Recorded;
 impl UndoPlan {
     /// The same where later runs, in the order in which they began, have written to the objects: what such a run changed and
     /// its undo brought back counts as the run left it, although revision and sequence numbers are others. That holds only
-    /// where each write found the version that the one before it had left, so that nobody else has written in between.
+    /// where each write found the version that the one before it had left, so that no one else has written in between.
     pub fn after(mut self, later: &[Recorded]) -> Self {
         let mut written: BTreeMap<Key, Vec<Wrote>> = BTreeMap::new();
         for recorded in later {

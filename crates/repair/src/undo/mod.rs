@@ -52,9 +52,9 @@ pub struct UndoStep {
 pub struct UndoObject {
     /// The object.
     pub key: Key,
-    /// What the run left; `None` where the run deleted it.
+    /// What the run left; `None` if the run deleted it.
     pub left: Option<LeftVersion>,
-    /// What it was before the run; `None` where it did not exist.
+    /// What it was before the run; `None` if it did not exist.
     pub before: Option<Bytes>,
 }
 
@@ -63,12 +63,12 @@ pub struct UndoObject {
 pub struct LeftVersion {
     /// Its revision. It may come a second time, where etcd was restored from a backup.
     pub revision: String,
-    /// Its value; `None` where the run was to delete it and got as far as the mark.
+    /// Its value; `None` if the run was to delete it and got as far as the mark.
     pub value: Option<Bytes>,
 }
 
 impl UndoObject {
-    /// When it is written, where one write cannot hold a whole step. As with Calico, what claims an address comes before
+    /// When it is written, if one write cannot hold a whole step. As with Calico, what claims an address comes before
     /// the block that records it, and what gives it up after that block (facts 3.14).
     fn phase(&self) -> u8 {
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());
@@ -198,18 +198,17 @@ impl UndoPlan {
         Question {
             cluster: self.cluster.clone(),
             location: location.to_owned(),
-            addresses: 0,
             blocks: count(|key| matches!(key, Key::Block(_))),
             handles: count(|key| matches!(key, Key::Handle(_))),
             others: count(|key| !matches!(key, Key::Block(_) | Key::Handle(_))),
-            pods: 0,
+            ..Question::default()
         }
     }
 }
 
 const UNRESOLVED: &str = "the run ended while it was written, and others have changed it since";
 
-/// True where a deletion has two steps, of which the first is a mark.
+/// True if a deletion has two steps, of which the first is a mark.
 fn is_marked(recorded: &Recorded) -> bool {
     recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
 }
@@ -240,13 +239,13 @@ fn absent(intent: &Intent) -> BTreeSet<Key> {
 /// What one write did to one object.
 struct Wrote {
     key: Key,
-    /// The version that it found; `None` where there was none.
+    /// The version that it found; `None` if there was none.
     found: Option<LeftVersion>,
-    /// What it left; `None` where it deleted it.
+    /// What it left; `None` if it deleted it.
     left: Option<LeftVersion>,
 }
 
-/// What an intent did that was written. A deletion on Kubernetes has a revision only where it got as far as the mark
+/// What an intent did that was written. A deletion on Kubernetes has a revision only if it got as far as the mark
 /// (`is_marked`); in etcd it has one, too, but leaves nothing.
 fn wrote(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<Wrote>, RepairError> {
     let one = |(change, revision): (&ChangeRecord, &Option<String>)| {
@@ -346,7 +345,7 @@ impl Together {
 /// together with them, and reported as conflicts.
 ///
 /// # Errors
-/// Where the cluster is another one, consent does not cover the plan, or the journal of the undoing
+/// If the cluster is another one, consent does not cover the plan, or the journal of the undoing
 /// cannot be created. What happens later is in the [`Execution`].
 pub async fn undo(
     datastore: &Datastore,

@@ -45,7 +45,7 @@ impl State {
 }
 
 /// Why objects that are undone together are not, where something has changed since. An undo deletes what the run created
-/// last: where that is gone and the rest is not undone, others have deleted it.
+/// last: if that is gone and the rest is not undone, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -70,7 +70,7 @@ pub(super) fn late(object: &UndoObject) -> String {
     )
 }
 
-/// True where the object is as the run left it.
+/// True if the object is as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
@@ -149,7 +149,7 @@ enum Taken {
 }
 
 impl Taken {
-    /// `None` where nothing is created again.
+    /// `None` if nothing is created again.
     fn by(object: &UndoObject) -> Option<Self> {
         let stays = object.left.as_ref().is_some_and(|left| left.value.is_some());
         let before = object.before.as_ref().filter(|_| !stays)?;
@@ -184,7 +184,7 @@ fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
 
-/// A block or affinity in a pool that the step deletes, which would lie in no pool then. `again` are the CIDRs of the pools
+/// A block or affinity in a pool that the step deletes, which would be in no pool then. `again` are the CIDRs of the pools
 /// that the undo creates again.
 fn stranded(step: &UndoStep, again: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
     let lies_in_none = |cidr: &IpNet| !again.iter().any(|pool| pool.contains(cidr));
@@ -194,7 +194,7 @@ fn stranded(step: &UndoStep, again: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
             !matches!(key, Key::Pool(_)) && pool.contains(cidr) && lies_in_none(cidr)
         };
         let (key, _) = existing.iter().find(is_stranded)?;
-        Some(format!("{} would be deleted, and {key} lies in it", object.key))
+        Some(format!("{} would be deleted, but {key} is in it", object.key))
     })
 }
 
@@ -213,7 +213,7 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     let pool = newer.iter().find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
     let Pool { name, block_size, .. } = pool;
     Some(format!(
-        "{} would lie in the pool {name}, which is newer, and has blocks of /{block_size}",
+        "{} would be in the pool {name}, which is newer, and has blocks of /{block_size}",
         object.key
     ))
 }
@@ -262,7 +262,7 @@ pub(super) async fn in_the_way(
     Ok(steps.iter().map(refusal).collect())
 }
 
-/// The pools, blocks and affinities that are there, as far as they can be in the way. All blocks are read only where one is
+/// The pools, blocks and affinities that are there, as far as they can be in the way. All blocks are read only if one is
 /// missing: two that overlap are not both there.
 async fn existing(
     datastore: &Datastore,

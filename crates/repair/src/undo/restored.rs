@@ -18,7 +18,7 @@ pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes
     Object::from(block).encode().into()
 }
 
-/// True where an object is as it was before the run, but for sequence numbers.
+/// True if an object is as it was before the run, but for sequence numbers.
 pub(super) fn is_restored(key: &Key, now: Option<&Bytes>, before: Option<&Bytes>) -> bool {
     match (now, before) {
         (None, None) => true,

@@ -217,7 +217,7 @@ async fn more_than_a_transaction_holds_is_made_in_several() {
     assert_eq!(before.len() - after.len(), 400, "all handles are deleted");
     let value = json(&after, &Key::Block(cidr));
     assert_eq!((value["attributes"].as_array().unwrap().len(), differing(&before, &after).len()), (0, 401));
-    // 28 changes fit beside 100 pieces of evidence: the block and 27 handles.
+    // 28 changes fit next to 100 pieces of evidence: the block and 27 handles.
     assert_eq!(value["sequenceNumber"], block.sequence() + 400u64.div_ceil(27));
 }
 

@@ -159,7 +159,7 @@ async fn die_releasing(what: &str) {
     panic!("it is still alive: {execution:?}");
 }
 
-/// The release of the first address of each pod's block with an even ordinal, planned anew each time.
+/// The release of the first address of each pod's block with an even ordinal, planned again each time.
 async fn firsts(store: &Datastore) -> Vec<Step> {
     let snapshot = observe(store).await;
     let step = |block: &Block| {

@@ -172,7 +172,7 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
     assert_eq!((taken, block.free()), (vec![1, 2], [3, 0].as_slice()));
 }
 
-/// A handle is counted before its block is written. Where the address turns out to be omitted meanwhile, it is counted back.
+/// A handle is counted before its block is written. If the address turns out to be omitted meanwhile, it is counted back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_is_counted_back_where_its_address_is_omitted() {
     let flavour = Flavour::Classic;

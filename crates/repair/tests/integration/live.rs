@@ -1,4 +1,4 @@
-//! Repairs again and again beside allocators that assign and release at full speed, on both datastores.
+//! Repairs again and again next to allocators that assign and release at full speed, on both datastores.
 //!
 //! Each test takes 14 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000
 //! operations.
@@ -143,7 +143,7 @@ fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
     rounds
 }
 
-/// Ends the repairers when the allocators end, also where these fail.
+/// Ends the repairers when the allocators end, also if these fail.
 struct SetAtEnd(Arc<Course>);
 
 impl Drop for SetAtEnd {

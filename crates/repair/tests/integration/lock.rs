@@ -1,4 +1,4 @@
-//! The datastore lock beside others. What restores it is in `tests/cli/repair/lock.rs`.
+//! The datastore lock next to others. What restores it is in `tests/cli/repair/lock.rs`.
 
 use std::sync::Arc;
 

@@ -77,7 +77,7 @@ impl Site {
         journal_path(self.folder.path(), &self.runs.to_string())
     }
 
-    /// What a run did, and its journal. `None` where it could not begin.
+    /// What a run did, and its journal. `None` if it could not begin.
     async fn run(&mut self, steps: Vec<Step>) -> (Option<Execution>, PathBuf) {
         let options = Options { lock: true, ..Options::new("a test", self.path()) };
         let run = execute(&self.store, GUID, steps, consent(GUID), &options).await;
@@ -136,7 +136,7 @@ impl Site {
         stored
     }
 
-    /// Brings back what was there at first: what has changed is deleted and created anew.
+    /// Brings back what was there at first: what has changed is deleted and created again.
     fn reset(&mut self) {
         let now = self.stored();
         for path in now.keys().filter(|path| self.base.get(*path) != now.get(*path)) {

@@ -32,7 +32,7 @@ const SPARE: u128 = 4;
 pub struct Candidate {
     #[serde(flatten)]
     pub row: BlockSizeRow,
-    /// Why it is out of the question; empty where it is not.
+    /// Why it is out of the question; empty if it is not.
     pub drawbacks: Vec<Objection>,
 }
 
@@ -70,7 +70,7 @@ pub struct Advice {
     pub nodes: u32,
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
-    /// The prefix length of blocks. Where the pools are too small for each of the candidates, the one that would fit best
+    /// The prefix length of blocks. If the pools are too small for each of the candidates, the one that would fit best
     /// in a pool that is large enough; `None` if none would.
     pub block_size: Option<u8>,
     /// Runs with each size, and in how many of them the advised one was the best.
@@ -89,7 +89,7 @@ pub struct Advice {
 }
 
 /// Simulates a cluster with each of some block sizes, and says which fits best: of those with nothing against them in any
-/// run, the one that wastes the fewest addresses for its routes in all runs together. Where the pools are too small for
+/// run, the one that wastes the fewest addresses for its routes in all runs together. If the pools are too small for
 /// each, it says which would fit in a larger one.
 pub fn advise(scenario: &Scenario, sizes: &[u8], runs: Runs) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();

@@ -98,7 +98,7 @@ pub struct BlockUse {
     /// Of the allocated addresses, in percent.
     pub borrowed_percent: f64,
     pub max_blocks_of_node: u64,
-    /// Nodes that cannot get one more address although their pools have free ones.
+    /// Nodes that cannot get another address although their pools have free ones.
     pub stranded_nodes: u64,
 }
 
@@ -122,7 +122,7 @@ pub struct Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Phases {
-    /// To the first event; where nothing happens, until the pods of the scenario have arrived.
+    /// To the first event; if nothing happens, until the pods of the scenario have arrived.
     pub fill: Phase,
     /// From the first event until no pod waits after the last one.
     pub storm: Phase,
@@ -130,7 +130,7 @@ pub struct Phases {
     pub after: Phase,
 }
 
-/// How it stands at a moment, and what was between it and the one before.
+/// How it is at a moment, and what was between it and the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Moment {

@@ -36,7 +36,7 @@ impl Runs {
 }
 
 /// Does `work` for each of some jobs, from the last on; the results come in the order of the jobs. More nodes and smaller blocks
-/// stand at the end of lists of them and take longest: what is begun first does not hold up the end.
+/// are at the end of lists of them and take longest: what is begun first does not hold up the end.
 pub(super) fn map<J: Sync, T: Send>(threads: Threads, jobs: &[J], work: impl Fn(&J) -> T + Sync) -> Vec<T> {
     let mut results = parallel::map(threads.0, jobs.len(), |number| work(&jobs[jobs.len() - 1 - number]));
     results.reverse();

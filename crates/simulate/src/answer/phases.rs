@@ -19,12 +19,12 @@ pub(super) fn of(world: &World) -> (Phases, Vec<Moment>) {
     (phases, curve(world))
 }
 
-/// When the storm begins, and when what is after it does. Where there is no storm, both are the end of the fill.
+/// When the storm begins, and when what is after it does. If there is no storm, both are the end of the fill.
 fn bounds(world: &World) -> (Micros, Micros) {
     let (scenario, end) = (&world.scenario, world.engine.now());
     let times = || scenario.events.iter().map(|planned| planned.at);
     let Some((first, last)) = times().min().zip(times().max()) else {
-        // Where no pod leaves, all belong to the fill, however late the last one arrives.
+        // If no pod leaves, all belong to the fill, however late the last one arrives.
         let filled = if scenario.lifetime.is_some() { scenario.filled_at().min(end) } else { end };
         return (filled, filled);
     };

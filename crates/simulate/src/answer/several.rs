@@ -12,7 +12,7 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
 /// How far the pods of a node lie from the average where runs are repeated, in percent: schedulers do not place them evenly,
-/// and nobody knows the average before.
+/// and no one knows the average before.
 pub const SPREAD: u32 = 12;
 
 /// Runs each of some scenarios as often as `runs` says. What cannot be is refused before anything runs.
@@ -29,7 +29,7 @@ pub(super) fn run_all(scenarios: &[Scenario], runs: Runs) -> Result<Vec<Vec<Run>
 }
 
 /// A scenario as it is, and others of it: each with a seed of its own, nodes with more and fewer pods, and fewer or more
-/// pods on average. Where something happens at a time, the average stays, since the cluster would be full sooner or later.
+/// pods on average. If something happens at a time, the average stays, since the cluster would be full sooner or later.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
     let steps = (count.max(1) - 1).div_ceil(2);
     let variant = |number: u64| {

@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// After how long the plugin of the ADD that begins now is killed, where that is to happen: somewhere in a usual call.
+    /// After how long the plugin of the ADD that begins now is killed, if that is to happen: somewhere in a usual call.
     pub(super) fn next_is_killed(&self) -> Option<Micros> {
         let left = self.to_kill.get().checked_sub(1)?;
         self.to_kill.set(left);

@@ -88,7 +88,7 @@ async fn run(mut state: State) {
 }
 
 impl State {
-    /// Releases what is leaked; false where something is left to do.
+    /// Releases what is leaked; false if something is left to do.
     async fn collect(&mut self) -> bool {
         let found = self.find();
         let world = &self.world;

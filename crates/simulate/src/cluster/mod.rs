@@ -92,7 +92,7 @@ impl World {
     pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);
-        // Where pods come and go, some are always on their way.
+        // If pods come and go, some are always on their way.
         if self.scenario.duration.is_some() || self.scenario.lifetime.is_some() {
             return;
         }

@@ -57,7 +57,7 @@ impl NodeState {
 /// All nodes.
 pub(crate) struct Nodes {
     all: Vec<NodeState>,
-    /// Those that take pods, in no order that means anything, and where each stands there.
+    /// Those that take pods, in no order that means anything, and where each is there.
     open: Vec<u32>,
     place: Vec<Option<usize>>,
     /// Those that are cordoned or known to be down.

@@ -159,7 +159,7 @@ pub(super) fn broken_off(time: Micros, outcome: Outcome) -> Add {
     Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome }
 }
 
-/// DEL: takes the addresses of a pod back. False where it failed.
+/// DEL: takes the addresses of a pod back. False if it failed.
 pub(super) async fn del(world: &World, id: u32) -> bool {
     let call = Call::begin(world, id).await;
     let del = plugin::Del {

@@ -13,7 +13,7 @@ use crate::time::Micros;
 /// What the names of pods begin with.
 const NAME: &str = "pod-";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pod {
     pub node: u32,
     /// How often its sandbox was made again, each with a container ID of its own.
@@ -37,9 +37,9 @@ pub(crate) struct Pod {
     is_lost: bool,
     /// Another pod was made in its place.
     is_replaced: bool,
-    /// What its handle, or that of its machine, is called where that is not made from its container.
+    /// What its handle, or that of its machine, is called if that is not made from its container.
     pub handle: Option<Rc<str>>,
-    /// What it is to its machine; `None` where it is of none.
+    /// What it is to its machine; `None` if it is of none.
     pub role: Option<Role>,
 }
 
@@ -161,7 +161,7 @@ impl Pods {
         }
     }
 
-    /// The node of a pod is back: the pod waits for addresses again. False where another took its place.
+    /// The node of a pod is back: the pod waits for addresses again. False if another took its place.
     pub(super) fn recover(&mut self, id: u32, now: Micros) -> bool {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = false;
@@ -175,7 +175,7 @@ impl Pods {
         !pod.is_replaced
     }
 
-    /// Another pod is made in the place of one; false where one was made before.
+    /// Another pod is made in the place of one; false if one was made before.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
         if std::mem::replace(&mut pod.is_replaced, true) {
@@ -193,22 +193,7 @@ impl Pods {
 
 impl Pod {
     fn new(node: u32, now: Micros) -> Self {
-        Self {
-            node,
-            attempt: 0,
-            created: now,
-            started: None,
-            addresses: Box::default(),
-            is_in_api: true,
-            gone_at: None,
-            runs: false,
-            has_endpoint: false,
-            is_of_failed_node: false,
-            is_lost: false,
-            is_replaced: false,
-            handle: None,
-            role: None,
-        }
+        Self { node, created: now, is_in_api: true, ..Self::default() }
     }
 
     /// It has no address, and no other pod was made in its place.

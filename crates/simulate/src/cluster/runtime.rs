@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// A pod arrives, and a node takes it. Where no node does, it waits for one.
+    /// A pod arrives, and a node takes it. If no node does, it waits for one.
     pub(super) fn arrive(self: &Rc<Self>) {
         let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
         match node {

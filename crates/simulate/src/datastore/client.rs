@@ -195,7 +195,7 @@ impl Store for Client {
             self.has_searched.set(true);
         }
         if !self.is_on_kubernetes() {
-            // All in one transaction; where there are more than it takes, one after the other.
+            // All in one transaction; if there are more than it takes, one after the other.
             let mut answers = Vec::with_capacity(queries.len());
             for part in queries.chunks(RANGES) {
                 answers.extend(self.ask_in(part, RANGES).await);

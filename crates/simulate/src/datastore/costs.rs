@@ -89,7 +89,7 @@ impl Costs {
                 reads_per_second: 3_000,
                 writes_per_second: 1_000,
                 refresh: Micros::from_millis(100),
-                // Calico's client where nothing else is configured (facts 2.9).
+                // Calico's client if nothing else is configured (facts 2.9).
                 controllers_qps: 5,
                 controllers_burst: 100,
                 ..Self::assumed(DatastoreKind::Etcd)

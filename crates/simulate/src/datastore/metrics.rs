@@ -31,7 +31,7 @@ impl Costs {
     /// they are reads and writes.
     ///
     /// # Errors
-    /// Where the metrics are of another server.
+    /// If the metrics are of another server.
     pub fn of_metrics(kind: DatastoreKind, metrics: &str) -> Result<String, NoHistogram> {
         if kind != DatastoreKind::Kubernetes {
             let fsync = Histogram::of(metrics, FSYNC, |_| true).ok_or(NoHistogram(FSYNC))?;
@@ -55,7 +55,7 @@ impl Costs {
 struct Histogram(BTreeMap<u64, u64>);
 
 impl Histogram {
-    /// The sum of the series of a histogram with some labels; `None` where nothing is counted.
+    /// The sum of the series of a histogram with some labels; `None` if nothing is counted.
     fn of(metrics: &str, name: &str, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
         let mut counts = BTreeMap::new();
         for line in metrics.lines() {
@@ -76,7 +76,7 @@ impl Histogram {
         Latency::Measured(RANKS.map(|rank| self.rank(rank) + more))
     }
 
-    /// How long so many thousandths took at most: evenly between two bounds, and the last bound where there is no end.
+    /// How long so many thousandths took at most: evenly between two bounds, and the last bound if there is no end.
     fn rank(&self, permille: u64) -> Micros {
         let all = self.0.values().max().copied().unwrap_or(0);
         let wanted = u128::from(all) * u128::from(permille) / 1_000;

@@ -115,7 +115,7 @@ impl Server {
     }
 
     /// Sends a request, after `wait`. The server does `action` when its turn comes: a write whether the client still waits
-    /// or not, a read only where it does.
+    /// or not, a read only if it does.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         work: Work,

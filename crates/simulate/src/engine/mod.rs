@@ -89,7 +89,7 @@ impl Engine {
         self.0.now.set(end.max(self.now()));
     }
 
-    /// The next event, where it is not after `end`.
+    /// The next event, if it is not after `end`.
     fn next(&self, end: Micros) -> Option<Event> {
         let (mut events, mut limits) = (self.0.events.borrow_mut(), self.0.limits.borrow_mut());
         let first = events.peek().map(|Reverse(event)| event);

@@ -76,7 +76,7 @@ impl Tasks {
     }
 }
 
-/// One step; true where the task has ended. Tasks are woken by events of the engine alone.
+/// One step; true if the task has ended. Tasks are woken by events of the engine alone.
 pub(super) fn poll(task: &mut Task) -> bool {
     task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }

@@ -19,7 +19,7 @@ const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 /// Why a scenario cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    #[error("there is no pool, so that no pod can have an address")]
+    #[error("there is no pool, so no pod can get an address")]
     NoPool,
     #[error("there is no node")]
     NoNodes,
@@ -29,7 +29,7 @@ pub enum ScenarioError {
     NoZones,
     #[error("{pods} pods on each node are more than the {most} that a node takes")]
     TooManyPodsOfNode { pods: u32, most: u32 },
-    #[error("pods of nodes that lie {0} % from the average: at most {MOST_SPREAD} %")]
+    #[error("the pods per node spread by {0} % around the average: at most {MOST_SPREAD} %")]
     PodSpread(u32),
     #[error("a block of /{block_size} is larger than the pool {pool}")]
     BlockLargerThanPool { pool: IpNet, block_size: u8 },
@@ -37,7 +37,7 @@ pub enum ScenarioError {
     BlockSize { pool: IpNet, block_size: u8, least: u8, most: u8 },
     #[error("the pools {0} and {1} overlap")]
     PoolsOverlap(IpNet, IpNet),
-    #[error("the node selector of the pool {pool} cannot be read: {reason}")]
+    #[error("the node selector of the pool {pool} cannot be parsed: {reason}")]
     Selector { pool: IpNet, reason: SelectorError },
     #[error("a limit of blocks for each node needs strict affinity, as in Calico")]
     LimitNeedsStrictAffinity,
@@ -47,7 +47,7 @@ pub enum ScenarioError {
     TooLarge { nodes: u32, pods: u64 },
     #[error("a simulation of {0} is longer than a year")]
     TooLong(Micros),
-    #[error("a simulation that lasts no time shows nothing")]
+    #[error("the duration of a simulation must be longer than 0")]
     NoTime,
     #[error("there is no node {0}")]
     NoSuchNode(String),
@@ -55,9 +55,9 @@ pub enum ScenarioError {
     NoSuchZone { zone: u32, zones: u32 },
     #[error("there is no pool {0}")]
     NoSuchPool(IpNet),
-    #[error("what happens at {at} comes after the end at {end}")]
+    #[error("an event at {at} comes after the end at {end}")]
     EventAfterEnd { at: Micros, end: Micros },
-    #[error("a backup that is {age} old at {at} was taken before the cluster was there")]
+    #[error("a backup that is {age} old at {at} would be from before the cluster existed")]
     BackupBeforeBegin { age: Micros, at: Micros },
     #[error("a latency that varies by {0} thousandths could be negative: at most 1000")]
     Jitter(u64),
@@ -235,7 +235,7 @@ mod tests {
         assert!(error(|s| s.latency = "jitter=1001".into()).contains("negative"));
         assert!(error(|s| s.nodes = 1_000_000).contains("more than can be simulated"));
         assert!(error(|s| s.max_pods_per_node = 5).contains("than the 5"));
-        assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("no time"));
+        assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("longer than 0"));
         assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
         assert!(error(|s| s.pod_spread = 100).contains("at most 90 %"));
         assert!(error(|s| s.zones = 0).contains("no zones"));

@@ -11,7 +11,7 @@ impl Scenario {
     /// Reads a scenario in YAML, of which JSON is a part.
     ///
     /// # Errors
-    /// Where it is not YAML, a name is not known, or a value is none of its kind: the error says where.
+    /// If it is not YAML, a name is not known, or a value is none of its kind: the error says where.
     pub fn read(text: &str) -> Result<Self, FileError> {
         Ok(serde_yaml::from_str(text)?)
     }
@@ -19,7 +19,7 @@ impl Scenario {
     /// The same with another value of one field, by its name in a file; the value is YAML.
     ///
     /// # Errors
-    /// Where there is no such field, or it takes no such value.
+    /// If there is no such field, or it takes no such value.
     pub fn with_field(&self, name: &str, value: &str) -> Result<Self, FileError> {
         let mut fields: serde_yaml::Mapping = serde_yaml::from_value(serde_yaml::to_value(self)?)?;
         fields.insert(name.into(), serde_yaml::from_str(value)?);

@@ -45,7 +45,7 @@ pub struct Scenario {
     /// Most pods of a node: where others fail, it takes up to so many.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
-    /// The families in which a pod gets addresses, as the CNI configuration says; where it is not said, those of the pools.
+    /// The families in which a pod gets addresses, as the CNI configuration says; if it is not said, those of the pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Families>,
     pub strict_affinity: bool,
@@ -53,12 +53,12 @@ pub struct Scenario {
     pub max_blocks_per_host: u32,
     /// How long released addresses cool down.
     pub cooldown: Micros,
-    /// Pods that arrive in the whole cluster; one every five seconds on each node where it is not said, and at most 100 in
+    /// Pods that arrive in the whole cluster; one every five seconds on each node if it is not said, and at most 100 in
     /// a second.
     pub arrival: Option<Rate>,
-    /// How long pods live on average; another pod arrives for each that leaves. For ever where it is not said.
+    /// How long pods live on average; another pod arrives for each that leaves. For ever if it is not said.
     pub lifetime: Option<Micros>,
-    /// How long the simulation goes on; where it is not said, until all has ended: two minutes after the last pod
+    /// How long the simulation goes on; if it is not said, until all has ended: two minutes after the last pod
     /// has arrived, and on while pods that wait still start.
     pub duration: Option<Micros>,
     /// After how long a runtime tries again to start a pod.
@@ -67,7 +67,7 @@ pub struct Scenario {
     pub detection: Micros,
     /// After how long, from then, the pods of the node are replaced.
     pub eviction: Micros,
-    /// After how long, from its failure, the node is removed from the cluster; never where it is not said.
+    /// After how long, from its failure, the node is removed from the cluster; never if it is not said.
     pub removal: Option<Micros>,
     /// The collector of kube-controllers; `null` for none.
     pub collector: Option<Collector>,
@@ -90,7 +90,7 @@ pub enum Families {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PoolSpec {
     pub cidr: IpNet,
-    /// The prefix length of its blocks; Calico's 26 or 122 where it is not said.
+    /// The prefix length of its blocks; Calico's 26 or 122 if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u8>,
     /// Which nodes may use it. Nodes have the label `zone`.
@@ -104,7 +104,7 @@ pub struct PoolSpec {
 pub struct Collector {
     /// How long something has to be unused before it is released.
     pub grace: Micros,
-    /// How often it looks at everything; half of `grace` where it is not said.
+    /// How often it looks at everything; half of `grace` if it is not said.
     pub interval: Option<Micros>,
 }
 
@@ -285,7 +285,7 @@ impl Scenario {
         }
     }
 
-    /// The same with another block size in all pools of IPv4, or of IPv6, that can have blocks of it; in all where none can.
+    /// The same with another block size in all pools of IPv4, or of IPv6, that can have blocks of it; in all if none can.
     pub fn with_block_size(&self, size: u8) -> Self {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;

@@ -22,7 +22,7 @@ pub struct Rate {
 pub enum NotARate {
     #[error("{0:?} is not a rate such as `10`, `10/s`, `300/m` or `5000/h`")]
     Text(String),
-    #[error("{0:?} is negative: nothing arrives less often than never")]
+    #[error("{0:?} is negative")]
     Negative(String),
     #[error("{0:?} means that no pod ever arrives")]
     Zero(String),

@@ -27,7 +27,7 @@ pub(crate) struct Churn {
     client: Client,
     /// Keys of their endpoints.
     endpoints: Vec<String>,
-    /// Pods that have come in place of others.
+    /// Pods that have come instead of others.
     pub replaced: u64,
 }
 

@@ -54,7 +54,7 @@ struct Package {
     source: Option<String>,
 }
 
-/// Checks every package of a workspace against the rules at its root. Gives the problems, a line each.
+/// Checks every package of a workspace against the rules at its root. Returns the problems, a line each.
 pub fn check(workspace: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let rules: Rules = toml::from_str(&fs::read_to_string(workspace.join(RULES))?)?;
     Ok(problems(&rules, &packages(workspace)?))
@@ -105,7 +105,7 @@ fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
     problems
 }
 
-/// True where the allowed licences satisfy an SPDX expression. Older crates write `/` for `OR`.
+/// True if the allowed licences satisfy an SPDX expression. Older crates write `/` for `OR`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else { return false };
     expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))

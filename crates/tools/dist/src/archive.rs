@@ -7,7 +7,7 @@ use tar::{Builder, EntryType, Header};
 use crate::Result;
 use crate::files::{Content, Entry, gzip};
 
-/// An archive whose files lie below `stem/`.
+/// An archive whose files are below `stem/`.
 pub(crate) fn build(stem: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for entry in entries {

@@ -208,7 +208,7 @@ impl Layout {
         self.folder.join("blobs/sha256")
     }
 
-    /// The JSON of a file; `null` where there is none.
+    /// The JSON of a file; `null` if there is none.
     fn read(&self, path: &Path) -> Value {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }

@@ -45,7 +45,7 @@ struct Krew {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// From the Cargo.toml of the workspace.
 const AUTHORS: &str = env!("CARGO_PKG_AUTHORS");
-/// From the same place; empty where it names none.
+/// From the same place; empty if it names none.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the packages for one target, and the sums and the manifest over all that lie in the output folder.
+/// Writes the packages for one target, and the sums and the manifest over all that are in the output folder.
 fn packages(request: &Request, krew: &Krew) -> Result<Vec<PathBuf>> {
     let Request { root, target, output, .. } = request;
     let machine = machine(target)?;

@@ -256,7 +256,7 @@ fn images_are_unpacked_and_run_in_nothing_else() {
         let system = folder.path().join(format!("system of {user}"));
         fs::create_dir(&system).unwrap();
         said("tar", &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()]);
-        // As root of a namespace of one's own, where the user is none.
+        // As root of a namespace of one's own, if the user is none.
         let words = ["--map-root-user", "--root", system.to_str().unwrap(), program];
         assert_eq!(said("unshare", &words), "a static program\n");
     }

@@ -1,4 +1,4 @@
-//! Tries programs and images where there is nothing else: in an empty folder, and in the root that an image has.
+//! Tries programs and images if there is nothing else: in an empty folder, and in the root that an image has.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

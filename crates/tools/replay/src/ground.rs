@@ -12,7 +12,7 @@ pub struct Write {
     pub path: String,
     /// Whether there was a value before.
     pub existed: bool,
-    /// The value after; `None` where it was deleted.
+    /// The value after; `None` if it was deleted.
     pub value: Option<Value>,
 }
 
@@ -75,7 +75,7 @@ pub trait Ground {
 pub struct MemoryGround(MemoryStore);
 
 impl MemoryGround {
-    /// An empty one whose clock stands at `now`.
+    /// An empty one whose clock is at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self(MemoryStore::new(now))
     }

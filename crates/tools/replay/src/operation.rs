@@ -34,7 +34,7 @@ impl Input<'_> {
         self.0.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// A text that stands for nothing where it is empty.
+    /// A text that stands for nothing if it is empty.
     fn optional(&self, name: &str) -> Option<String> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
@@ -89,7 +89,7 @@ fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
     )
 }
 
-/// Does an operation of the allocator. `None` where there is none of that name.
+/// Does an operation of the allocator. `None` if there is none of that name.
 pub(crate) async fn perform(
     allocator: &Allocator<&impl Store>,
     operation: &str,

@@ -1,4 +1,4 @@
-//! Symbols: what stands in traces for what differs from run to run, and what they were in this run.
+//! Symbols: what is in traces for what differs from run to run, and what they were in this run.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl Symbols {
         }
     }
 
-    /// Whether what was found is what a text of a trace says; `None` where the text is no symbol. A symbol that is met
+    /// Whether what was found is what a text of a trace says; `None` if the text is not a symbol. A symbol that is met
     /// for the first time stands for it from now on.
     pub(crate) fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
         let symbol = Symbol::parse(expected)?;

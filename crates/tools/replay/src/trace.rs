@@ -54,25 +54,25 @@ impl Trace {
         }
     }
 
-    /// True where steps run programs: the plugin, or the drop-in for calicoctl.
+    /// True if steps run programs: the plugin, or the drop-in for calicoctl.
     pub fn runs_programs(&self) -> bool {
         self.steps.iter().any(Step::runs_program)
     }
 }
 
 impl Step {
-    /// True where the step runs a program.
+    /// True if the step runs a program.
     pub fn runs_program(&self) -> bool {
         matches!(self.op.as_str(), "cni" | "calicoctl")
     }
 
-    /// True where the writes may come in any order.
+    /// True if the writes may come in any order.
     pub fn any_order(&self) -> bool {
         self.write_order.as_deref() == Some("any")
     }
 }
 
-/// A file that is no trace.
+/// A file that is not a trace.
 #[derive(Debug)]
 pub struct TraceError {
     path: PathBuf,

@@ -67,7 +67,7 @@ pub struct Client2 {
 }
 
 impl Client2 {
-    /// What lies at a key; `None` where there is nothing.
+    /// What is at a key; `None` if there is nothing.
     pub fn get(&self, key: &str) -> io::Result<Option<Stored>> {
         let (status, answer) = self.ask("GET", key, "quorum=true", None)?;
         if status == 404 {
@@ -94,12 +94,12 @@ impl Client2 {
         self.ask("DELETE", key, "", None).map(drop)
     }
 
-    /// Deletes a host with all that lies below it, as `calicoctl delete node` of that time did.
+    /// Deletes a host with all that is below it, as `calicoctl delete node` of that time did.
     pub fn remove_host(&self, host: &str) -> io::Result<()> {
         self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
     }
 
-    /// The keys below one, with all that lies below them.
+    /// The keys below one, with all that is below them.
     pub fn keys(&self, key: &str) -> io::Result<Vec<String>> {
         fn add(node: &Value, out: &mut Vec<String>) {
             match node["nodes"].as_array() {
@@ -211,7 +211,7 @@ impl Client2 {
         self.swap(&key, change)
     }
 
-    /// Changes a block, as long as swaps are lost. Nothing is written where the change gives `None`.
+    /// Changes a block, as long as swaps are lost. Nothing is written if the change gives `None`.
     fn change_block<T>(
         &self,
         block: Ipv4Addr,

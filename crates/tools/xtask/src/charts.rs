@@ -1,4 +1,4 @@
-//! The Helm charts, made of the manifests of `docs/kubernetes`: the same text, with settings in place of what clusters have differently.
+//! The Helm charts, made of the manifests of `docs/kubernetes`: the same text, with settings instead of what clusters have differently.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ struct Chart {
     /// The folder of the manifests.
     manifests: &'static str,
     templates: &'static [Template],
-    /// What stands in manifests, and what in every template.
+    /// What is in manifests, and what in every template.
     settings: &'static [(&'static str, &'static str)],
 }
 

@@ -22,10 +22,10 @@ unless --programs DIR names a folder in which they are, and writes into dist/
   NAME_VERSION_ARCH.deb         for Linux
   NAME-VERSION-1.ARCH.rpm       for Linux
   NAME-VERSION-TRIPLE.cdx.json  what it is built of (CycloneDX)
-  SHA256SUMS                    of all that lie there
+  SHA256SUMS                    of all files in the folder
 
 and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from
-the archives that lie there, to be downloaded below --base-url. Run it once for
+the archives in the folder, to be downloaded below --base-url. Run it once for
 each target with the same --output, then upload the folder. The same programs
 give the same packages, byte for byte.
 
@@ -69,7 +69,7 @@ To a registry, or to a node without one:
   tar -C dist/images/calipam -c . | ctr -n k8s.io images import -
 
 With --check it then unpacks the images and runs what is in them: one checks an
-export, the other installs the plugin, stays beside it, and takes it away again.
+export, the other installs the plugin, stays next to it, and takes it away again.
 Needs root or user namespaces.
 
 Needs what `cargo xtask dist` needs.

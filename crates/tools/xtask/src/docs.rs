@@ -17,13 +17,13 @@ Makes README.md, CHANGELOG.md and docs/ a site of static files below
 target/site/book, with a table of contents (docs/site/SUMMARY.md) and search, by
 mdBook. Serve it by any web server, or open target/site/book/index.html.
 
-Needs mdbook 0.5. Where there is none in PATH, it is built once into
+Needs mdbook 0.5. If there is none in PATH, it is built once into
 target/tools, which takes minutes and downloads Rust crates.
 ",
     run,
 };
 
-/// The release of mdBook that is built where there is none.
+/// The release of mdBook that is built if there is none.
 const MDBOOK: &str = "^0.5";
 
 /// What pages link to, and pages themselves. They keep their places, so that links hold.

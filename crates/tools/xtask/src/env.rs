@@ -10,7 +10,7 @@ pub(crate) const TASK: Task = Task {
     summary: "Print the variables that plain cargo commands need here",
     details: "\
 Brings the servers that are missing, as `cargo xtask test` does, and prints the
-variables as a shell reads them: PROTOC and PROTOC_INCLUDE where the machine has
+variables as a shell reads them: PROTOC and PROTOC_INCLUDE if the machine has
 no protoc, and the paths of the servers for tests. To run plain cargo commands:
 
     eval \"$(cargo xtask env)\"

@@ -27,7 +27,7 @@ impl Failure {
         self
     }
 
-    /// Its text where the task goes on all the same.
+    /// Its text where the task continues anyway.
     pub(crate) fn as_warning(&self) -> String {
         self.to_string().replacen("error:", "warning:", 1)
     }

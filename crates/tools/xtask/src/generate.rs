@@ -11,9 +11,9 @@ pub(crate) const TASK: Task = Task {
     details: "\
 Rewrites completions/ and docs/man/ from the definition of calipam's command
 line, and the templates of docs/kubernetes/charts/ from the manifests. Commit
-what changed; a test fails where these files are not current.
+what changed; a test fails if these files are not current.
 
-Draws docs/images/ from the page of the example cluster where that has changed.
+Draws docs/images/ from the page of the example cluster if that has changed.
 Needs Chromium for it; without one the pictures stay as they are.
 
 Needs Rust and a C compiler.

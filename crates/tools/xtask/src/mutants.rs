@@ -61,7 +61,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     test.args(["--baseline", "skip", "--timeout", "120", "--output", "target"]);
     test.args(names.iter().flat_map(|name| ["--re".to_owned(), format!("^{}$", escaped(name))]));
     test.args(["--", "--lib"]).envs(protoc::variables()?);
-    // What no test notices is no failure of this task.
+    // What no test notices is not a failure of this task.
     step::announce("Running the tests of each");
     test.status().map(drop).map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))
 }

@@ -19,7 +19,7 @@ pub(crate) const TASK: Task = Task {
 Builds calipam and its CNI plugin, starts an etcd, and replays each trace: loads
 what the datastore held, does each step with calipam's allocator, plugin or
 drop-in for calicoctl, and compares the result, the writes in their order and
-the state after it. Prints each difference by step and field, and fails where
+the state after it. Prints each difference by step and field, and fails if
 there is one. Steps in which calipam differs on purpose are listed, with the
 reason, in crates/tools/replay/differences.toml.
 

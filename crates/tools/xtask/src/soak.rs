@@ -5,7 +5,7 @@ use crate::left_out::LeftOut;
 use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace};
 
-/// Cases of a property, in place of proptest's 256.
+/// Cases of a property, instead of proptest's 256.
 const CASES: &str = "2560";
 
 pub(crate) const TASK: Task = Task {

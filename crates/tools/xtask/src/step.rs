@@ -16,7 +16,7 @@ pub(crate) fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
     Err(Failure::new(format!("{title}: `{}` failed ({status})", command_line(command))))
 }
 
-/// Announces and runs a command, and gives its exit status. Fails only where the command cannot be run.
+/// Announces and runs a command, and gives its exit status. Fails only if the command cannot be run.
 pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
     announce(title);
     let line = command_line(command);
@@ -30,7 +30,7 @@ pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitS
     Ok(status)
 }
 
-/// Runs a command whose output matters only where it fails.
+/// Runs a command whose output matters only if it fails.
 pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
     let line = command_line(command);
     let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
@@ -41,7 +41,7 @@ pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
 }
 
-/// Announces and runs a command beside others, and prints its whole output when it has ended.
+/// Announces and runs a command next to others, and prints its whole output when it has ended.
 pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<(), Failure> {
     let line = command_line(command);
     announce(&format!("{title}: {line}"));
@@ -70,7 +70,7 @@ pub(crate) fn seconds(time: Duration) -> String {
 /// A command as one types it.
 pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    // Cargo and Go are known by their names; where they lie is of no interest.
+    // Cargo and Go are known by their names; if they lie is of no interest.
     let program = match program.file_name() {
         Some(name) if program.is_absolute() => name.to_string_lossy(),
         _ => program.to_string_lossy(),

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 pub(crate) struct Task {
     /// What it is called by.
     pub name: &'static str,
-    /// What follows the name on the command line, empty where nothing does.
+    /// What follows the name on the command line, empty if nothing does.
     pub arguments: &'static str,
     /// One line for the list of tasks.
     pub summary: &'static str,

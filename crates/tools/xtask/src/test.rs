@@ -27,7 +27,7 @@ pub(crate) const TASK: Task = Task {
     arguments: "[-- <arguments of cargo test>]",
     summary: "Bring what tests need; check format and lints; run all tests",
     details: "\
-Brings what the tests need and the machine has not, before the first of them is
+Brings what the tests need and the machine lacks, before the first of them is
 built:
 
 - zsh, fish, bash-completion, groff, jq, systemd-analyze, dpkg, rpm, strace and
@@ -41,7 +41,7 @@ built:
 A test whose tool cannot be had is left out, and named at the end with the
 command that brings it. With CI=true in the environment that is a failure.
 
-Then runs `cargo fmt --check`, all tests of the workspace, and beside them
+Then runs `cargo fmt --check`, all tests of the workspace, and next to them
 `cargo clippy` (warnings are errors). One of the tests checks the dependencies
 against deny.toml. Each test starts and ends its own servers on 127.0.0.1.
 
@@ -96,7 +96,7 @@ fn is_built_for_the_first_time() -> Result<bool, Failure> {
     Ok(!entries.flatten().any(|entry| is_of_a_library(entry.file_name())))
 }
 
-/// Runs every step, even where an earlier one failed: a line too long says nothing about the tests.
+/// Runs every step, even if an earlier one failed: a line too long says nothing about the tests.
 fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
     let format = tools::need_component("fmt", "rustfmt")
         .and_then(|()| step::run("Checking the format", &mut cargo(protoc, &["fmt", "--all", "--check"])));
@@ -112,7 +112,7 @@ fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(
     summary([format, lints, tests])
 }
 
-/// Runs the tests of the program beside all others, since cargo runs one test program after the other, and each ends
+/// Runs the tests of the program next to all others, since cargo runs one test program after the other, and each ends
 /// with a few slow tests. Every test is in one of the halves: what one selects by its name the other skips.
 fn run_halves(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let half = |selection: &[&str]| {

@@ -19,7 +19,7 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Fails where there is no C compiler: the crates ring and zstd need one.
+/// Fails if there is no C compiler: the crates ring and zstd need one.
 pub(crate) fn need_c_compiler() -> Result<(), Failure> {
     let found =
         env::var_os("CC").is_some() || ["cc", "gcc", "clang"].into_iter().any(|name| on_path(name).is_some());
@@ -30,7 +30,7 @@ pub(crate) fn need_c_compiler() -> Result<(), Failure> {
         .hint("install it with `apt-get install -y build-essential`, or set CC"))
 }
 
-/// Fails where the standard library for a target is missing, or for musl on this kind of machine its C compiler.
+/// Fails if the standard library for a target is missing, or for musl on this kind of machine its C compiler.
 pub(crate) fn need_target(target: &str) -> Result<(), Failure> {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
     let folder = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -51,7 +51,7 @@ pub(crate) fn need_target(target: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails where a component of the Rust toolchain is missing; `name` is that of cargo's subcommand.
+/// Fails if a component of the Rust toolchain is missing; `name` is that of cargo's subcommand.
 pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure> {
     let output = workspace::cargo().args([name, "--version"]).output();
     if output.is_ok_and(|output| output.status.success()) {

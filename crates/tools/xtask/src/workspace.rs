@@ -21,7 +21,7 @@ pub(crate) fn enter() -> Result<(), Failure> {
 /// A call of the cargo that runs this program.
 ///
 /// What cargo tells this program about its own package is not passed on: build scripts of dependencies look at these
-/// variables, so that a build by a task and one by hand would take turns in compiling them anew.
+/// variables, so that a build by a task and one by hand would take turns in compiling them again.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
@@ -32,7 +32,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Where cargo puts a program that it builds as it built this one, relative to the root where it lies below it.
+/// Where cargo puts a program that it builds as it built this one, relative to the root where it is below it.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
     let own = env::current_exe()
         .map_err(|error| Failure::new(format!("cannot tell where this program is: {error}")))?;

@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// What stands between backticks, outside of blocks of code.
+/// What is between backticks, outside of blocks of code.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside = text.split("```").step_by(2);
     outside.flat_map(|part| part.split('`').skip(1).step_by(2))

@@ -15,7 +15,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// `None` where none of the pods says how long it took. `ready_after`: of each that does, the time from its creation until it was
+    /// `None` if none of the pods says how long it took. `ready_after`: of each that does, the time from its creation until it was
     /// ready. A batch takes as long as its slowest pod, which is that of the quantile n/(n+1) where there are n.
     pub(super) fn of(
         pods: usize,

@@ -24,7 +24,7 @@ pub struct Eviction {
     pub pause: SignedDuration,
     /// How long to wait for evicted pods to be back, and for budgets to let pods go.
     pub patience: SignedDuration,
-    /// Only pods on these nodes; on all where empty.
+    /// Only pods on these nodes; on all if empty.
     pub nodes: Vec<String>,
     pub namespace: Option<String>,
 }
@@ -32,16 +32,16 @@ pub struct Eviction {
 /// Why pods are not evicted any more. Those that were evicted before are back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvictError {
-    #[error("pods are evicted through Kubernetes, and none is named")]
+    #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
     NoKubernetes,
-    #[error(
-        "{controller} has {ready} of {expected} pods ready, and had not more for {waited:#}: no further pod was evicted"
-    )]
+    #[error("{controller} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped")]
     NotReady { controller: String, ready: usize, expected: usize, waited: SignedDuration },
     /// Something still assigns from the old pool.
-    #[error("the new pod {pod} got an address of the old pool again: no further pod was evicted")]
+    #[error("the new pod {pod} got an address of the old pool again: eviction stopped")]
     AddressOfOldPool { pod: String },
-    #[error("disruption budgets have let none of {pods} pods go for {waited:#}, such as {example}")]
+    #[error(
+        "for {waited:#}, disruption budgets have allowed none of {pods} pods to be evicted, such as {example}"
+    )]
     Budgets { pods: usize, example: String, waited: SignedDuration },
     /// Their nodes are down, or a finalizer holds them.
     #[error("evicted pods have not ended for {waited:#}: {pods}, such as {example}")]
@@ -78,7 +78,7 @@ impl Eviction {
         moves: Moves,
         operator: &dyn Operator,
     ) -> Result<Note<'static>, Error> {
-        // Where namespaces cannot be read, pods alone say what they ask for; the survey says so.
+        // If namespaces cannot be read, pods alone say what they ask for; the survey says so.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);

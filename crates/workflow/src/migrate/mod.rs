@@ -51,7 +51,7 @@ pub struct MigrateRequest {
 #[derive(Clone, Debug)]
 pub struct Surveyed {
     pub survey: Survey,
-    /// What brings the pods back, and what ties them to the pool; `None` where Kubernetes was not asked.
+    /// What brings the pods back, and what ties them to the pool; `None` if Kubernetes was not asked.
     pub moving: Option<Moving>,
 }
 
@@ -65,7 +65,7 @@ pub struct Migrated {
 /// Reads, surveys the migration, shows it and the plan of the next phase, asks, and carries that out.
 ///
 /// # Errors
-/// Where something cannot be read or written, the migration is refused, or the operator does not agree.
+/// If something cannot be read or written, the migration is refused, or the operator does not agree.
 pub fn migrate<'a>(
     datastore: &'a Datastore,
     request: &'a MigrateRequest,
@@ -113,7 +113,7 @@ pub fn migrate<'a>(
     })
 }
 
-/// The plan of a phase that writes a pool. Where nothing will be written, a refusal is a part of it: the rest of what was asked for is
+/// The plan of a phase that writes a pool. If nothing will be written, a refusal is a part of it: the rest of what was asked for is
 /// still shown.
 fn pools_or_skipped(
     run: &Run<'_>,
@@ -135,7 +135,7 @@ fn pools_or_skipped(
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
 /// Looks at the pool again, after the grace period, before it is deleted: a plugin that had read it while it was enabled may get a block
-/// there a moment later. `None` where nothing is written.
+/// there a moment later. `None` if nothing is written.
 async fn look_again(
     run: &Run<'_>,
     request: &MigrateRequest,
@@ -158,7 +158,7 @@ async fn look_again(
     }
 }
 
-/// Reads, and says where the migration stands. Gives the pools as they are stored, too.
+/// Reads, and says where the migration stands. Returns the pools as they are stored, too.
 async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,

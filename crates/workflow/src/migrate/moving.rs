@@ -8,16 +8,18 @@ use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_plan::migrate::{Survey, UserKind};
 use jiff::SignedDuration;
+use serde::Serialize;
 
 use super::Eviction;
 use super::estimate::Estimate;
 use super::evict::Moves;
 
 /// Pods of the old pool that the same thing brings back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
     pub namespace: String,
-    /// The kind of the controller; `None` where nothing brings the pods back.
+    /// The kind of the controller; `None` if nothing brings the pods back.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Of the controller, or of the pod.
     pub name: String,
@@ -27,7 +29,7 @@ pub struct Group {
 }
 
 /// An annotation that asks for the old pool, or an address of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Pin {
     /// `Namespace web`, `Deployment web/api` or `Pod web/one`.
     pub subject: String,
@@ -40,7 +42,7 @@ pub struct Pin {
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
-    /// How long their eviction takes; `None` where none of the pods shows it.
+    /// How long their eviction takes; `None` if none of the pods shows it.
     pub estimate: Option<Estimate>,
     /// A live migration gives a virtual machine another address. From Calico 3.32 on it keeps its own until it is deleted.
     pub live_migration_moves: bool,
@@ -154,7 +156,7 @@ impl<'p> Ties<'p> {
         Self { old, namespaces: namespaces.collect() }
     }
 
-    /// True where the pod asks for the old pool, or its namespace does and the pod does not ask for others.
+    /// True if the pod asks for the old pool, or its namespace does and the pod does not ask for others.
     pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
         let of_namespace = || self.namespaces.get(pod.namespace.as_str()).copied().unwrap_or_default().iter();
         let asks_itself = |annotation| pod.asks.iter().any(|asks| asks.annotation == annotation);

@@ -21,7 +21,7 @@ pub(crate) struct Planned {
 }
 
 /// Plans by `plan`, and again after the grace period where addresses were seen unused only once. The plan that is expected is
-/// shown before that wait, and what would refuse it refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
+/// shown before that wait, and what would refuse it refuses it before. If nothing will be written, there is no wait: the plan is made as if the
 /// addresses were seen unused again.
 pub(crate) async fn plan_after_grace(
     run: &Run<'_>,

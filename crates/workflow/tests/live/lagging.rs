@@ -61,7 +61,7 @@ fn node() -> Value {
     json!({"metadata": {"name": "node-1", "uid": "node", "resourceVersion": "2"}})
 }
 
-/// A server whose long watch of pods never says anything. What was written is told by a short one: the pod, where there is one.
+/// A server whose long watch of pods never says anything. What was written is told by a short one: the pod, if there is one.
 fn server(has_pod: bool, changed: &Arc<AtomicBool>) -> Fake {
     let changed = Arc::clone(changed);
     Fake::start(move |path| {

@@ -14,7 +14,7 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_workflow::{Activity, Criteria, Meter, NoConsent, Note, Operator, Pending, Proposal};
 use jiff::SignedDuration;
 
-/// Nobody is there.
+/// No one is there.
 struct Unattended;
 
 impl Operator for Unattended {

@@ -70,7 +70,7 @@ fn an_address_in_the_block_of_another_host_is_borrowed_unless_affinity_is_strict
 
 #[test]
 fn an_address_is_found_in_a_block_of_another_size() {
-    differs("A pool's block size was changed, and an address lies in a block of the old size");
+    differs("A pool's block size was changed, and an address is in a block of the old size");
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 26)]);
     cluster.assign(&given("10.0.0.1")).unwrap();
     cluster.pool("10.0.0.0/24", json!({"blockSize": 28}));

@@ -162,7 +162,7 @@ fn without_any_pool_nothing_is_assigned() {
 
 #[test]
 fn addresses_of_a_block_made_before_the_size_changed_are_not_given_again() {
-    differs("A pool's block size was changed, and an address lies in a block of the old size");
+    differs("A pool's block size was changed, and an address is in a block of the old size");
     let cluster = Cluster::with_blocks(&[("10.0.0.0/26", 26)]);
     let first = cluster.addresses(&wants("host-a", 60));
     cluster.pool("10.0.0.0/26", json!({"blockSize": 28}));

@@ -116,7 +116,7 @@ impl Cluster {
         run(self.allocator().release_by_handle(handle))
     }
 
-    /// The addresses of a handle; `None` where there is none.
+    /// The addresses of a handle; `None` if there is none.
     pub(super) fn of_handle(&self, handle: &str) -> Option<Vec<IpAddr>> {
         match run(self.allocator().ips_by_handle(handle)) {
             Ok(found) => Some(found),
@@ -212,7 +212,7 @@ pub(super) fn owned_by(node: &str) -> Option<BlockOwner> {
     Some(BlockOwner::Host(node.into()))
 }
 
-/// True if all addresses lie in a CIDR.
+/// True if all addresses are in a CIDR.
 pub(super) fn all_in(addresses: &[IpAddr], cidr: &str) -> bool {
     let cidr = net(cidr);
     addresses.iter().all(|address| cidr.contains(address))

@@ -1,5 +1,5 @@
 //! The cases of the tests of Calico's allocator (libcalico-go/lib/ipam) that concern ADD, DEL and affinities, told again from
-//! what they set up, ask and expect. Where calipam does otherwise on purpose, a test names the row of `docs/cni.md` by
+//! what they set up, ask and expect. If calipam does otherwise on purpose, a test names the row of `docs/cni.md` by
 //! [`differs`].
 
 mod affinities;

@@ -76,7 +76,7 @@ fn unreadable(selector: &str) {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"namespaceSelector": selector}));
     let error = cluster.refusal(&wants("host-a", 1));
-    assert!(error.starts_with("the selector of pool 10-0-0-0-24 cannot be read: "), "{error}");
+    assert!(error.starts_with("the selector of pool 10-0-0-0-24 cannot be parsed: "), "{error}");
 }
 
 rows! { unreadable:

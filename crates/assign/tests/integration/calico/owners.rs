@@ -36,7 +36,7 @@ fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
     (cluster, address)
 }
 
-/// Changes the owners on conditions, and expects those that are named then; where the conditions are not met, those from
+/// Changes the owners on conditions, and expects those that are named then; if the conditions are not met, those from
 /// before.
 fn changed(
     before: [Option<&str>; 2],

@@ -102,7 +102,7 @@ rows! { served:
 const WORKLOADS: &str = "192.168.2.0/24";
 const TUNNELS: &str = "192.168.3.0/24";
 
-/// Asks for an address for a use, where there is a pool for each of `uses`, and expects the pool it comes from.
+/// Asks for an address for a use, if there is a pool for each of `uses`, and expects the pool it comes from.
 fn used_for(uses: &[PoolUse], wanted: PoolUse, named: Option<&str>, expected: Result<&str, &str>) {
     let cluster = Cluster::new(&[]);
     for allowed in uses {

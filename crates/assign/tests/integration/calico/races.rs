@@ -100,7 +100,7 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
     }
 }
 
-/// Lets one operation make `steps` steps, then another run to its end, and the first go on; false where the first had ended
+/// Lets one operation make `steps` steps, then another run to its end, and the first go on; false if the first had ended
 /// before.
 fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Output = ()>) -> bool {
     let mut first = pin!(first);

@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, all_in, given, ip, net, wants};
 use super::{differs, rows};
 
-/// Asks for 64 addresses of a pool that has as many, where some are reserved.
+/// Asks for 64 addresses of a pool that has as many, if some are reserved.
 fn reserved(reservations: &[&[&str]], expected: usize) {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     for (number, cidrs) in reservations.iter().enumerate() {

@@ -55,7 +55,7 @@ impl<'s> Group<'_, 's> {
 
 /// Marks a reference that goes on after a carriage return.
 const DIRTY: u32 = 1 << 31;
-/// Stands where there is no block.
+/// Stands if there is no block.
 const NO_BLOCK: u32 = u32::MAX;
 
 /// An allocation that names a handle.

@@ -56,7 +56,7 @@ impl<'s> Scope<'_, 's> {
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
         // IDs are compared up to the carriage return, so that a handle stored under the whole ID counts
-        // where there is no other one.
+        // if there is no other one.
         let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
             Some(_) if !self.blocks_read => {}

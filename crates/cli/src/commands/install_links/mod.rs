@@ -65,7 +65,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     let outcome = written?;
     if is_there("zsh") {
         let folder = share.join(SHELLS[1].1);
-        console.hint(&format!("zsh reads {} where that is in its `fpath`", quoted(&folder)));
+        console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
     }
     Ok(outcome)
 }
@@ -121,13 +121,13 @@ fn shell_scripts(share: &Path) -> Vec<File> {
     files
 }
 
-/// True where the shell lies in a folder of PATH.
+/// True if the shell is in a folder of PATH.
 fn is_there(shell: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(shell).is_file())
 }
 
-/// `share` next to the directory, as `/usr/local/share` beside `/usr/local/bin`.
+/// `share` next to the directory, as `/usr/local/share` next to `/usr/local/bin`.
 fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
     let directory = fs::canonicalize(directory).map_err(|error| failure("find", directory, error))?;
     Ok(directory.parent().unwrap_or(&directory).join("share"))

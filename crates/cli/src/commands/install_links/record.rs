@@ -40,7 +40,7 @@ impl Record {
         self.files.files.insert(path.to_owned(), sha256_hex(content));
     }
 
-    /// True where the content is what was written there.
+    /// True if the content is what was written there.
     pub(super) fn is_ours(&self, path: &Path, content: &[u8]) -> bool {
         self.files.files.get(path).is_some_and(|noted| *noted == sha256_hex(content))
     }
@@ -66,7 +66,7 @@ impl Record {
             _ => {}
         }
         if let Some(folder) = self.place.parent() {
-            // Something else may lie there.
+            // Something else may be there.
             let _ = fs::remove_dir(folder);
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(super) const FORMS: &str =
     "/api/v1/ip/ADDRESS, /api/v1/pod/NAMESPACE/NAME, /api/v1/node/NAME and /api/v1/handle/ID";
 
 impl Question {
-    /// The question that a path of the API is; `None` where it is none.
+    /// The question that a path of the API is; `None` if it is none.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
         match kind {
@@ -53,7 +53,7 @@ impl Question {
         Some(Self::Any(text.trim().to_owned()))
     }
 
-    /// Writes what `show` prints about it; `None` where the cluster has nothing of the kind.
+    /// Writes what `show` prints about it; `None` if the cluster has nothing of the kind.
     pub(super) fn answer(&self, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Address(address) => {
@@ -101,7 +101,7 @@ fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Op
     Ok(Some(text))
 }
 
-/// A part of a URL; `None` where it is not text.
+/// A part of a URL; `None` if it is not text.
 fn decoded(part: &str) -> Option<String> {
     percent_decode_str(part).decode_utf8().ok().map(Cow::into_owned)
 }

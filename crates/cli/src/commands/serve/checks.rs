@@ -25,7 +25,7 @@ const REST: u32 = 10;
 const EVERY: Duration = Duration::from_secs(1);
 /// What Calico writes for one pod comes within this time, as a rule.
 const OF_ONE_POD: Duration = Duration::from_millis(100);
-/// After how long a datastore that is followed is asked again where it does not answer.
+/// After how long a datastore that is followed is asked again if it does not answer.
 const RETRY: Duration = Duration::from_secs(10);
 /// So many of the findings in which a full check differs are named.
 const NAMED: usize = 10;
@@ -39,7 +39,7 @@ pub(super) struct Checks<'a> {
     live: Option<Live>,
     /// Why it is not.
     not_followed: Option<WhyWhole>,
-    /// Open for as long as it answers, where it is followed.
+    /// Open for as long as it answers, if it is followed.
     datastore: Option<Datastore>,
     /// The revision that was read last; of a file or an old datastore there is none.
     revision: Option<i64>,
@@ -99,7 +99,7 @@ impl<'a> Checks<'a> {
         Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts, trends))
     }
 
-    /// Reads and checks what has changed, where the datastore can be followed. Two reads that confirm each other are whole ones.
+    /// Reads and checks what has changed, if the datastore can be followed. Two reads that confirm each other are whole ones.
     async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
         if self.args.options.confirm.is_some() {
             return Ok(());
@@ -124,8 +124,8 @@ impl<'a> Checks<'a> {
             Step::Whole(why) if why.is_usual() => self.console.verbose(&format!("reading everything: {why}")),
             Step::Whole(why) => self.console.warn(&format!("everything was read again: {why}")),
             Step::Compared { lost, wrong } => {
-                self.tell("was not seen when it came", &lost);
-                self.tell("was still there although it had gone", &wrong);
+                self.tell("had been missed", &lost);
+                self.tell("had been kept by mistake", &wrong);
             }
         }
         Ok(())
@@ -141,11 +141,10 @@ impl<'a> Checks<'a> {
 
     fn tell(&self, what: &str, findings: &[Finding]) {
         for finding in findings.iter().take(NAMED) {
-            self.console
-                .warn(&format!("the hourly check found that {} {} {what}", finding.code, finding.subject));
+            self.console.warn(&format!("hourly full check: {} {} {what}", finding.code, finding.subject));
         }
         if let Some(others) = findings.len().checked_sub(NAMED).filter(|others| *others > 0) {
-            self.console.warn(&format!("and that {others} other findings {what}"));
+            self.console.warn(&format!("hourly full check: {others} more findings {what}"));
         }
     }
 

@@ -54,7 +54,7 @@ impl Tell for FindingEvents {
     }
 }
 
-/// The event of a finding; `None` where it concerns neither a pod nor a node that is there.
+/// The event of a finding; `None` if it concerns neither a pod nor a node that is there.
 fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     let of_pods = pods(finding).into_iter().find_map(|name| pod(name, snapshot));
     Some(Event {

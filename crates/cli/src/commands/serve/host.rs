@@ -16,7 +16,7 @@ impl Hosts {
         Self(names.iter().map(|name| normal(name)).collect())
     }
 
-    /// True where a request names an address, `localhost` or a name that was allowed. Browsers name something in any case;
+    /// True if a request names an address, `localhost` or a name that was allowed. Browsers name something in any case;
     /// a request that names nothing is of another program.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers().get_all(HOST).iter();

@@ -48,8 +48,8 @@ const PROBE: Duration = Duration::from_secs(3);
 /// How long connections may take to end once the server stops.
 const GOODBYE: Duration = Duration::from_secs(3);
 
-const OTHER_NAME: &str = "ask by the address of this server or as `localhost`; by another name only where it was started with \
-                          `--allow-host NAME`";
+const OTHER_NAME: &str =
+    "use the address of this server or `localhost`; other names must be allowed with `--allow-host NAME`";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -178,7 +178,7 @@ async fn respond<B>(
         "/events" => events(shown.served.clone(), end),
         "/ask" => match uri.query().and_then(Question::of_query) {
             Some(question) => answer_question(question, &served, Format::Wide, asking).await,
-            None => plain(StatusCode::BAD_REQUEST, "/ask?q=TEXT: what is the question about?"),
+            None => plain(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing"),
         },
         path => match Question::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
@@ -218,7 +218,7 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
     }
 }
 
-/// The answer of a path that is no question.
+/// The answer of a path that is not a question.
 async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking: &Semaphore) -> Answer {
     match path {
         "/" => report(served, "text/html; charset=utf-8", Text::Page, asking).await,
@@ -238,7 +238,7 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
         "/livez" => plain(StatusCode::OK, "ok"),
         _ => plain(
             StatusCode::NOT_FOUND,
-            &format!("there are /, /report.json, /metrics, /events, /ask, /healthz, /livez, {}", ask::FORMS),
+            &format!("paths: /, /report.json, /metrics, /events, /ask, /healthz, /livez, {}", ask::FORMS),
         ),
     }
 }

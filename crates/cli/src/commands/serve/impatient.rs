@@ -24,7 +24,7 @@ impl Impatient {
         Self { stream: TokioIo::new(stream), stuck: None }
     }
 
-    /// A result of writing, or an error where the client has read nothing for too long.
+    /// A result of writing, or an error if the client has read nothing for too long.
     fn within_patience<T>(
         &mut self,
         written: Poll<io::Result<T>>,

@@ -49,7 +49,7 @@ const CURRENT: u32 = 3;
 /// Checks and serves until a signal ends it.
 ///
 /// # Errors
-/// Where it cannot listen, or the first check finds that the call or its settings are wrong.
+/// If it cannot listen, or the first check finds that the call or its settings are wrong.
 pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read once only: name the file"));
@@ -148,7 +148,7 @@ pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
-/// Checks on a thread of its own. It ends only where checking again cannot help.
+/// Checks on a thread of its own. It ends only if checking again cannot help.
 fn start_checks(
     args: ServeArgs,
     global: Global,

@@ -66,7 +66,7 @@ impl Holding {
                 let text = error.to_string();
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 if *said != text {
-                    console.warn(&format!("the lease is neither taken nor renewed: {text}"));
+                    console.warn(&format!("cannot take or renew the lease: {text}"));
                     *said = text;
                 }
             };

@@ -38,10 +38,10 @@ pub(super) struct Good {
     ended: Instant,
     pub took: Duration,
     pub report: Report,
-    /// What was checked. Where the cluster is followed, it may be later.
+    /// What was checked. If the cluster is followed, it may be later.
     pub snapshot: SharedSnapshot,
     pub exit_code: u8,
-    /// What was done to follow the cluster, where it is.
+    /// What was done to follow the cluster, if it is.
     pub counts: Option<LiveCounts>,
     /// What becomes of the pools, where the cluster is followed.
     trends: Option<Trends>,
@@ -139,12 +139,12 @@ impl Served {
         Self { run: Some(run), good: self.good.clone(), version, failure, stands_by: false }
     }
 
-    /// Why no check has succeeded so far; `None` where one has, and where the first one is under way.
+    /// Why no check has succeeded so far; `None` if one has, and where the first one is under way.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
     }
 
-    /// A text, which may take its time; `None` where there is nothing to write it of yet.
+    /// A text, which may take its time; `None` if there is nothing to write it of yet.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
         let of_good = self.good.as_ref().map(|good| good.text(text)).transpose()?;
         match (text, &self.run, of_good) {

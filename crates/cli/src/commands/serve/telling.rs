@@ -56,7 +56,7 @@ pub(super) async fn run(mut tell: impl Tell, mut served: watch::Receiver<Arc<Ser
             Err(reason) => {
                 if !is_failing {
                     let whom = tell.whom();
-                    console.warn(&format!("{whom} is not told of findings: {reason}; it is tried again"));
+                    console.warn(&format!("cannot send findings to {whom}: {reason}; trying again"));
                 }
                 (is_failing, again) = (true, Instant::now());
             }

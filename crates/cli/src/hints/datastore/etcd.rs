@@ -7,22 +7,20 @@ use crate::hints::connected;
 
 const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
 
-/// What an etcd that cannot be read as it is can give all the same.
+/// What an etcd that cannot be read as it is can give anyway.
 pub(super) fn read_snapshot() -> String {
     let check = connected(&["--datastore", "FILE"], &CONNECTION_OF_ETCD);
     format!("read a snapshot of one member: `etcdctl snapshot save FILE`, then {check}")
 }
 
-/// The IDs of options that mean nothing where the data is in a file.
+/// The IDs of options that mean nothing if the data is in a file.
 const CONNECTION_OF_ETCD: [&str; 4] = ["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"];
 
-/// What to do about a failure of an etcd; `None` where there is nothing to say.
+/// What to do about a failure of an etcd; `None` if there is nothing to say.
 pub(super) fn etcd(failure: &Failure) -> Option<String> {
     let text = match failure {
         Failure::Connection(cause) => return etcd_connection(cause),
-        Failure::AuthNeeded => {
-            "give them by ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)"
-        }
+        Failure::AuthNeeded => "set ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)",
         Failure::WrongPassword => "check ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)",
         Failure::PermissionDenied(_) => {
             "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`"
@@ -51,7 +49,7 @@ fn etcd_connection(cause: &Cause) -> Option<String> {
     let text = match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => {
             return Some(format!(
-                "is etcd running there, and is the port right (usually 2379)? Set the endpoints by ETCD_ENDPOINTS or {}",
+                "is etcd running there, and is the port right (usually 2379)? Set the endpoints with ETCD_ENDPOINTS or {}",
                 connected(&ENDPOINTS, &[])
             ));
         }
@@ -61,7 +59,7 @@ fn etcd_connection(cause: &Cause) -> Option<String> {
         Cause::Broken(_) => "retry; if it happens again, see the log of etcd",
         Cause::ServerWantsTls => {
             return Some(format!(
-                "write the endpoint as https://…, and give the CA certificate by ETCD_CA_CERT_FILE (field \
+                "write the endpoint as https://…, and give the CA certificate with ETCD_CA_CERT_FILE (field \
                  etcdCACertFile) or {}",
                 connected(&[ENDPOINTS, CA].concat(), &[])
             ));
@@ -69,7 +67,7 @@ fn etcd_connection(cause: &Cause) -> Option<String> {
         Cause::ServerIsPlain => "write the endpoint as http://…",
         Cause::CertificateNotTrusted => {
             return Some(format!(
-                "give the CA certificate that signed it by ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
+                "give the CA certificate that signed it with ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
                 connected(&CA, &[])
             ));
         }
@@ -77,7 +75,7 @@ fn etcd_connection(cause: &Cause) -> Option<String> {
         Cause::CertificateWrongName => "write the endpoint with a name or address that the certificate lists",
         Cause::ClientCertificateRequired => {
             return Some(format!(
-                "give certificate and key by ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) or {}",
+                "give certificate and key with ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) or {}",
                 connected(&["--etcd-cert", "FILE", "--etcd-key", "FILE"], &[])
             ));
         }

@@ -4,7 +4,7 @@ use calipam_files::FileError;
 
 use crate::hints::command_elsewhere;
 
-/// What to do about a file of data; `None` where there is nothing to say.
+/// What to do about a file of data; `None` if there is nothing to say.
 pub(super) fn file(error: &FileError) -> Option<String> {
     let text = match error {
         FileError::Empty | FileError::UnknownKind(_) => {
@@ -20,7 +20,7 @@ pub(super) fn file(error: &FileError) -> Option<String> {
         }
         FileError::NoCalico => {
             "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
-             with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
+             with the Kubernetes datastore, Calico uses no etcd of its own. Data of Calico 2.x is read with \
              DATASTORE_TYPE=etcdv2"
         }
         FileError::ObjectsMissing { .. } => {
@@ -31,22 +31,20 @@ pub(super) fn file(error: &FileError) -> Option<String> {
              ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
         }
         FileError::ExportVersion(_) | FileError::ChangesVersion(_) => {
-            "use the calipam that wrote it, or a later one"
+            "use the version of calipam that wrote it, or a later one"
         }
         FileError::ExportLine { .. } | FileError::ExportCut { .. } | FileError::Unpack(_) => {
             let export = command_elsewhere(&["export", "FILE"]);
-            return Some(format!("write it again by {export}, or copy it again"));
+            return Some(format!("write it again with {export}, or copy it again"));
         }
         FileError::SnapshotCut(_) | FileError::SnapshotChecksum | FileError::SnapshotDamaged(_) => {
-            "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
+            "take it again with `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
              runs is not consistent"
         }
         FileError::OtherCluster { .. } => "each cluster has an archive of its own: name another folder",
-        FileError::ArchiveBusy => {
-            "wait until it has ended; what a killed run leaves does not hinder the next one"
-        }
+        FileError::ArchiveBusy => "wait until it has ended; files left by a killed run do no harm",
         FileError::ChangesDamaged { .. } | FileError::Archived(_) | FileError::NoTime(_) => {
-            "move the file out of the archive: what it contained is then a gap, which the output names"
+            "move the file out of the archive: the time that it covered becomes a gap, which the output shows"
         }
         FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
             "is the path right, and does its folder exist?"

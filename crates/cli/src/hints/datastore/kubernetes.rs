@@ -5,7 +5,7 @@ use calipam_datastore::{Cause, Failure};
 use super::CONTEXT;
 use crate::hints::connected;
 
-/// What to do about a failure of an API server; `None` where there is nothing to say.
+/// What to do about a failure of an API server; `None` if there is nothing to say.
 pub(super) fn kubernetes(failure: &Failure) -> Option<String> {
     let text = match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),
@@ -15,7 +15,7 @@ pub(super) fn kubernetes(failure: &Failure) -> Option<String> {
             "the etcd of the API server is compacted faster than a list can be read: run it again when there is \
              less load"
         }
-        Failure::TooManyRequests => "run it again when the API server has less to do",
+        Failure::TooManyRequests => "run it again when the API server is less busy",
         Failure::Server { .. } | Failure::Incomplete(_) => LOOK_AT_LOG,
         Failure::NotKubernetes(_) => "check the field `server` of the cluster in the kubeconfig",
         _ => return None,

@@ -14,14 +14,13 @@ use self::kubernetes::kubernetes;
 use self::settings::settings;
 use super::{connected, dry_run};
 
-/// What to do about an error; `None` where there is nothing to say.
+/// What to do about an error; `None` if there is nothing to say.
 pub(super) fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),
         Error::NoCluster(_) => {
             return Some(format!(
-                "name what holds the data of Calico: a kubeconfig by KUBECONFIG or {}; etcd by ETCD_ENDPOINTS or {}; or an \
-                 export by {}",
+                "say where Calico keeps its data: give a kubeconfig with KUBECONFIG or {}; etcd with ETCD_ENDPOINTS or {}; or an export with {}",
                 connected(&["--kubeconfig", "FILE"], &["context"]),
                 connected(&["--etcd-endpoints", "URL"], &["datastore"]),
                 connected(&["--datastore", "FILE"], &["datastore"])
@@ -29,7 +28,7 @@ pub(super) fn hint(error: &Error) -> Option<String> {
         }
         Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
             return Some(format!(
-                "name a kubeconfig by KUBECONFIG or {}, and a context in it by --context",
+                "name a kubeconfig with KUBECONFIG or {}, and a context in it with --context",
                 connected(&["--kubeconfig", "FILE"], &["context"])
             ));
         }
@@ -56,30 +55,29 @@ pub(super) fn hint(error: &Error) -> Option<String> {
         }
         Error::NotWritable { .. } => {
             return Some(format!(
-                "repairs of a file are planned and simulated, {}; to make them, connect to the datastore",
+                "on a file, repairs are only planned and simulated, {}; to carry them out, connect to the datastore",
                 dry_run()
             ));
         }
         Error::NotForCalico2 { .. } => {
-            "`release`, `rebuild` and `undo` repair it; for all else use calicoctl 1.x"
+            "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x"
         }
         Error::Compacted { .. } => {
             return Some(format!("something compacts this etcd every few seconds; {}", read_snapshot()));
         }
         Error::RevisionCompacted { oldest: Some(oldest), .. } => {
             return Some(format!(
-                "`etcd@{oldest}` can be read; what was before it is in a snapshot or an export, if anywhere"
+                "`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export"
             ));
         }
         Error::RevisionCompacted { .. } => {
-            "etcd forgets what is older than its compaction: take a newer revision, or a snapshot or export of that time"
+            "etcd drops what is older than its last compaction: take a newer revision, or a snapshot or export of that time"
         }
         Error::RevisionAhead { .. } => {
-            "is it a revision of this etcd? One that was restored counts from its snapshot on"
+            "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot"
         }
         Error::NoRevisions { .. } => {
-            "only etcd keeps past revisions: give its endpoints by `--etcd-endpoints`; what Kubernetes forgets, an archive of \
-             exports keeps (`export --archive`, `history --archive`)"
+            "only etcd keeps past revisions: give its endpoints with `--etcd-endpoints`; for Kubernetes, keep an archive of exports (`export --archive`, `history --archive`)"
         }
         Error::NoCalico { .. } => return file(&FileError::NoCalico),
         Error::NoCalicoKinds { .. } => {

@@ -29,7 +29,7 @@ pub(super) fn settings(error: &SettingsError) -> Option<String> {
         }
         SettingsError::NoEndpoints => {
             return Some(format!(
-                "set them by ETCD_ENDPOINTS, the field etcdEndpoints of the settings file or {}",
+                "set them with ETCD_ENDPOINTS, the field etcdEndpoints of the settings file or {}",
                 connected(&ENDPOINTS, &[])
             ));
         }
@@ -37,8 +37,7 @@ pub(super) fn settings(error: &SettingsError) -> Option<String> {
         SettingsError::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
         SettingsError::SrvUnsupported(domain) => {
             return Some(format!(
-                "`dig +short SRV _etcd-client-ssl._tcp.{domain}` (or _etcd-client._tcp) lists the endpoints; \
-                 give them by {}",
+                "`dig +short SRV _etcd-client-ssl._tcp.{domain}` (or _etcd-client._tcp) lists the endpoints; give them with {}",
                 connected(&ENDPOINTS, &[])
             ));
         }
@@ -51,7 +50,7 @@ pub(super) fn settings(error: &SettingsError) -> Option<String> {
         }
         SettingsError::ContextAlone(_) => {
             return Some(format!(
-                "name the kubeconfig that has it by KUBECONFIG or {}",
+                "name the kubeconfig that has it with KUBECONFIG or {}",
                 connected(&["--kubeconfig", "FILE"], &[])
             ));
         }

@@ -44,7 +44,7 @@ pub(crate) struct DiffOfCluster {
 
 impl DiffOfCluster {
     /// # Errors
-    /// Where the difference cannot be written as JSON.
+    /// If the difference cannot be written as JSON.
     pub(crate) fn of(
         (cluster, group): (String, Option<String>),
         states: [State; 2],
@@ -96,7 +96,7 @@ struct OneCluster<'a> {
 }
 
 impl FleetDiff {
-    /// True where every cluster was read, and is as it was.
+    /// True if every cluster was read, and is as it was.
     pub(crate) fn is_same(&self) -> bool {
         let is_whole = self.unreadable.is_empty() && self.only_old.is_empty() && self.only_new.is_empty();
         is_whole && self.clusters.iter().all(|of| of.same)

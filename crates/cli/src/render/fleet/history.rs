@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use calipam_history::timeline::Event;
 use serde::Serialize;
 
+use super::InCluster;
 use super::pools::{OneUnreadable, unreadable};
 use crate::render::document::{Detail, Document};
 use crate::render::history::{Reach, cells};
@@ -29,7 +30,7 @@ pub(crate) struct HistoryOfCluster {
     pub cluster: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The GUID; empty where it has none.
+    /// The GUID; empty if it has none.
     pub guid: String,
     pub location: String,
     #[serde(flatten)]
@@ -52,20 +53,13 @@ struct Written<'a> {
     name: IpAddr,
     unreadable: Vec<OneUnreadable<'a>>,
     clusters: &'a [HistoryOfCluster],
-    events: Vec<OneEvent<'a>>,
-}
-
-#[derive(Serialize)]
-struct OneEvent<'a> {
-    cluster: &'a str,
-    #[serde(flatten)]
-    event: &'a Event,
+    events: Vec<InCluster<'a, &'a Event>>,
 }
 
 impl FleetHistory {
-    fn events(&self) -> impl Iterator<Item = OneEvent<'_>> {
+    fn events(&self) -> impl Iterator<Item = InCluster<'_, &Event>> {
         let of_each = self.clusters.iter();
-        of_each.flat_map(|of| of.events.iter().map(|event| OneEvent { cluster: &of.cluster, event }))
+        of_each.flat_map(|of| of.events.iter().map(|event| InCluster { cluster: &of.cluster, it: event }))
     }
 
     /// How many clusters know something.
@@ -88,7 +82,7 @@ impl Document for FleetHistory {
         writeln!(out, "ip {} · {all}{unread} · known in {}\n", self.address, self.known_in())?;
         if self.known_in() > 0 {
             let mut grid = Grid::new(page, detail, "CLUSTER  >REVISION  TIME  EVENT  OF  WHO");
-            for OneEvent { cluster, event } in self.events() {
+            for InCluster { cluster, it: event } in self.events() {
                 grid.row([cluster.to_owned()].into_iter().chain(cells(event, detail)));
             }
             grid.write(out)?;

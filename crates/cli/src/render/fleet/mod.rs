@@ -26,13 +26,21 @@ use super::text::escape;
 use crate::format::Format;
 use crate::ignore;
 
+/// Something of a cluster, for programs.
+#[derive(Serialize)]
+struct InCluster<'a, T> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    it: T,
+}
+
 /// A check of several clusters that came to an end.
 pub(crate) struct FleetReport {
     /// When the clusters were checked, or their summaries joined.
     pub taken_at: Timestamp,
     /// Those with the worst findings first.
     pub clusters: Vec<Cluster>,
-    /// What has changed in each of them, where there is an earlier report to compare with.
+    /// What has changed in each of them, if there is an earlier report to compare with.
     pub changes: Option<Vec<Changes>>,
     pub notes: Vec<String>,
     pub took: Duration,
@@ -104,7 +112,7 @@ impl FleetReport {
         counts
     }
 
-    /// How old the data of a cluster is; `None` where there is none.
+    /// How old the data of a cluster is; `None` if there is none.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
         let taken_at = cluster.report.cluster.taken_at;
         cluster.is_read.then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))

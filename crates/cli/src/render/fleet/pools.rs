@@ -23,7 +23,7 @@ pub(crate) struct FleetPools {
     pub clusters: Vec<PoolsOfCluster>,
     /// Clusters that could not be read, and why.
     pub unreadable: BTreeMap<String, String>,
-    /// Ranges that no cluster uses, where they were asked for.
+    /// Ranges that no cluster uses, if they were asked for.
     pub free: Option<Vec<IpNet>>,
     /// An earlier state was named.
     pub shows_growth: bool,
@@ -34,7 +34,7 @@ pub(crate) struct PoolsOfCluster {
     pub cluster: String,
     pub group: Option<String>,
     pub pools: Vec<PoolView>,
-    /// How each of them grows; none where there is no earlier state.
+    /// How each of them grows; none if there is no earlier state.
     pub growths: Vec<Option<Growth>>,
 }
 
@@ -113,7 +113,7 @@ fn growth_cells(growth: Option<Growth>) -> [String; 3] {
     };
     let full_in = match days_left {
         None => "-".to_owned(),
-        // Nobody plans so far ahead by a straight line.
+        // No one plans so far ahead by a straight line.
         Some(days) if days > FAR => "> 10 y".to_owned(),
         Some(days) => age(SignedDuration::from_secs((days * 86_400.0) as i64)),
     };

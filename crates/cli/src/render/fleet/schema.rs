@@ -8,7 +8,7 @@ use calipam_check::{Change, EarlierFinding, Report, Severity};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::FleetReport;
+use super::{FleetReport, InCluster};
 use crate::render::findings::Element;
 
 #[derive(Serialize)]
@@ -39,15 +39,8 @@ struct Changes<'a> {
     new: usize,
     worse: usize,
     stay: usize,
-    gone: Vec<Absent<'a>>,
-    not_checked: Vec<Absent<'a>>,
-}
-
-#[derive(Serialize)]
-struct Absent<'a> {
-    cluster: &'a str,
-    #[serde(flatten)]
-    finding: &'a EarlierFinding,
+    gone: Vec<InCluster<'a, &'a EarlierFinding>>,
+    not_checked: Vec<InCluster<'a, &'a EarlierFinding>>,
 }
 
 #[derive(Serialize)]
@@ -69,20 +62,13 @@ struct OneCluster<'a> {
 
 struct Findings<'a>(&'a FleetReport);
 
-#[derive(Serialize)]
-struct OneFinding<'a> {
-    cluster: &'a str,
-    #[serde(flatten)]
-    finding: Element<'a>,
-}
-
 impl Serialize for Findings<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(
-            self.0.findings().iter().map(|of| OneFinding {
-                cluster: &of.cluster.name,
-                finding: Element::new(of.finding, of.change),
-            }),
+            self.0
+                .findings()
+                .iter()
+                .map(|of| InCluster { cluster: &of.cluster.name, it: Element::new(of.finding, of.change) }),
         )
     }
 }
@@ -122,8 +108,8 @@ fn changes(report: &FleetReport) -> Changes<'_> {
     let numbers = numbers(report);
     let absent = |list: fn(&calipam_check::Changes) -> &Vec<EarlierFinding>| {
         let of_each = report.each().filter_map(|(cluster, changes)| Some((&*cluster.name, list(changes?))));
-        let all =
-            of_each.flat_map(|(cluster, list)| list.iter().map(move |finding| Absent { cluster, finding }));
+        let all = of_each
+            .flat_map(|(cluster, list)| list.iter().map(move |finding| InCluster { cluster, it: finding }));
         all.collect()
     };
     Changes {

@@ -23,7 +23,7 @@ use super::wrap::on_page;
 /// Where a migration stands.
 pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
 
-/// The same and the plan of the next phase or, where it was carried out, what became of it.
+/// The same and the plan of the next phase or, if it was carried out, what became of it.
 pub(crate) struct MigrationDocument<'a> {
     pub surveyed: &'a Surveyed,
     pub plan: &'a PlanSummary,
@@ -130,11 +130,10 @@ fn there_and_back(Detour { leg, temporary, successor }: Detour<'_>) -> String {
     let (temporary, name, size) = (&temporary.name, &successor.name, successor.block_size);
     match leg {
         Leg::There => format!(
-            "This is the way there. The pool {temporary} is temporary: once {name} is empty it is deleted, and created again with blocks of \
-             /{size}; then all move back. Blocks of two sizes in one CIDR would overlap, and addresses be assigned twice."
+            "This is the first half: to the temporary pool {temporary}. Once {name} is empty, it is deleted and created again with blocks of /{size}; then everything moves back. Blocks of two sizes in one CIDR would overlap, and addresses could be assigned twice."
         ),
         Leg::Back => format!(
-            "This is the way back, to {name} with blocks of /{size}. At its end the temporary pool {temporary} is deleted."
+            "This is the second half: back to {name}, with blocks of /{size}. At the end the temporary pool {temporary} is deleted."
         ),
     }
 }
@@ -203,8 +202,7 @@ fn how_long(Estimate { pods, batch, each, total }: &Estimate) -> String {
     let (pods, total) = (count(*pods, "pod", "pods"), total.round(Unit::Second).unwrap_or(*total));
     let each = each.round(Unit::Second).unwrap_or(*each);
     format!(
-        "Evicting {pods}, {batch} at a time, takes about {total:#}: when they were last started, as many were ready after {each:#}. Waiting for \
-         disruption budgets is not in it"
+        "Evicting {pods}, {batch} at a time, takes about {total:#}: at their last start, as many were ready after {each:#}. Waiting for disruption budgets comes on top"
     )
 }
 
@@ -243,7 +241,7 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
 
 fn without_command(group: &Group) -> &'static str {
     match group.kind.as_deref() {
-        None => "nothing brings it back: delete and create it",
+        None => "no controller recreates it: delete and create it",
         Some("VirtualMachineInstance") => "it keeps its address, also in a live migration: docs/migrate.md",
         Some("Job") => "ends by itself",
         Some("Node") => "static: restart it on its node",
@@ -296,7 +294,8 @@ fn notes(surveyed: &Surveyed) -> Vec<String> {
                 .to_owned(),
         ],
     };
-    notes
-        .push("Not seen: `ipv4_pools` in CNI configurations on nodes, and addresses in manifests".to_owned());
+    notes.push(
+        "Not checked: `ipv4_pools` in CNI configurations on nodes, and addresses in manifests".to_owned(),
+    );
     notes
 }

@@ -1,11 +1,9 @@
 //! Where a migration stands, for programs.
 
-use std::collections::BTreeMap;
-
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_plan::migrate::{Detour, Difference, Left, Leg, NodeCapacity, Phase, User};
-use calipam_workflow::{Estimate, Group, Moving, Pin, Surveyed};
+use calipam_workflow::{Estimate, Group, Pin, Surveyed};
 use serde::Serialize;
 
 use super::{SurveyDocument, command, notes};
@@ -44,29 +42,11 @@ impl<'a> From<Detour<'a>> for ShownDetour<'a> {
 
 #[derive(Serialize)]
 struct ShownGroup<'a> {
-    namespace: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'a str>,
-    name: &'a str,
-    pods: usize,
-    budgets: &'a BTreeMap<String, i64>,
+    #[serde(flatten)]
+    group: &'a Group,
     /// What moves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
-}
-
-impl<'a> ShownGroup<'a> {
-    fn of(group: &'a Group, moving: &Moving) -> Self {
-        let Group { namespace, kind, name, pods, budgets } = group;
-        Self { namespace, kind: kind.as_deref(), name, pods: *pods, budgets, command: command(group, moving) }
-    }
-}
-
-#[derive(Serialize)]
-struct ShownPin<'a> {
-    subject: &'a str,
-    annotation: &'static str,
-    value: &'a str,
 }
 
 #[derive(Serialize)]
@@ -102,7 +82,7 @@ pub(super) struct ShownSurvey<'a> {
     workloads: Vec<ShownGroup<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     eviction: Option<ShownEstimate>,
-    pins: Vec<ShownPin<'a>>,
+    pins: &'a [Pin],
     differences: &'a [Difference],
     unread: Vec<String>,
 }
@@ -110,10 +90,9 @@ pub(super) struct ShownSurvey<'a> {
 impl<'a> SurveyDocument<'a> {
     pub(super) fn shown(&self) -> ShownSurvey<'a> {
         let Surveyed { survey, moving } = self.0;
-        let groups = moving
-            .iter()
-            .flat_map(|moving| moving.workloads.iter().map(|group| ShownGroup::of(group, moving)));
-        let pins = moving.iter().flat_map(|moving| &moving.pins);
+        let shown = |group, moving| ShownGroup { group, command: command(group, moving) };
+        let groups =
+            moving.iter().flat_map(|moving| moving.workloads.iter().map(move |group| shown(group, moving)));
         ShownSurvey {
             from: (&survey.migration.old).into(),
             to: survey.migration.new.as_ref().map(ShownPool::from),
@@ -125,9 +104,7 @@ impl<'a> SurveyDocument<'a> {
             users: &survey.users,
             workloads: groups.collect(),
             eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()).map(ShownEstimate::from),
-            pins: pins
-                .map(|Pin { subject, annotation, value }| ShownPin { subject, annotation, value })
-                .collect(),
+            pins: moving.as_ref().map_or(&[], |moving| &moving.pins),
             differences: &survey.differences,
             unread: notes(self.0),
         }

@@ -1,5 +1,5 @@
-//! JUnit's XML: a test case for each rule. It fails where the rule found something that makes the check fail, and is
-//! skipped where nothing could be said.
+//! JUnit's XML: a test case for each rule. It fails if the rule found something that makes the check fail, and is
+//! skipped if nothing could be said.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::render::check::unread;
 use crate::render::fleet::FleetReport;
 use crate::render::text::{count, escape};
 
-/// Readers show a failure's text as a whole: so many lines of it are enough, the sum stands in front.
+/// Readers show a failure's text as a whole: so many lines of it are enough, the sum is in front.
 const SHOWN: usize = 1000;
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {

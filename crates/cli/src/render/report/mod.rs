@@ -34,7 +34,7 @@ pub(crate) struct Checked<'a> {
     pub report: &'a Report,
     /// What was checked: metrics and pages show how full the pools are as well.
     pub snapshot: &'a Snapshot,
-    /// What has changed since an earlier report, where there is one to compare with.
+    /// What has changed since an earlier report, if there is one to compare with.
     pub changes: Option<&'a Changes>,
     /// From the start of the command to the verdict.
     pub took: Duration,

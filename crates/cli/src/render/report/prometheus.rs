@@ -79,13 +79,13 @@ pub(crate) struct RunMetrics {
     pub up: bool,
     pub took: Duration,
     pub exit_code: u8,
-    /// What was done to follow the cluster; `None` where it is read anew for each check.
+    /// What was done to follow the cluster; `None` if it is read again for each check.
     pub live: Option<LiveCounts>,
 }
 
 impl RunMetrics {
     /// Writes the metrics of a run that has just ended, so that an alert can tell one that failed from one that did not
-    /// run; and when the last good one ended, where that is known.
+    /// run; and when the last good one ended, if that is known.
     pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let mut metrics = Metrics::default();
         if let Some(at) = last_good {
@@ -168,7 +168,7 @@ impl Metrics<'_> {
         self.set("live_differences", help, &[], live.differences as f64);
     }
 
-    /// Everything about the cluster. Gives how full its pools are.
+    /// Everything about the cluster. Returns how full its pools are.
     fn report(&mut self, checked: &Checked<'_>) -> PoolList {
         self.cluster(checked.report);
         self.findings(checked.report, Code::of_one_cluster());
@@ -218,7 +218,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// Every code has a value, also where nothing was found, so that an alert sees it return to zero.
+    /// Every code has a value, also if nothing was found, so that an alert sees it return to zero.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers = BTreeMap::new();
         for code in codes {
@@ -235,7 +235,7 @@ impl Metrics<'_> {
 
         let stranded = report.findings.iter().filter(|f| f.code == Code::StrandedAddresses);
         let stranded = stranded.flat_map(|f| &f.nodes).collect::<std::collections::BTreeSet<_>>().len();
-        self.set("nodes_stranded", "Nodes that cannot get one more address.", &[], stranded as f64);
+        self.set("nodes_stranded", "Nodes that cannot get another address.", &[], stranded as f64);
     }
 
     /// What has changed since the report that this one was compared with.
@@ -261,7 +261,7 @@ impl Metrics<'_> {
             let help = "1 if Calico allocates from the pool, otherwise 0.";
             self.set("ippool_enabled", help, &pool, f64::from(u8::from(view.enabled)));
             if let Some(count) = view.allocatable {
-                let help = "Free addresses that the nodes can get now; absent where that is not known.";
+                let help = "Free addresses that the nodes can get now; absent if that is not known.";
                 self.set("ippool_allocatable", help, &pool, number(count));
             }
 

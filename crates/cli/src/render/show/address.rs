@@ -169,8 +169,8 @@ fn words_of_state(state: AddressState) -> &'static str {
         AddressState::Cooling => "is cooling down",
         AddressState::WindowsReserved => "is reserved by a Windows node",
         AddressState::Free => "is free",
-        AddressState::NoBlock => "lies in no block",
-        AddressState::Unknown => "lies in a block that cannot be read",
+        AddressState::NoBlock => "is in no block",
+        AddressState::Unknown => "is in a block that cannot be read",
     }
 }
 

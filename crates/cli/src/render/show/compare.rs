@@ -18,7 +18,7 @@ impl View for Comparison {
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let endpoints = self.with_endpoints;
         let wide = detail == Detail::Full;
-        // Numbers stand on the right, the addresses of the wide table on the left.
+        // Numbers are on the right, the addresses of the wide table on the left.
         let side = if wide { "" } else { ">" };
         let mut grid = Grid::new(page, detail, "NODE  >PODS  >IN KUBERNETES");
         if endpoints {
@@ -46,7 +46,7 @@ impl View for Comparison {
     }
 }
 
-/// True where no source names an address that another one does not.
+/// True if no source names an address that another one does not.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
     [&node.not_recorded, &node.not_used, &node.without_endpoint, &node.endpoint_only]
         .iter()

@@ -54,7 +54,7 @@ fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
     row
 }
 
-/// `calipam 0.1.0`, as it is noted; else by its newest address. Where that is another one's: `calipam 0.1.0 (newest address: Calico)`.
+/// `calipam 0.1.0`, as it is noted; else by its newest address. If that is another one's: `calipam 0.1.0 (newest address: Calico)`.
 fn plugin(plugin: &NodePlugin) -> String {
     let by = plugin.assigned_by.map_or("", |by| match by {
         Plugin::Calico => "Calico",

@@ -30,7 +30,7 @@ pub(crate) use self::compare::agrees;
 /// What `show` prints of a cluster.
 pub(crate) trait View: Serialize {
     const KIND: &'static str;
-    /// What `-o name` names: the kind of thing; the list in the schema that has them, or nothing where the document is about
+    /// What `-o name` names: the kind of thing; the list in the schema that has them, or nothing if the document is about
     /// one; and the field that has the name.
     const NAMED: [&'static str; 3];
 

@@ -33,7 +33,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
     let mut lines = vec![match fits {
         true => format!(
-            "Block size: /{size}, the one that wastes the fewest addresses and routes of those without drawbacks."
+            "Block size: /{size}. Of the sizes without drawbacks, it wastes the fewest addresses and routes."
         ),
         false => format!(
             "Block size: /{size}, in a pool that is large enough; the drawbacks in the existing pools are listed below."
@@ -55,7 +55,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     }
     if let Some(limit) = advice.block_limit {
         lines.push(format!(
-            "Limit of blocks (maxBlocksPerHost, with strict affinity): {limit}, what a full node needs and one more."
+            "Limit of blocks (maxBlocksPerHost, with strict affinity): {limit}, one more than a full node needs."
         ));
     }
     lines

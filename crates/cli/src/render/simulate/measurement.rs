@@ -39,7 +39,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Both lists of times are ascending; `writes` is empty where none were made.
+    /// Both lists of times are ascending; `writes` is empty if none were made.
     pub(crate) fn new(
         kind: DatastoreKind,
         location: String,

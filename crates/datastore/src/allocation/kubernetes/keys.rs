@@ -29,7 +29,7 @@ const PAGES: [usize; 2] = [8, 500];
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 16;
 
-/// The key of one block, where it exists.
+/// The key of one block, if it exists.
 pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<Answer> {
     let Some((kind, path)) = locate(client, &Key::Block(cidr)) else { return Ok(Answer::default()) };
     let Some((body, _)) = client.get_whole(&path, Accept::OneMetadata, kind.known.plural).await? else {

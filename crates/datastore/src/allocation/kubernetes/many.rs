@@ -30,7 +30,7 @@ const PAGES: usize = 2;
 /// Blocks that are under way at the same time where they are read one by one.
 const IN_FLIGHT: usize = 32;
 
-/// The blocks that queries ask for; `None` where they ask for few, or for something else.
+/// The blocks that queries ask for; `None` if they ask for few, or for something else.
 pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     let block = |query: &Query| match query {
         Query::Get(Key::Block(cidr)) => Some(*cidr),
@@ -137,7 +137,7 @@ struct Page {
 }
 
 impl Page {
-    /// `None` where it does not begin with the first that is wanted.
+    /// `None` if it does not begin with the first that is wanted.
     fn of(list: List<'_>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
         let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
         let (mut blocks, mut items) = (Vec::new(), 0);

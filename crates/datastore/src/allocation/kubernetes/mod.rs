@@ -83,7 +83,7 @@ impl KubeStore {
         })
     }
 
-    /// Asks side by side; where that fails for a reason that passes, again. A server that did not answer in time had its time.
+    /// Asks side by side; if that fails for a reason that passes, again. A server that did not answer in time had its time.
     async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
         let is_late = |error: &Error| {
             matches!(error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. })
@@ -98,8 +98,8 @@ impl KubeStore {
         }
     }
 
-    /// Learns from the first answers whether the API group that was assumed is there. Where nothing of it was found, the
-    /// server is asked. True where the group is another one.
+    /// Learns from the first answers whether the API group that was assumed is there. If nothing of it was found, the
+    /// server is asked. True if the group is another one.
     async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
         if answers.iter().any(|answer| answer.shows_group) {
             self.state().group = Known::Yes;
@@ -165,7 +165,7 @@ impl KubeStore {
         })
     }
 
-    /// The object at a revision: as it was read, or read now; `None` where it is another version.
+    /// The object at a revision: as it was read, or read now; `None` if it is another version.
     async fn object(
         &self,
         client: &Arc<KubeClient>,

@@ -222,7 +222,7 @@ async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snap
     Ok(snapshot)
 }
 
-/// Not found is no error: nothing of the kind is there.
+/// Not found is not an error: nothing of the kind is there.
 pub(super) fn missing(error: Error) -> Result<Answer> {
     match error {
         Error::Request { failure: Failure::NotFound, .. } => {

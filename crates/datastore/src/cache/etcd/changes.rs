@@ -43,7 +43,7 @@ impl Stored {
 /// What is stored under keys that have changed; `None` under those that are deleted.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Stored>>;
 
-/// Reads changes; `None` where they are none.
+/// Reads changes; `None` if they are none.
 pub(super) fn read(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, Option<Stored>)>> {
     let mut changes = Vec::new();
     while !bytes.is_empty() {
@@ -110,7 +110,7 @@ impl Decoding {
         Self { sender, decoded }
     }
 
-    /// All changes, where what the cache knows as the last write came again.
+    /// All changes, if what the cache knows as the last write came again.
     pub(super) async fn finish(self) -> Result<New, WhyWhole> {
         drop(self.sender);
         self.decoded.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?.finish()
@@ -119,7 +119,7 @@ impl Decoding {
 
 impl TakeChanges for Decoding {
     fn take(&mut self, answer: Answer) {
-        // Where the thread has ended, that is seen when it is waited for.
+        // If the thread has ended, that is seen when it is waited for.
         let _ = self.sender.send(answer);
     }
 }
@@ -131,7 +131,7 @@ struct Decoded {
     /// The sums of what came up to the last write that the cache knows.
     again: Vec<u32>,
     newest: Newest,
-    /// By key: the revision of the last change, what is stored since, and where the change lies in the text.
+    /// By key: the revision of the last change, what is stored since, and where the change is in the text.
     changes: BTreeMap<Vec<u8>, (i64, Option<Stored>, Range<usize>)>,
     text: Vec<u8>,
     /// Takes one entry after the other.

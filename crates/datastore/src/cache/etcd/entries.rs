@@ -1,4 +1,4 @@
-//! Entries of etcd as they stand in a cache: blocks, handles and endpoints in the form that they have in memory, all else as
+//! Entries of etcd as they are in a cache: blocks, handles and endpoints in the form that they have in memory, all else as
 //! etcd has it.
 
 use calipam_files::raw::RawEntry;
@@ -34,7 +34,7 @@ impl Entry<'_> {
     }
 }
 
-/// Adds an entry to a snapshot, and to the entries of a cache. True where that has its compact form, which does not say when
+/// Adds an entry to a snapshot, and to the entries of a cache. True if that has its compact form, which does not say when
 /// the object was created.
 pub(super) fn add(snapshot: &mut Snapshot, entry: RawEntry<'_>, out: &mut Vec<u8>) -> bool {
     // By kind. What cannot be decoded in part or at all is decoded again each time.
@@ -57,7 +57,7 @@ pub(super) fn add(snapshot: &mut Snapshot, entry: RawEntry<'_>, out: &mut Vec<u8
     is_compact
 }
 
-/// Appends an object. False, and nothing appended, where it has no compact form.
+/// Appends an object. False, and nothing appended, if it has no compact form.
 fn push<T: Compact>(out: &mut Vec<u8>, kind: u8, revision: i64, object: Option<&Versioned<T>>) -> bool {
     let start = out.len();
     push_head(out, kind, revision);
@@ -73,7 +73,7 @@ fn push_head(out: &mut Vec<u8>, kind: u8, revision: i64) {
     push_number(out, revision as usize);
 }
 
-/// Takes an entry; `None` where there is none.
+/// Takes an entry; `None` if there is none.
 pub(super) fn take<'t>(bytes: &mut &'t [u8]) -> Option<Entry<'t>> {
     let kind = take_byte(bytes)?;
     take_kind(kind, bytes)
@@ -94,7 +94,7 @@ fn take_kind<'t>(kind: u8, bytes: &mut &'t [u8]) -> Option<Entry<'t>> {
     })
 }
 
-/// Reads entries; `None` where they are none.
+/// Reads entries; `None` if they are none.
 pub(super) fn read(mut bytes: &[u8]) -> Option<Snapshot> {
     let mut snapshot = Snapshot::default();
     while !bytes.is_empty() {
@@ -113,7 +113,7 @@ pub(super) fn push_deletion(out: &mut Vec<u8>) {
     out.push(DELETED);
 }
 
-/// Takes a change: its key and what is stored under it since, `None` where it is deleted.
+/// Takes a change: its key and what is stored under it since, `None` if it is deleted.
 pub(super) fn take_change<'t>(bytes: &mut &'t [u8]) -> Option<(&'t [u8], Option<Entry<'t>>)> {
     let key = take_bytes(bytes)?;
     match take_byte(bytes)? {

@@ -81,7 +81,7 @@ pub(crate) async fn start(
 /// Reads what has changed; or says why everything has to be read.
 ///
 /// # Errors
-/// Where etcd cannot be asked.
+/// If etcd cannot be asked.
 pub(crate) async fn news(
     client: &Arc<EtcdClient>,
     followed: &EtcdFollowed,

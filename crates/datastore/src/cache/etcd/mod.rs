@@ -1,6 +1,6 @@
 //! What a check has read of etcd: its entries as they were at one revision, packed; then, appended by each later check, the
 //! changes that it read; after each of them a [`State`]: at which revision that is, and what was written last before it. The
-//! next check watches from that last write on, so that etcd reports it again: where etcd reports another one, its data was restored
+//! next check watches from that last write on, so that etcd reports it again: if etcd reports another one, its data was restored
 //! from a backup, or it is another etcd.
 
 mod changes;
@@ -170,7 +170,7 @@ fn require_few_changes(state: &State) -> std::result::Result<(), WhyWhole> {
     }
 }
 
-/// What a whole read reads lies in this range. One watch of it always has something to report: the last write that the cache
+/// What a whole read reads is in this range. One watch of it always has something to report: the last write that the cache
 /// knows.
 fn ranges() -> [Range; 1] {
     use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};

@@ -10,7 +10,7 @@ use crate::cache::newest::Newest;
 use crate::client::etcd::EtcdClient;
 use crate::error::{Error, Failure, Result};
 
-/// Fails where everything has to be read.
+/// Fails if everything has to be read.
 pub(super) async fn check(
     client: &EtcdClient,
     state: &State,
@@ -45,11 +45,12 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<()
     if is_exact {
         return Ok(());
     }
-    let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
+    let reason =
+        format!("etcd {version} may confirm too early that these are all changes; 3.4.25 and 3.5.8 do not");
     Err(WhyWhole::CannotWatch(reason))
 }
 
-/// Fails where etcd did not report all changes within the time it has.
+/// Fails if etcd did not report all changes within the time it has.
 pub(super) fn require_all<T>(
     reported: std::result::Result<Result<T>, Elapsed>,
 ) -> std::result::Result<T, WhyWhole> {
@@ -57,11 +58,11 @@ pub(super) fn require_all<T>(
         Ok(Ok(changes)) => Ok(changes),
         Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
         Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
-        Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
+        Err(_) => Err(WhyWhole::CannotWatch("etcd does not confirm that these are all changes".to_owned())),
     }
 }
 
-/// Fails where what etcd reports again of the revision of the last known write, by sums, is not that write: its data was restored
+/// Fails if what etcd reports again of the revision of the last known write, by sums, is not that write: its data was restored
 /// from a backup since.
 pub(super) fn require_same_last_write(
     known: &Newest,

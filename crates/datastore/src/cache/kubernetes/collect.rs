@@ -66,7 +66,7 @@ impl Taken {
         Self { snapshot, read: Some(Ok(changes)), unsaved, bytes, ..Self::default() }
     }
 
-    /// Writes the cache of a kind that was listed, where that is worth it, and gives why it cannot be written.
+    /// Writes the cache of a kind that was listed, if that is worth it, and gives why it cannot be written.
     pub(super) fn save(
         &mut self,
         kind: &Kind,
@@ -99,7 +99,7 @@ impl Taken {
         writer.finish(&state)
     }
 
-    /// True where its cache is worth its place, `total` being the bytes of all kinds that are kept.
+    /// True if its cache is worth its place, `total` being the bytes of all kinds that are kept.
     pub(super) fn is_worth(&self, worth: &Worth, total: u64) -> bool {
         self.packing.objects > 0 && total >= worth.all && self.bytes >= worth.kind
     }

@@ -1,4 +1,4 @@
-//! Objects of Kubernetes as they stand in a cache: each with its name, by which they are sorted. Blocks and handles have the
+//! Objects of Kubernetes as they are in a cache: each with its name, by which they are sorted. Blocks and handles have the
 //! form that they have in memory, pods are without what a check does not need, all else is as the API server has it.
 
 use std::io;
@@ -17,7 +17,7 @@ const HANDLE: u8 = 2;
 /// Adds an object to a snapshot, and gives what a cache holds of it.
 ///
 /// # Errors
-/// Where a cache can hold nothing of it. The snapshot has it all the same.
+/// If a cache can hold nothing of it. The snapshot has it anyway.
 pub(super) fn add(
     snapshot: &mut Snapshot,
     kind: &Kind,
@@ -52,7 +52,7 @@ pub(super) fn add(
     Ok(out)
 }
 
-/// Adds what a cache holds of an object to a snapshot; `None` where it is nothing of the kind.
+/// Adds what a cache holds of an object to a snapshot; `None` if it is nothing of the kind.
 pub(super) fn read(snapshot: &mut Snapshot, known: &KnownKind, mut value: &[u8]) -> Option<()> {
     match take_byte(&mut value)? {
         JSON => (known.add)(snapshot, value, Encoding::Json),
@@ -69,7 +69,7 @@ pub(super) fn read(snapshot: &mut Snapshot, known: &KnownKind, mut value: &[u8])
     Some(())
 }
 
-/// An object with its tag and version; `None` where it has no compact form, or labels, for which there is no place.
+/// An object with its tag and version; `None` if it has no compact form, or labels, for which there is no place.
 fn compact<T: Compact>(tag: u8, object: Option<&Versioned<T>>) -> Option<Vec<u8>> {
     let Versioned { value, revision: Revision::Kubernetes(version) } = object? else { return None };
     let mut out = vec![tag];
@@ -95,7 +95,7 @@ pub(super) fn take_entry<'t>(bytes: &mut &'t [u8]) -> Option<(&'t str, &'t [u8])
     Some((take_utf8(bytes)?, take_bytes(bytes)?))
 }
 
-/// A change of an object: what a cache holds of it since; `None` where it is deleted.
+/// A change of an object: what a cache holds of it since; `None` if it is deleted.
 pub(super) type NewValue = Option<Vec<u8>>;
 
 /// A change under the name of its object.

@@ -59,7 +59,7 @@ pub(super) async fn changes(
 }
 
 fn not_all() -> WhyWhole {
-    WhyWhole::CannotWatch("the API server does not say that this is all".to_owned())
+    WhyWhole::CannotWatch("the API server does not confirm that these are all changes".to_owned())
 }
 
 async fn all_changes(
@@ -91,7 +91,7 @@ async fn all_changes(
         if received.take(next)? {
             break;
         }
-        // There is one bookmark in a watch of this length, and this was too early. Where several servers answer, another one
+        // There is one bookmark in a watch of this length, and this was too early. If several servers answer, another one
         // may have reported the newest version: the question has this one ask its etcd as well.
         if std::mem::take(&mut received.has_bookmark) {
             attempts -= 1;
@@ -140,7 +140,7 @@ impl<'s> Received<'s> {
         Ok(Self { before, until, reached, has_bookmark: false, again, changes: BTreeMap::new(), newest })
     }
 
-    /// Takes what is reported next; true where that was all.
+    /// Takes what is reported next; true if that was all.
     fn take(&mut self, event: WatchEvent) -> Result<bool, WhyWhole> {
         let known = self.before.newest.last.cast_unsigned();
         let change = match event {

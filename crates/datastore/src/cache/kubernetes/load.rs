@@ -64,7 +64,7 @@ fn part(mut text: Vec<u8>) -> Option<Part> {
 }
 
 impl Unpacked {
-    /// The snapshot that a whole read finds after the changes; `None` where these are no entries of that kind.
+    /// The snapshot that a whole read finds after the changes; `None` if these are no entries of that kind.
     pub(super) fn snapshot(&self, known: &KnownKind) -> Option<Snapshot> {
         let names: Vec<&str> =
             self.texts.iter().map(|text| Some(take_entry(&mut text.as_slice())?.0)).collect::<Option<_>>()?;

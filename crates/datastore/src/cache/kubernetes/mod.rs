@@ -3,7 +3,7 @@
 //!
 //! How the next check knows all changes: it asks for the newest version of the kind, and watches from the last write that the
 //! cache knows. The changes up to that version are reported when a later one is, or a bookmark of it. The API server holds the
-//! changes of the last minute or two and at least the last hundred of each kind; where it no longer knows some, or does not say
+//! changes of the last minute or two and at least the last hundred of each kind; if it no longer knows some, or does not say
 //! that it has reported all, the kind is listed.
 
 mod collect;
@@ -81,7 +81,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// `None` where the cluster has no ClusterInformation, by which its caches could be known.
+    /// `None` if the cluster has no ClusterInformation, by which its caches could be known.
     async fn of(client: &KubeClient, folder: &Path) -> Result<Option<Self>> {
         let key = Key::ClusterInformation("default".to_owned());
         let Some((kind, path)) = locate(client, &key) else { return Ok(None) };
@@ -117,7 +117,7 @@ impl Cluster {
 /// folder.
 ///
 /// # Errors
-/// Where the cluster cannot be read. That a cache cannot be used or written is no error.
+/// If the cluster cannot be read. That a cache cannot be used or written is not an error.
 pub(crate) async fn observe(
     client: &Arc<KubeClient>,
     folder: &Path,

@@ -16,7 +16,7 @@ use tonic::{Request, Status};
 use super::Line;
 use super::range::Range;
 
-/// Sends one range. Answers may have any size. `None` where the answer cannot be decoded.
+/// Sends one range. Answers may have any size. `None` if the answer cannot be decoded.
 pub(crate) async fn read(line: Line, range: &Range) -> Result<Option<Reply>, Status> {
     let mut grpc = Grpc::new(line).max_decoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
@@ -49,7 +49,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Reads the message `RangeResponse`; `None` where it is malformed.
+    /// Reads the message `RangeResponse`; `None` if it is malformed.
     fn decode(message: Bytes) -> Option<Self> {
         let mut reply = Self::default();
         let mut fields = Fields::new(&message);
@@ -69,7 +69,7 @@ impl Reply {
         self.message.len()
     }
 
-    /// Gives each entry to `take`; `None` where one is malformed.
+    /// Gives each entry to `take`; `None` if one is malformed.
     pub(crate) fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) -> Option<()> {
         let mut fields = Fields::new(&self.message);
         while let Some((field, value)) = fields.next_field()? {

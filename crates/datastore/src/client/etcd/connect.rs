@@ -24,7 +24,7 @@ impl EtcdClient {
         Self::connect_first(settings, probe)
     }
 
-    /// As [`Self::connect`], for programs that make a few requests: where there is only one endpoint, it is asked for nothing
+    /// As [`Self::connect`], for programs that make a few requests: if there is only one endpoint, it is asked for nothing
     /// yet, and whether it answers shows with the first request. Of several, one that is dead is found out before.
     pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
         let probe = settings.endpoints.len() > 1;
@@ -112,7 +112,7 @@ impl EtcdClient {
         })
     }
 
-    /// A client of whatever answers through `carrier` as etcd does. It is asked again where it has not answered, and waited
+    /// A client of whatever answers through `carrier` as etcd does. It is asked again if it has not answered, and waited
     /// for as long as `timeouts` say.
     pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
         let settings =

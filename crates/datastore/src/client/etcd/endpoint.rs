@@ -29,7 +29,7 @@ pub(crate) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsE
         return Err(bad("its scheme is neither http nor https"));
     }
     if host.contains('@') {
-        return Err(bad("user and password do not belong into the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
+        return Err(bad("user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
     }
     let uri: tonic::transport::Uri = format!("{scheme}://{host}")
         .parse()
@@ -123,7 +123,7 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
     }
 }
 
-/// What a server says before it hangs up, where it can be learnt.
+/// What a server says before it hangs up, if it can be learnt.
 async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
     let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.timeouts.connect);
     tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?

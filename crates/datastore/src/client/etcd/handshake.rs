@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::error::{Attempt, Cause};
 use crate::settings::TlsSettings;
 
-/// The cause that the server states, where it does. Only for servers whose CA certificate is given.
+/// The cause that the server states, if it does. Only for servers whose CA certificate is given.
 /// Blocks for up to `limit` for each step.
 pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
     let config = config(tls)?;

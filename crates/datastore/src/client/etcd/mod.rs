@@ -46,7 +46,7 @@ pub struct EtcdClient {
     settings: EtcdSettings,
     carrier: Carrier,
     kv: Kv,
-    /// A second connection, opened for reading much; `None` where that failed.
+    /// A second connection, opened for reading much; `None` if that failed.
     second: OnceCell<Option<Carrier>>,
     turn: AtomicUsize,
     requests: Arc<AtomicU64>,
@@ -64,7 +64,7 @@ pub struct NotCarried(#[source] pub BoxError);
 /// A connection that sends the user's token with each request.
 type Line = InterceptedService<Carrier, Token>;
 
-/// The token of the user, where there is one. etcd-client keeps the token that it gets to itself, but the ranges of a
+/// The token of the user, if there is one. etcd-client keeps the token that it gets to itself, but the ranges of a
 /// whole read, which do not go through it, need it too.
 #[derive(Clone, Debug, Default)]
 struct Token(Arc<RwLock<Option<AsciiMetadataValue>>>);
@@ -100,7 +100,7 @@ pub(crate) struct Answers {
     pub revision: i64,
     /// What etcd calls its cluster.
     pub cluster_id: u64,
-    /// It rises with each election, and starts again where a member is made of a backup.
+    /// It rises with each election, and starts again if a member is made of a backup.
     pub raft_term: u64,
     /// In the order of the ranges.
     pub ranges: Vec<GetResponse>,
@@ -130,7 +130,7 @@ impl EtcdClient {
         &self.endpoint
     }
 
-    /// True where another endpoint may answer in its place.
+    /// True if another endpoint may answer in its place.
     pub(crate) fn has_other_endpoints(&self) -> bool {
         self.settings.endpoints.len() > 1
     }
@@ -200,7 +200,7 @@ impl EtcdClient {
         transaction: Txn,
     ) -> Pending<'a, std::result::Result<TxnResponse, Failure>> {
         Box::pin(async move {
-            // It holds whole blocks, and is copied only where it may have to be sent again with a new token.
+            // It holds whole blocks, and is copied only if it may have to be sent again with a new token.
             if self.settings.user.is_none() {
                 let mut kv = self.kv.0.clone();
                 return self.call_once(kv.txn(transaction)).await;
@@ -213,7 +213,7 @@ impl EtcdClient {
         })
     }
 
-    /// Both connections in turn, where there are two.
+    /// Both connections in turn, if there are two.
     fn next_carrier(&self) -> Carrier {
         match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
             (1, Some(Some(second))) => second.clone(),
@@ -262,7 +262,7 @@ impl EtcdClient {
         .map(drop)
     }
 
-    /// Makes one request; where the token has expired, gets a new one and makes it again.
+    /// Makes one request; if the token has expired, gets a new one and makes it again.
     async fn call<T, F>(&self, request: impl Fn() -> F) -> std::result::Result<T, Failure>
     where
         F: Future<Output = std::result::Result<T, etcd_client::Error>>,
@@ -313,7 +313,7 @@ async fn client_of(line: Line) -> std::result::Result<etcd_client::Client, etcd_
     etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await
 }
 
-/// True where a server answers a request in plain text, be it by an error.
+/// True if a server answers a request in plain text, be it by an error.
 async fn probe_plain(channel: Channel, limit: Duration) -> bool {
     let Ok(mut kv) = kv_client(InterceptedService::new(carrier(channel), Token::default())).await else {
         return false;

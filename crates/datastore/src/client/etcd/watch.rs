@@ -117,7 +117,7 @@ impl EtcdClient {
     }
 
     /// Tells every change of the keys of some ranges from revision `from` to `to`, both included, while they are still being
-    /// read: to what `begin` makes, which is made again where the request has to be made again. Of one range they are taken in
+    /// read: to what `begin` makes, which is made again if the request has to be made again. Of one range they are taken in
     /// the order of their revisions.
     pub(crate) async fn watch_changes<T: TakeChanges>(
         &self,

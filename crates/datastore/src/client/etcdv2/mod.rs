@@ -34,7 +34,7 @@ const PROBE: &str = "/calico";
 #[derive(Clone, Copy)]
 struct Longest {
     bytes: usize,
-    /// As a whole, even where it never pauses for long.
+    /// As a whole, even if it never pauses for long.
     time: Duration,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for EtcdV2Client {
     }
 }
 
-/// A key of the tree, and what lies below it.
+/// A key of the tree, and what is below it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Node {
@@ -84,16 +84,16 @@ pub(crate) struct Node {
 /// How much is read of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// With all that lies below it.
+    /// With all that is below it.
     All,
-    /// Of a directory, only what lies in it itself.
+    /// Of a directory, only what is in it itself.
     Own,
 }
 
 /// What was read below a key.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// `None` where there is no such key.
+    /// `None` if there is no such key.
     pub node: Option<Node>,
     /// The index of the whole store at which it was read.
     pub index: i64,
@@ -190,7 +190,7 @@ impl EtcdV2Client {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Reads a key with all that lies below it, through the consensus of the members. Where a member does not answer, the
+    /// Reads a key with all that is below it, through the consensus of the members. If a member does not answer, the
     /// others are asked.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
         self.read_to(path, Depth::All).await
@@ -226,7 +226,7 @@ impl EtcdV2Client {
         }
     }
 
-    /// Writes a value, or deletes the key where there is none, if the condition holds. It is sent once: an error leaves open
+    /// Writes a value, or deletes the key if there is none, if the condition holds. It is sent once: an error leaves open
     /// whether it took place.
     pub(crate) async fn write(
         &self,
@@ -353,7 +353,7 @@ fn url(path: &str) -> String {
     format!("/v2/keys{}", utf8_percent_encode(path, PATH))
 }
 
-/// `None` where it is not JSON of this API.
+/// `None` if it is not JSON of this API.
 fn reply(body: &Bytes) -> Option<Reply> {
     serde_json::from_slice(body).ok()
 }

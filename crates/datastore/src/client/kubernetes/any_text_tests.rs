@@ -15,7 +15,7 @@ use crate::settings::{KubectlOptions, KubernetesSettings};
 /// Nothing listens there.
 const NOBODY: &str = "https://127.0.0.1:1";
 
-/// Makes a client, and sends a request where nobody answers.
+/// Makes a client, and sends a request where no one answers.
 fn client(settings: &KubernetesSettings) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

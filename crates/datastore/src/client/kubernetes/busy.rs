@@ -10,7 +10,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The shortest pause.
 const LEAST: Duration = Duration::from_millis(200);
 
-/// How long the server wants a refused request to wait. `None` where it does not say so, or where the request may have been
+/// How long the server wants a refused request to wait. `None` if it does not say so, or where the request may have been
 /// begun: one that is put off with 429 was not, and a read may be begun twice.
 pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_put_off = status == StatusCode::TOO_MANY_REQUESTS;

@@ -20,7 +20,7 @@ use crate::error::{Error, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
-/// What the configuration of the connection is called in errors where it is not a file.
+/// What the configuration of the connection is called in errors if it is not a file.
 const INLINE: &str = "the field kubeconfigInline of the settings";
 
 /// The configuration of the connection that the settings describe.
@@ -59,7 +59,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     Ok(config)
 }
 
-/// The kubeconfig that the settings name, and what to call it; `None` where they name none and the user has none.
+/// The kubeconfig that the settings name, and what to call it; `None` if they name none and the user has none.
 fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
@@ -91,7 +91,7 @@ pub struct KubeconfigNames {
 }
 
 impl KubeconfigNames {
-    /// The names in the kubeconfig that the settings name; none where there is no kubeconfig.
+    /// The names in the kubeconfig that the settings name; none if there is no kubeconfig.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
         let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
         Ok(Self {
@@ -156,7 +156,7 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     merged.ok_or_else(|| Error::KubeconfigFile { what: name.into(), reason: "there is no such file".into() })
 }
 
-/// Applies what is set in addition to a kubeconfig, or in place of one.
+/// Applies what is set in addition to a kubeconfig, or instead of one.
 fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error> {
     if !settings.api_endpoint.is_empty() {
         config.cluster_url = endpoint(&settings.api_endpoint)?;
@@ -184,7 +184,7 @@ fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error
     Ok(())
 }
 
-/// True where the client has, or gets from a plugin, a certificate to show.
+/// True if the client has, or gets from a plugin, a certificate to show.
 pub(crate) fn has_certificate(config: &Config) -> bool {
     let auth = &config.auth_info;
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// How long a plugin may take where nobody is at hand to help it, and where it may wait for a login in a browser.
+/// How long a plugin may take where no one is at hand to help it, and where it may wait for a login in a browser.
 const UNATTENDED: Duration = Duration::from_mins(2);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
@@ -28,7 +28,7 @@ async fn within(limit: Duration, config: Config) -> Result<kube::Result<Client>,
     #[cfg(target_os = "linux")]
     let (sender, thread) = std::sync::mpsc::channel();
     let made = spawn_blocking(move || {
-        // Nobody listens once the limit has passed.
+        // No one listens once the limit has passed.
         #[cfg(target_os = "linux")]
         let _ = sender.send(rustix::thread::gettid());
         Client::try_from(config)

@@ -22,7 +22,7 @@ pub(crate) struct Api {
     /// them out piece by piece (Kubernetes 1.33 and later). Pages after the first it would read from its etcd, at ten
     /// times the cost for pods.
     pub whole_lists: bool,
-    /// Version and plurals of KubeVirt's group, where it is there.
+    /// Version and plurals of KubeVirt's group, if it is there.
     kubevirt: Option<(String, BTreeSet<String>)>,
 }
 
@@ -57,12 +57,12 @@ impl Api {
         Self { flavour: Flavour::configured(configured), assumed: true, ..Self::default() }
     }
 
-    /// True where nothing of Calico is installed.
+    /// True if nothing of Calico is installed.
     pub(crate) fn is_empty(&self) -> bool {
         self.calico.is_empty() && !self.assumed
     }
 
-    /// True where Calico's group has that kind.
+    /// True if Calico's group has that kind.
     pub(crate) fn has(&self, plural: &str) -> bool {
         self.assumed || self.calico.contains(plural)
     }
@@ -72,7 +72,7 @@ impl Api {
         format!("/apis/{}/{}/{plural}", self.flavour.group(), self.flavour.version())
     }
 
-    /// The path of all objects of a kind of KubeVirt, where it is installed.
+    /// The path of all objects of a kind of KubeVirt, if it is installed.
     pub(crate) fn kubevirt_path(&self, plural: &str) -> Option<String> {
         let (version, plurals) = self.kubevirt.as_ref()?;
         plurals.contains(plural).then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
@@ -111,7 +111,7 @@ struct Version {
     version: String,
 }
 
-/// The plurals of a group's kinds; none where the server lists the group but has no such version.
+/// The plurals of a group's kinds; none if the server lists the group but has no such version.
 async fn plurals(client: &KubeClient, group: &str, version: &str) -> Result<BTreeSet<String>> {
     #[derive(Default, Deserialize)]
     struct Resources {

@@ -61,7 +61,7 @@ impl Events {
     /// Tells an event. One that the server still has, which as a rule is so for an hour, is not told again, whichever process told it.
     ///
     /// # Errors
-    /// Where the server cannot be reached, or refuses.
+    /// If the server cannot be reached, or refuses.
     pub fn tell<'a>(&'a mut self, event: &'a Event) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             let client = match &self.client {
@@ -79,7 +79,7 @@ impl Events {
     }
 }
 
-/// True where the server is there, so that its connection is kept.
+/// True if the server is there, so that its connection is kept.
 fn is_answer(failure: &Failure) -> bool {
     !matches!(failure, Failure::Connection(_))
 }

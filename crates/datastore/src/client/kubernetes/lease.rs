@@ -33,7 +33,7 @@ pub struct Lease {
     holder: String,
 }
 
-/// Until when a lease is held; `None` where it is not.
+/// Until when a lease is held; `None` if it is not.
 pub type HeldUntil = Option<Instant>;
 
 impl Lease {
@@ -41,7 +41,7 @@ impl Lease {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), holder }
     }
 
-    /// Takes the lease as soon as nobody else holds it, renews it, and says so, until `stop` ends; then gives it back. What goes
+    /// Takes the lease as soon as no one else holds it, renews it, and says so, until `stop` ends; then gives it back. What goes
     /// wrong is told to `failed`, and tried again.
     pub async fn hold(
         self,
@@ -110,7 +110,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Takes or renews the lease where it may be; false where another holds it.
+    /// Takes or renews the lease if it may be; false if another holds it.
     async fn take(&mut self, wanted: &Lease) -> Result<bool> {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let Some(mut lease) = self.read(wanted).await? else {
@@ -157,7 +157,7 @@ impl Turns {
         self.written(put.map(drop))
     }
 
-    /// False where another replica was first.
+    /// False if another replica was first.
     fn written(&self, written: std::result::Result<(), Failure>) -> Result<bool> {
         match written {
             Ok(()) => Ok(true),

@@ -1,5 +1,6 @@
 //! A connection to an API server, and requests whose answers are read as they arrive.
 
+mod answer;
 #[cfg(test)]
 mod any_text_tests;
 mod busy;
@@ -27,14 +28,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use calipam_files::objects::{Accept, Encoding};
 use http::response::Parts;
-use http::{HeaderMap, Request, StatusCode, header};
-use http_body_util::BodyExt;
-use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimeParser;
+use http::{Request, StatusCode, header};
 use kube::client::Body;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+pub(crate) use self::answer::Answer;
+use self::answer::{MAX_REFUSAL, MAX_WHOLE};
 use self::classify::status_failure;
 pub(crate) use self::classify::transport_failure;
 pub use self::connect::{KubeconfigNames, context_of_server, credential_plugin};
@@ -44,11 +44,6 @@ use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::{KubernetesSettings, Timeouts};
 use crate::store::Pending;
-
-/// Most bytes of an answer that is read whole.
-const MAX_WHOLE: usize = 64 << 20;
-/// Most bytes of an unsuccessful answer.
-const MAX_REFUSAL: usize = 64 << 10;
 
 /// A connection to an API server that is known to answer.
 pub struct KubeClient {
@@ -82,16 +77,6 @@ enum Process {
     Long,
     /// Sends some requests and ends. Credentials are got in place, and all requests share one connection.
     Short,
-}
-
-/// An answer whose body is still to be read.
-pub(crate) struct Answer {
-    body: Body,
-    encoding: Encoding,
-    /// The server's clock.
-    pub date: Option<Timestamp>,
-    timeout: Duration,
-    attempt: Attempt,
 }
 
 impl KubeClient {
@@ -229,17 +214,17 @@ impl KubeClient {
         }
     }
 
-    /// Replaces what lies at a path by JSON.
+    /// Replaces what is at a path by JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::put(path), "application/json", json).await
     }
 
-    /// Merges JSON into what lies at a path.
+    /// Merges JSON into what is at a path.
     pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::patch(path), "application/merge-patch+json", json).await
     }
 
-    /// Deletes what lies at a path, under the conditions of the options in JSON.
+    /// Deletes what is at a path, under the conditions of the options in JSON.
     pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         self.send_json(Request::delete(path), "application/json", json).await
     }
@@ -253,7 +238,7 @@ impl KubeClient {
         self.send(transport::json_request(request, kind, json)).await
     }
 
-    /// Asks for a path and reads the answer whole; `None` where there is nothing (404).
+    /// Asks for a path and reads the answer whole; `None` if there is nothing (404).
     pub(crate) fn get_whole<'a>(
         &'a self,
         path: &'a str,
@@ -263,7 +248,7 @@ impl KubeClient {
         Box::pin(async move {
             match self.get(path, accept).await {
                 Ok(answer) => {
-                    let encoding = answer.encoding;
+                    let encoding = answer.encoding();
                     let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
                     Ok(Some((bytes, encoding)))
                 }
@@ -273,7 +258,7 @@ impl KubeClient {
         })
     }
 
-    /// Sends a request, and again where the server puts it off, as often as patience lasts.
+    /// Sends a request, and again if the server puts it off, as often as patience lasts.
     fn send<'a>(
         &'a self,
         request: http::Result<Request<Body>>,
@@ -293,7 +278,7 @@ impl KubeClient {
                 let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= patience), again) else {
                     return Err(failure);
                 };
-                tracing::warn!("{}: {failure}; tries again", self.server);
+                tracing::warn!("{}: {failure}; trying again", self.server);
                 tokio::time::sleep(pause).await;
                 patience -= pause;
                 request = again;
@@ -317,13 +302,7 @@ impl KubeClient {
             .map_err(|_| Cause::TimedOut(attempt.timeout))?
             .map_err(|error| transport_failure(&error, attempt))?;
         let (head, body) = response.into_parts();
-        let answer = Answer {
-            body,
-            encoding: encoding(&head.headers),
-            date: date(&head.headers),
-            timeout: self.timeout,
-            attempt,
-        };
+        let answer = Answer::new(body, &head.headers, self.timeout, attempt);
         Ok((head, answer))
     }
 
@@ -331,7 +310,7 @@ impl KubeClient {
         request_error(&self.way_to_server(&failure), what, failure)
     }
 
-    /// The server; where none answered, with the proxy that may be why.
+    /// The server; if none answered, with the proxy that may be why.
     fn way_to_server(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),
@@ -347,56 +326,4 @@ impl KubeClient {
 
 pub(crate) fn request_error(server: &str, what: &str, failure: Failure) -> Error {
     Error::Request { server: Server::Kubernetes, endpoint: server.to_owned(), what: what.to_owned(), failure }
-}
-
-impl Answer {
-    /// How the body is encoded.
-    pub(crate) fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    /// The next piece of the body; `None` at its end.
-    pub(crate) async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
-        loop {
-            let frame = timeout(self.timeout, self.body.frame()).await;
-            let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
-                return Ok(None);
-            };
-            match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
-                Ok(piece) => return Ok(Some(piece)),
-                // Trailers say nothing that is needed.
-                Err(_) => continue,
-            }
-        }
-    }
-
-    /// The whole body as JSON.
-    pub(crate) async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
-        let whole = self.whole(MAX_WHOLE).await?;
-        serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
-    }
-
-    pub(crate) async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
-        let mut whole = Vec::new();
-        while let Some(piece) = self.piece().await? {
-            whole.extend_from_slice(&piece);
-            if whole.len() > limit {
-                return Err(Failure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
-            }
-        }
-        Ok(whole.into())
-    }
-}
-
-fn encoding(headers: &HeaderMap) -> Encoding {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match kind.starts_with("application/vnd.kubernetes.protobuf") {
-        true => Encoding::Protobuf,
-        false => Encoding::Json,
-    }
-}
-
-fn date(headers: &HeaderMap) -> Option<Timestamp> {
-    let text = headers.get(header::DATE)?.to_str().ok()?;
-    DateTimeParser::new().parse_timestamp(text).ok()
 }

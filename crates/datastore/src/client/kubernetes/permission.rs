@@ -16,10 +16,10 @@ const IN_FLIGHT: usize = 8;
 /// Most bytes of a review.
 const MAX_REVIEW: usize = 1 << 20;
 
-/// Fails where a permission is missing, and names all that are.
+/// Fails if a permission is missing, and names all that are.
 ///
 /// # Errors
-/// See above; also where the server cannot be asked. A server that reviews nothing is not asked further: what is
+/// See above; also if the server cannot be asked. A server that reviews nothing is not asked further: what is
 /// missing shows when it is read.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
     let reviews = permissions.into_iter().map(|permission| {

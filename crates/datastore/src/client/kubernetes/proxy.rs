@@ -11,7 +11,7 @@ use crate::error::Error;
 /// The proxy that the environment names for a server.
 ///
 /// # Errors
-/// Where the proxy would be used, and its variable cannot be read.
+/// If the proxy would be used, and its variable cannot be read.
 pub(super) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -64,7 +64,7 @@ fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
     listed.split(',').map(str::trim).any(|entry| is_meant(entry, host, address, port))
 }
 
-/// True where an entry of `NO_PROXY` means a host. One that is no host, address or CIDR means none.
+/// True if an entry of `NO_PROXY` means a host. One that is not a host, address or CIDR means none.
 fn is_meant(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if entry == "*" {
         return true;

@@ -8,8 +8,8 @@ use super::KubeClient;
 /// The way from an IPAMBlock to what an address that cools down is known by. `""` is any item of a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
 
-/// True where blocks keep the time at which an address was released. False also where that cannot be found out:
-/// who writes the field all the same may make an anonymous allocation that never ends (facts 2.10).
+/// True if blocks keep the time at which an address was released. False also if that cannot be found out:
+/// who writes the field anyway may make an anonymous allocation that never ends (facts 2.10).
 ///
 /// It is read from the OpenAPI document of Calico's group, which every authenticated user may read, unlike the
 /// definitions of the kinds.
@@ -21,7 +21,7 @@ pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
     serde_json::from_slice(&body).is_ok_and(|document| block_keeps(&document, &RELEASED_AT))
 }
 
-/// True where the schema of IPAMBlock in an OpenAPI document keeps the field.
+/// True if the schema of IPAMBlock in an OpenAPI document keeps the field.
 fn block_keeps(document: &Value, path: &[&str]) -> bool {
     let schemas = document["components"]["schemas"].as_object();
     let is_block = |schema: &&Value| {

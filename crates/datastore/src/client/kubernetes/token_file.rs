@@ -26,7 +26,7 @@ impl TokenFile {
     /// be read.
     ///
     /// # Errors
-    /// Where there is no usable token.
+    /// If there is no usable token.
     pub(super) fn take(config: &mut Config) -> Result<Option<Self>> {
         let Some(path) = config.auth_info.token_file.take().map(PathBuf::from) else { return Ok(None) };
         match read(&path) {
@@ -42,7 +42,7 @@ impl TokenFile {
         }
     }
 
-    /// The header of a request. Where the file cannot be read any more, the last token counts: some programs remove it once they
+    /// The header of a request. If the file cannot be read any more, the last token counts: some programs remove it once they
     /// have read it.
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ fn read(path: &std::path::Path) -> std::result::Result<HeaderValue, String> {
     bearer(text.trim()).ok_or_else(|| "it holds no token: a token is one line of printable characters".into())
 }
 
-/// The header of a token; `None` where it is none, which a header could not hold.
+/// The header of a token; `None` if it is none, which a header could not hold.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
     header.set_sensitive(true);

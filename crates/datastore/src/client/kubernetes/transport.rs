@@ -32,7 +32,7 @@ use crate::error::sources;
 /// The protocols that the server is offered, the wanted one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A client with one connection, where the server speaks HTTP/2.
+/// A client with one connection, if the server speaks HTTP/2.
 pub(super) fn client(config: Config) -> kube::Result<Client> {
     let has_tls = config.cluster_url.scheme() == Some(&Scheme::HTTPS);
     // Without TLS there is nothing to agree on HTTP/2 by. How a proxy is passed, kube knows.
@@ -157,7 +157,7 @@ impl Transport {
 }
 
 impl Open {
-    /// False where the server has closed the connection, or takes no further requests on it.
+    /// False if the server has closed the connection, or takes no further requests on it.
     fn is_usable(&self) -> bool {
         match self {
             Self::Http2(requests) => !requests.is_closed(),
@@ -176,7 +176,7 @@ pub(super) fn json_request(
     request.header(header::CONTENT_TYPE, kind).body(Body::from(json))
 }
 
-/// The same request once more; `None` where its body can be read only once.
+/// The same request once more; `None` if its body can be read only once.
 pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -185,7 +185,7 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// True where the server is known not to have begun with a request: the connection took it no more, or the server said so.
+/// True if the server is known not to have begun with a request: the connection took it no more, or the server said so.
 /// API servers end connections now and then to spread their clients (`--goaway-chance`).
 fn was_left(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {

@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// What it reports next; `None` where the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
+    /// What it reports next; `None` if the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
     /// has happened since.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {

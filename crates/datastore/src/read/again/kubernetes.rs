@@ -81,10 +81,10 @@ pub(crate) struct ReadObject {
     pub body: Bytes,
 }
 
-/// Reads one object as it is now, never from a cache; `None` where it is gone.
+/// Reads one object as it is now, never from a cache; `None` if it is gone.
 ///
 /// # Errors
-/// Where the server fails, refuses, or does not answer in time, and where the answer is cut.
+/// If the server fails, refuses, or does not answer in time, and where the answer is cut.
 pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Option<ReadObject>> {
     let read = client.get_whole(path, kind.known.accept, kind.known.plural).await?;
     let Some((body, encoding)) = read else { return Ok(None) };

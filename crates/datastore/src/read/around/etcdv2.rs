@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 16;
 
-/// Reads around an address or a handle, all at one index. Pools and configuration are read whole. Where something is
+/// Reads around an address or a handle, all at one index. Pools and configuration are read whole. If something is
 /// written all the time, everything is read in one piece.
 pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Snapshot> {
     for _ in 0..ATTEMPTS {
@@ -34,7 +34,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Resul
     observe(client, &quiet).await
 }
 
-/// `None` where something was written in between.
+/// `None` if something was written in between.
 async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Option<Snapshot>> {
     let taken_at = Timestamp::now();
     let mut reader = Reader { client, taken_at, leaves: Vec::new(), index: None, known: BTreeSet::new() };
@@ -60,7 +60,7 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
     Ok(Some(snapshot))
 }
 
-/// Where the objects lie that etcd holds. Of a host all is left out that lies below it but its tunnel address: its
+/// Where the objects lie that etcd holds. Of a host all is left out that is below it but its tunnel address: its
 /// endpoints may be hundreds.
 fn places(keys: &[Key]) -> impl Iterator<Item = (String, Depth)> {
     keys.iter().filter(|key| !is_in_kubernetes(key)).flat_map(|key| match key {
@@ -76,7 +76,7 @@ fn endpoints_of(pod: &PodOnNode) -> (String, Depth) {
     (pod_path(&pod.node, &pod.namespace, &pod.pod), Depth::All)
 }
 
-/// Reads paths, each once, and keeps what lies there.
+/// Reads paths, each once, and keeps what is there.
 struct Reader<'c> {
     client: &'c Arc<EtcdV2Client>,
     taken_at: Timestamp,
@@ -87,7 +87,7 @@ struct Reader<'c> {
 }
 
 impl Reader<'_> {
-    /// False where something was written since the first answer.
+    /// False if something was written since the first answer.
     async fn read(&mut self, places: impl Iterator<Item = (String, Depth)>) -> Result<bool> {
         let reads = places.filter(|(path, _)| self.known.insert(path.clone())).map(|(path, depth)| {
             let client = Arc::clone(self.client);

@@ -56,7 +56,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
 }
 
 /// Adds the pods that may use an address, whatever its record names: those that name it first, by the index of the API server, and
-/// those of the nodes of its blocks, where it may be their second, or stand in an annotation alone.
+/// those of the nodes of its blocks, if it may be their second, or are in an annotation alone.
 pub(crate) async fn add_users(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

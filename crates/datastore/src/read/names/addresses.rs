@@ -49,7 +49,7 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
 }
 
 /// The allocated addresses that begin with a text, in the blocks whose text begins with another, or that can hold such
-/// an address although they begin before it. Of many IPv6 blocks, where they begin.
+/// an address although they begin before it. Of many IPv6 blocks, if they begin.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,
@@ -71,7 +71,7 @@ async fn in_blocks(
     Ok(few(addresses, begin))
 }
 
-/// The first address of what begins so, where it is all but written out.
+/// The first address of what begins so, if it is all but written out.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     if begin.contains(':') {
         let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];

@@ -52,8 +52,8 @@ const SAMPLE: usize = 8;
 const MANY: usize = 16;
 
 /// Handles. Of a range, etcd counts every key, also of one that it gives the first hundred of: half a second for a
-/// million. So in a large cluster a few blocks are asked first. Where many of their handles begin with the text, these are
-/// the answer, together with what lies before and after all that begins as they do, which is little.
+/// million. So in a large cluster a few blocks are asked first. If many of their handles begin with the text, these are
+/// the answer, together with what is before and after all that begins as they do, which is little.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;
@@ -71,7 +71,7 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
     Ok(found)
 }
 
-/// The handles that some blocks of a large cluster record; none where a cluster has few blocks.
+/// The handles that some blocks of a large cluster record; none if a cluster has few blocks.
 async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     let mut blocks = BTreeSet::new();
     for folder in families() {
@@ -107,7 +107,7 @@ struct Keys<'c> {
 impl Names for Keys<'_> {
     async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
         let at = |place: &[u8]| [self.folder.as_bytes(), place].concat();
-        // The end of the empty prefix lies after all keys of the folder.
+        // The end of the empty prefix is after all keys of the folder.
         let end = if end == [0] { prefix_end(self.folder.as_bytes()) } else { at(end) };
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
         let range = Range::between(at(start), end).with_limit(limit).keys_only();

@@ -64,7 +64,7 @@ async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>
     Ok(few(nodes, begin))
 }
 
-/// The node in the name of an affinity: what stands before the name of a block.
+/// The node in the name of an affinity: what is before the name of a block.
 fn holder(name: &str) -> Option<String> {
     let dashes = name.match_indices('-').map(|(place, _)| place);
     let mut places = dashes.filter(|place| *place > 0 && cidr_of_block(&name[place + 1..]).is_some());
@@ -88,7 +88,7 @@ struct Objects<'c> {
 }
 
 impl<'c> Objects<'c> {
-    /// `None` where the cluster has no such kind.
+    /// `None` if the cluster has no such kind.
     fn of(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
         let kind = kinds::find(client.api(), source).ok()?;
         Some(Self { client, path: kind.path.clone(), what: kind.known.plural })
@@ -140,7 +140,7 @@ impl Blocks for Objects<'_> {
 /// A list of metadata.
 #[derive(Deserialize)]
 struct List {
-    /// Servers write `null` where there are none.
+    /// Servers write `null` if there are none.
     items: Option<Vec<Item>>,
 }
 

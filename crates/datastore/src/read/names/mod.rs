@@ -35,7 +35,7 @@ pub enum NameKind {
 }
 
 impl Datastore {
-    /// Names of a kind that begin with a text, ascending. Where there are too many, those that are left out share no longer
+    /// Names of a kind that begin with a text, ascending. If there are too many, those that are left out share no longer
     /// beginning than those that are given: what the names have in common is what all of them have in common.
     pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
         Box::pin(async move {

@@ -91,7 +91,7 @@ mod tests {
     impl Names for List {
         async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
             self.reads.set(self.reads.get() + 1);
-            // The end of the empty prefix lies after all names.
+            // The end of the empty prefix is after all names.
             let within = |name: &&String| name.as_bytes() >= start && (end == [0] || name.as_bytes() < end);
             Ok(self.names.iter().filter(within).take(most).cloned().collect())
         }

@@ -31,11 +31,11 @@ pub(crate) struct Tree {
     pub entries: Vec<RawKv>,
 }
 
-/// Reads everything at one index. The parts are read at the same time; where something was written in between, they are
+/// Reads everything at one index. The parts are read at the same time; if something was written in between, they are
 /// read again, and at last the whole tree in one answer, with all that is of no interest.
 ///
 /// # Errors
-/// Where etcd cannot be read, or holds nothing of Calico.
+/// If etcd cannot be read, or holds nothing of Calico.
 pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
     for _ in 0..ATTEMPTS {
         let [a, b, c, d, e] = PARTS;

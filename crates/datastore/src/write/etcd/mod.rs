@@ -114,7 +114,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was compared already.
+    /// The parts of one batch. `kubernetes_compared`: evidence that is in Kubernetes was compared already.
     fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, BatchError> {
         let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
@@ -157,7 +157,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// True where one transaction can hold the other batches, too, and none of either changes what the other expects: both
+    /// True if one transaction can hold the other batches, too, and none of either changes what the other expects: both
     /// orders come to the same.
     fn goes_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {

@@ -94,7 +94,7 @@ impl SharedTransactions {
         }
     }
 
-    /// Sends a request for readings that wait; false where none does.
+    /// Sends a request for readings that wait; false if none does.
     async fn read_several(&self, client: &Arc<EtcdClient>) -> bool {
         let (mut reads, mut room) = (Vec::new(), LIMITS.conditions);
         while let Some(read) = self.reads.take_if(|read| read.paths.len() <= room) {
@@ -136,7 +136,7 @@ impl SharedTransactions {
         }
     }
 
-    /// Sends a transaction of batches that wait; false where none does.
+    /// Sends a transaction of batches that wait; false if none does.
     async fn write_several(&self, client: &Arc<EtcdClient>) -> bool {
         let mut together: Option<Parts> = None;
         let mut answers = Vec::new();
@@ -200,8 +200,8 @@ impl<T> Queue<T> {
         if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
     }
 
-    /// Waits for an answer, and meanwhile lets `send` send what waits whenever a line is free; it gives false where nothing
-    /// waits. `None` where the answer got lost.
+    /// Waits for an answer, and meanwhile lets `send` send what waits whenever a line is free; it gives false if nothing
+    /// waits. `None` if the answer got lost.
     async fn wait<A, F: Future<Output = bool>>(
         &self,
         mut answered: oneshot::Receiver<A>,

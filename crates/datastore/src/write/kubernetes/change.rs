@@ -21,7 +21,7 @@ use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::write::{Change, Precondition, Stored, Swap};
 
-/// Fails where the user may not change what is to be changed, or the lock where that is to be taken.
+/// Fails if the user may not change what is to be changed, or the lock if that is to be taken.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
     let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
     let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
@@ -29,7 +29,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
     permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
 }
 
-/// Reads one object as it is now, never from a cache; `None` where there is none.
+/// Reads one object as it is now, never from a cache; `None` if there is none.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
     let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
@@ -108,7 +108,7 @@ pub(crate) fn version(value: &Value) -> Revision {
     }))
 }
 
-/// True where both are the same version of the same object, with any labels.
+/// True if both are the same version of the same object, with any labels.
 pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
     match (found, expected) {
         (Revision::Kubernetes(a), Revision::Kubernetes(b)) => {
@@ -122,7 +122,7 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 /// is then deleted by UID and version. Affinities get labels where `labels` says so.
 ///
 /// # Errors
-/// Where the server fails, refuses, or does not answer in time. It is open then how much of the change
+/// If the server fails, refuses, or does not answer in time. It is open then how much of the change
 /// took place.
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
@@ -187,7 +187,7 @@ pub(crate) async fn create(
     client.post(&kind.path, object.to_string().into_bytes()).await?.json().await
 }
 
-/// Reads the object whole, so that everything about it that is not changed stays; `None` where it is not
+/// Reads the object whole, so that everything about it that is not changed stays; `None` if it is not
 /// the expected version.
 pub(crate) async fn expected(
     client: &Arc<KubeClient>,
@@ -198,7 +198,7 @@ pub(crate) async fn expected(
     Ok(of_version(object, expected))
 }
 
-/// An object that was read, where it is the expected version.
+/// An object that was read, if it is the expected version.
 fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -276,7 +276,7 @@ pub(crate) async fn delete(
         let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
         object["spec"]["deleted"] = flag(true, as_text);
         if let Key::Block(_) = key {
-            // Where the second step is never made, the block records nothing that is released.
+            // If the second step is never made, the block records nothing that is released.
             empty(&mut object["spec"]);
         }
         object = client.put(path, object.to_string().into_bytes()).await?.json().await?;
@@ -337,7 +337,7 @@ fn empty(block: &mut Value) {
     block["attributes"] = json!([]);
 }
 
-/// True where affinities have to carry labels: Calico 3.31 and later finds them by these, and where one has them, all
+/// True if affinities have to carry labels: Calico 3.31 and later finds them by these, and where one has them, all
 /// need them.
 pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
     if let Some(information) = stored(client, &Key::ClusterInformation("default".into())).await?

@@ -46,7 +46,7 @@ fn block(fields: &mut Map<String, Value>) {
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
 }
 
-/// The configuration of the allocator: in etcd, two of its fields are written otherwise, and left out where they are false;
+/// The configuration of the allocator: in etcd, two of its fields are written otherwise, and left out if they are false;
 /// the schema of Kubernetes wants both (facts 2.7).
 fn config(fields: &mut Map<String, Value>) {
     for (etcd, kubernetes) in

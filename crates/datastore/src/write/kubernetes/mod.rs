@@ -49,7 +49,7 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, ba
     change(client, only, labels).await
 }
 
-/// True where the evidence is as expected now.
+/// True if the evidence is as expected now.
 pub(crate) async fn holds(
     client: &Arc<KubeClient>,
     evidence: impl Iterator<Item = &(Key, Precondition)>,

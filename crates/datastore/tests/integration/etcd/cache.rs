@@ -137,7 +137,7 @@ async fn a_cache_that_is_damaged_or_strange_is_passed_over() {
         ("words".into(), b"just words\n".to_vec()),
         ("of another version".into(), strange),
     ];
-    // What is appended, too; but where one of the heads after the first state is damaged, that may be what a killed run left.
+    // What is appended, too; but if one of the heads after the first state is damaged, that may be what a killed run left.
     let heads: Vec<_> = (0..sound.len()).filter(|place| sound[*place..].starts_with(&MAGIC)).collect();
     let [.., appended, _] = heads.as_slice() else { panic!("{heads:?}") };
     for place in (0..*appended).step_by(appended / 9).chain([appended + HEAD, appended + HEAD + 9]) {

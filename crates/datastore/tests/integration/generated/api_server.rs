@@ -54,7 +54,7 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     what_is_said_not_to_exist_is_refused(&server, &kubernetes);
 }
 
-/// Kind, the field that a fault would break, and what would stand there.
+/// Kind, the field that a fault would break, and what would be there.
 fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
     let mut all = vec![
         ("ipamblocks", "/spec/allocations", Value::Null),

@@ -36,7 +36,7 @@ fn is_enough(log: &ChurnLog) -> bool {
 struct Scene {
     server: KubeApiserver,
     flavour: Flavour,
-    /// An etcd that holds Calico's data in place of the server, and its endpoint.
+    /// An etcd that holds Calico's data instead of the server, and its endpoint.
     etcd: Option<(Etcd, String)>,
     spec: ClusterSpec,
     nodes: Vec<String>,

@@ -54,7 +54,7 @@ const UNDECODABLE: [(&str, &str); 2] = [
     ("neither true nor false", "etcd holds a truth value, the classic API group a text"),
 ];
 
-/// True where the table says why only this kind of datastore gives the finding.
+/// True if the table says why only this kind of datastore gives the finding.
 pub(super) fn is_explained(side: Side, finding: &Finding) -> bool {
     let (code, evidence) = (finding.code.name(), evidence(finding));
     let line = |(of, rule, part, _): &(Side, &str, &str, &str)| {

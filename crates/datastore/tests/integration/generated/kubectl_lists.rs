@@ -90,7 +90,7 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_that_kubernetes_decides_has_a_fault() {
-    // Rules that compare endpoints with pods, those about keys of etcd, and one whose fault stands alone.
+    // Rules that compare endpoints with pods, those about keys of etcd, and one whose fault is alone.
     let elsewhere = [
         "endpoint-without-pod",
         "pod-without-endpoint",

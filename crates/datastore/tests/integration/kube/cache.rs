@@ -261,7 +261,7 @@ async fn a_cache_that_is_damaged_or_strange_is_passed_over() {
     }
     assert_whole(&store, &found).await;
 
-    // A cluster with another ClusterInformation is another one, also where it calls itself the same.
+    // A cluster with another ClusterInformation is another one, also if it calls itself the same.
     let cluster = format!("{}/default", flavour.path("clusterinformations"));
     let old = fs::read(file_of(folder.path(), "pods")).unwrap();
     assert_eq!(server.request("DELETE", &cluster, "").unwrap().status, 200);
@@ -287,7 +287,7 @@ async fn a_cache_that_is_damaged_or_strange_is_passed_over() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
 
-/// Opens a server that was started anew as soon as it can be read: until it holds custom resources it refuses to list them.
+/// Opens a server that was started again as soon as it can be read: until it holds custom resources it refuses to list them.
 async fn open_again(server: &KubeApiserver) -> Datastore {
     for _ in 0..600 {
         if let Ok(store) = Datastore::open(&settings(&server.kubeconfig())).await
@@ -300,7 +300,7 @@ async fn open_again(server: &KubeApiserver) -> Datastore {
     panic!("it can never be read");
 }
 
-/// A server that was started anew knows nothing of what was before; one whose etcd was restored, something else.
+/// A server that was started again knows nothing of what was before; one whose etcd was restored, something else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_started_anew_or_restored_is_read_whole() {
     let flavour = Flavour::Classic;

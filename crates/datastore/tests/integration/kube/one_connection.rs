@@ -1,4 +1,4 @@
-//! The requests of a short-lived process share one connection, where the server speaks HTTP/2. What a real API server does
+//! The requests of a short-lived process share one connection, if the server speaks HTTP/2. What a real API server does
 //! only now and then, and never when asked to, is done by a server of our own: it ends connections, and knows no HTTP/2.
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -200,7 +200,7 @@ async fn evidence_and_strangers_stop_a_write() {
     .await;
 }
 
-/// Evidence that lies in Kubernetes counts for writes to etcd, too.
+/// Evidence that is in Kubernetes counts for writes to etcd, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_beside_etcd_are_evidence() {
     let (etcd, server) = (Etcd::start().unwrap(), KubeApiserver::start().unwrap());

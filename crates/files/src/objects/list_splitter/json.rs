@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{ListError, ListMeta};
 
-/// Most bytes that may stand outside the items: kind, version and metadata.
+/// Most bytes that may be outside the items: kind, version and metadata.
 const MAX_ENVELOPE: usize = 1 << 20;
 /// Most bytes of one item; an API server takes no object of more than a few megabytes.
 const MAX_ITEM: usize = 64 << 20;
@@ -165,7 +165,7 @@ impl JsonList {
         Ok(used)
     }
 
-    /// The index after the item's last byte, where that is in the piece.
+    /// The index after the item's last byte, if that is in the piece.
     fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, ListError> {
         let mut at = 0;
         while let Some(byte) = piece.get(at) {
@@ -204,7 +204,7 @@ fn step(text: InText, byte: u8) -> InText {
     }
 }
 
-/// True where the next value is that of the field `items`.
+/// True if the next value is that of the field `items`.
 fn ends_with_items(envelope: &[u8]) -> bool {
     let Some(rest) = envelope.trim_ascii_end().strip_suffix(b":") else { return false };
     let Some(rest) = rest.trim_ascii_end().strip_suffix(b"\"items\"") else { return false };

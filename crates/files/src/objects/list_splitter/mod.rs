@@ -34,7 +34,7 @@ impl ListMeta {
     }
 }
 
-/// Why a body is no list.
+/// Why a body is not a list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("it ends in the middle")]

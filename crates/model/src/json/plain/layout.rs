@@ -38,7 +38,7 @@ impl Layout {
     /// The layout of an object that was read as plain JSON. `wanted` are the strings in it that are wanted, as parts of `text`;
     /// `passed_over` the names of fields of which nothing is wanted, whatever they hold.
     ///
-    /// `None` where one of them is no string value of the text.
+    /// `None` if one of them is not a string value of the text.
     pub(crate) fn of(text: &str, wanted: &[Option<&str>], passed_over: &[&str]) -> Option<Self> {
         let mut reader = Plain::of(text);
         let (mut same, mut parts, mut start) = (Vec::with_capacity(text.len()), Vec::new(), 0);
@@ -72,7 +72,7 @@ impl Layout {
     }
 
     /// Takes the next value where it is laid out like this, and gives the strings that are wanted to `take`. False, with the
-    /// reader where it was, where it is laid out in another way; some strings may have been given then.
+    /// reader where it was, if it is laid out in another way; some strings may have been given then.
     pub(crate) fn read<'de>(&self, reader: &mut Plain<'de>, take: impl FnMut(usize, &'de str)) -> bool {
         let before = reader.clone();
         let is_alike = self.take_all(reader, take).is_ok();

@@ -138,7 +138,7 @@ impl Sorter<'_, '_, '_> {
         unrecorded
     }
 
-    /// True where the record names the very tunnel or sandbox that uses the address.
+    /// True if the record names the very tunnel or sandbox that uses the address.
     fn is_exact(&self, record: usize, address: IpAddr) -> bool {
         let index = &self.basis.context.index;
         let record = &self.records[record];
@@ -216,14 +216,14 @@ impl Sorter<'_, '_, '_> {
                 (SkipReason::TunnelAddressNotSet, detail)
             }
             Some(address) if address < key.network() => {
-                let detail = format!("{field} of {node} is {address}, which lies before {key}");
+                let detail = format!("{field} of {node} is {address}, which is before {key}");
                 (SkipReason::TunnelAddressTooLow, detail)
             }
             Some(address) if key.contains(&address) => beyond(format!(
                 "{key} does not say which of its addresses are whose; delete it by hand, then rebuild"
             )),
             Some(address) => {
-                let detail = format!("{field} of {node} is {address}, which lies after {key}");
+                let detail = format!("{field} of {node} is {address}, which is after {key}");
                 (SkipReason::TunnelAddressTooHigh, detail)
             }
         }

@@ -64,7 +64,7 @@ impl CorruptBlocks {
             let repaired = match overlapping(&basis.context.index, &hidden, block.key) {
                 None => repair(basis, block, &content.content),
                 Some(other) => {
-                    let detail = format!("{} lies over {other}; decide which of them stays", block.key);
+                    let detail = format!("{} overlaps {other}; decide which of them to keep", block.key);
                     Err((SkipReason::Overlap, detail))
                 }
             };
@@ -146,7 +146,7 @@ fn repair(
     }
 }
 
-/// True where the content of a block whose key and field `cidr` differ is that of the key: more of its records
+/// True if the content of a block whose key and field `cidr` differ is that of the key: more of its records
 /// name those who use the addresses there, or it has none.
 fn belongs_to_key(
     basis: &Basis<'_>,
@@ -171,7 +171,7 @@ fn belongs_to_key(
     raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
 }
 
-/// True where the record names one who uses the address of that ordinal for certain.
+/// True if the record names one who uses the address of that ordinal for certain.
 fn is_users(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
     let index = &basis.context.index;
     let vague = matches!(Claim::of(record), Claim::Anonymous | Claim::Unknown);

@@ -14,7 +14,7 @@ use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::Verb;
 use crate::skipped::SkipReason;
 
-/// Plans the records under such handles. Gives the clean IDs whose objects may be put right, too.
+/// Plans the records under such handles. Returns the clean IDs whose objects may be put right, too.
 pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -> BTreeSet<String> {
     let mut approved = BTreeSet::new();
     let findings = planner.findings(Code::HandleCarriageReturn);

@@ -149,7 +149,7 @@ enum Observed<'s> {
     Object(&'s Versioned<Handle>),
     /// The object with its ID, which is marked deleted.
     MarkedDeleted(&'s Revision),
-    /// An object whose ID goes on after a carriage return. It stays, and counts in place of the other.
+    /// An object whose ID goes on after a carriage return. It stays, and counts instead of the other.
     Stray(&'s Versioned<Handle>),
     Missing,
 }
@@ -164,7 +164,7 @@ struct HandlePlan<'p, 's> {
     observed: Observed<'s>,
     /// Objects whose ID goes on after a carriage return, and that are deleted.
     strays: Vec<&'s Versioned<Handle>>,
-    /// The findings that are gone afterwards. Where there is none, the object keeps its difference from the blocks.
+    /// The findings that are gone afterwards. If there is none, the object keeps its difference from the blocks.
     repairs: Vec<(Code, Subject)>,
 }
 
@@ -280,14 +280,14 @@ impl HandlePlan<'_, '_> {
             (Observed::Missing, ..) => {
                 let mut handle = Handle::new(self.id);
                 recorded().for_each(|(block, count)| handle.set_count(block, count));
-                // Where only blocks that change record it, it is created with the first of them.
+                // If only blocks that change record it, it is created with the first of them.
                 let is_empty = handle.blocks().next().is_none();
                 if is_empty { Decision::Keep } else { Decision::Create(handle) }
             }
         }
     }
 
-    /// The counts of its object that are wrong. Where nothing was found about it, these are only counts of 0, which would
+    /// The counts of its object that are wrong. If nothing was found about it, these are only counts of 0, which would
     /// keep it when its last address is released.
     fn corrections(
         &self,
@@ -343,14 +343,14 @@ impl HandlePlan<'_, '_> {
             }
             _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
             Observed::Object(_) => (Verb::SetHandleCounts, "to what the blocks record"),
-            _ => (Verb::CreateHandle, "for what the blocks record under it"),
+            _ => (Verb::CreateHandle, "the blocks record addresses under it"),
         };
         let subject = Subject::Handle(self.id.to_owned());
         Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
     }
 
     /// What is written with each block that changes: the object counts by so much up or down that it says afterwards what
-    /// the block records. Gives the first block with a count.
+    /// the block records. Returns the first block with a count.
     fn count_with_blocks(&self, countings: &mut Countings) -> Option<IpNet> {
         let target = match self.observed {
             Observed::Stray(stray) => stray.value.id().to_string(),

@@ -55,7 +55,7 @@ impl UncountableHandles {
 
         let collides = !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase());
         collides.then(|| {
-            let detail = format!("its handle {id} shares one object with a handle that differs by case only");
+            let detail = format!("its handle {id} shares one object with a handle that differs only in case");
             (SkipReason::NeedsDecision, detail)
         })
     }

@@ -1,4 +1,4 @@
-//! Data that nobody has foreseen: parts of values changed, exchanged and lost at random.
+//! Data that no one has foreseen: parts of values changed, exchanged and lost at random.
 
 use calipam_plan::rebuild::Request;
 use calipam_testkit::cluster::rng::Rng;

@@ -144,7 +144,7 @@ fn what_nobody_can_tell_is_left_alone() {
         value[field] = json!(null);
     }
     assert_eq!(reason("empty", &value), SkipReason::CorruptBeyondRepair);
-    // Two addresses that nobody uses, and two records: which is whose?
+    // Two addresses that no one uses, and two records: which is whose?
     let ghost = |n: u32| json!({"handle_id": format!("k8s-pod-network.{n:012}"), "secondary": {"namespace": "x", "pod": format!("ghost-{n}"), "node": "node-1"}});
     let mut value = whole.clone();
     value["attributes"].as_array_mut().unwrap().extend([ghost(1), ghost(2)]);

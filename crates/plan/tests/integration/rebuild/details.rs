@@ -170,7 +170,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
             && *expect == Precondition::Absent
     });
     assert_eq!(absent.count(), 1, "{evidence:?}");
-    // The recorded pod lives and has another address: nobody knows which of them is right.
+    // The recorded pod lives and has another address: no one knows which of them is right.
     let mut cluster = plain();
     let (lives, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     let stolen = lives.address();
@@ -209,7 +209,7 @@ fn a_block_of_another_size_stands_in_the_way_of_a_lost_one() {
     let info = cluster.nodes().last().unwrap().clone();
     let wide: IpNet = IpNet::new(info.blocks[0].network(), 28).unwrap();
     let value = r#"{"cidr":"CIDR","affinity":"host:node-1","allocations":[null,null,null,null,null,null,null,null,null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"attributes":[],"deleted":false}"#;
-    // At the end of the lost block, so that none of its addresses lies there.
+    // At the end of the lost block, so that none of its addresses is there.
     let wide = wide.supernet().unwrap().supernet().unwrap().subnets(28).unwrap().last().unwrap();
     cluster.put_raw(key::block(wide), value.replace("CIDR", &wide.to_string()));
     cluster.put_raw(key::affinity("host", "node-1", wide), r#"{"state":"confirmed","deleted":false}"#);

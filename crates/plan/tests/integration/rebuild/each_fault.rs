@@ -110,7 +110,7 @@ const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::OwnerMismatchPodAsTunnel, Code::OwnerMismatch, SkipReason::OwnerMayLive),
     (Fault::OwnerMismatchForeign, Code::OwnerMismatch, SkipReason::OwnerMayLive),
     (Fault::OwnerMismatchReserved, Code::OwnerMismatch, SkipReason::WindowsReserved),
-    // An ordinal that the block holds and nobody can say for whom stays held.
+    // An ordinal that the block holds and no one can say for whom stays held.
     (Fault::CorruptIndexNegative, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::CorruptIndexHuge, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::NeedsDecision),

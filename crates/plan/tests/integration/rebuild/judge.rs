@@ -70,7 +70,7 @@ fn line(finding: &Finding) -> String {
 }
 
 impl Rebuilt {
-    /// True where the plan says why it leaves the finding.
+    /// True if the plan says why it leaves the finding.
     pub(super) fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
         self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
     }
@@ -112,7 +112,7 @@ impl Rebuilt {
         assert!(bare(before) == bare(after), "{name}: something that is none of IPAM's data has changed");
     }
 
-    /// An address that somebody uses is never freed, and its record changes only where the plan says so.
+    /// An address that somebody uses is never freed, and its record changes only if the plan says so.
     fn assert_in_use_stays(&self, name: &str) {
         let (before, after) =
             (Index::new(&self.before, self.before.taken_at), Index::new(&self.after, self.after.taken_at));

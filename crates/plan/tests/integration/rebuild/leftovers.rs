@@ -1,4 +1,4 @@
-//! What half-done operations, other programs and earlier versions leave: it goes only where nothing can need it.
+//! What half-done operations, other programs and earlier versions leave: it goes only if nothing can need it.
 
 use calipam_check::{Code, Options, Subject, check};
 use calipam_model::affinity::AffinityType;

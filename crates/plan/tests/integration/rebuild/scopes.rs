@@ -1,4 +1,4 @@
-//! Scopes: what lies outside stays as it is.
+//! Scopes: what is outside stays as it is.
 
 use std::collections::BTreeSet;
 

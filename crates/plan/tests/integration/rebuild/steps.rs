@@ -133,7 +133,7 @@ pub(super) fn carry_out(
     world
 }
 
-/// Fails where an address in use is free that was not, or something has become worse than a warning.
+/// Fails if an address in use is free that was not, or something has become worse than a warning.
 pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
     let options = Options::default();
     let known: HashSet<(Code, Subject)> = check(before, &options)
@@ -142,7 +142,7 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
         .map(|finding| (finding.code, finding.subject))
         .chain(plan.revealed.iter().cloned())
         .collect();
-    // What is recorded at last may lie in another node's block. A block that a lost node has given up while its
+    // What is recorded at last may be in another node's block. A block that a lost node has given up while its
     // affinity is still there is a state that Calico leaves, too (facts 3.15).
     let told = [Code::BorrowedTunnelAddress, Code::AffinityBlockMismatch];
     let new: Vec<_> = check(after, &options)

@@ -23,7 +23,7 @@ pub(super) fn plan_on(
     release::plan(&Basis::new(snapshot, &report, options), request, observations, 0)
 }
 
-/// Simulates the plan and verifies it. Gives the snapshot and the report afterwards.
+/// Simulates the plan and verifies it. Returns the snapshot and the report afterwards.
 pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> (Snapshot, Report) {
     let before = check(snapshot, options);
     let after = apply_plan(snapshot.clone(), plan, snapshot.taken_at).unwrap();

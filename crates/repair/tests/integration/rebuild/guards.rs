@@ -100,7 +100,7 @@ async fn an_affinity_is_confirmed_while_addresses_of_its_block_come_and_go() {
     assert!(execution.is_complete(), "{execution:?}");
     assert_eq!(world.get(&affinity).await.unwrap()["state"], "confirmed");
 
-    // The block was claimed anew.
+    // The block was claimed again.
     let world = World::with(Fault::AffinityPending).await;
     block["affinity_claim_time"] = "2030-01-01T00:00:00Z".into();
     world.put(&block_key(&cidr), &block).await;
@@ -160,7 +160,7 @@ async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
     assert_eq!(world.get(&format!("/calico/ipam/v2/handle/{id}")).await, None);
 }
 
-/// In a block that is created anew, and in one that lost its records, the address of a workload that has gone since is left
+/// In a block that is created again, and in one that lost its records, the address of a workload that has gone since is left
 /// out.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block() {

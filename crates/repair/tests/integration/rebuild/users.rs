@@ -118,7 +118,7 @@ async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
 /// How a block is lost, so that a rebuild writes it as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
-    /// It is created anew.
+    /// It is created again.
     Deleted,
     /// Its records are lost: it is mended.
     Corrupt,

@@ -31,7 +31,7 @@ struct Row {
     /// Seconds and MiB of the check of all summaries.
     joined: (f64, f64),
     page_mib: f64,
-    /// Seconds until the page is open; `None` where there is no browser.
+    /// Seconds until the page is open; `None` if there is no browser.
     opened: Option<f64>,
 }
 

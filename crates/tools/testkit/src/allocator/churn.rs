@@ -31,7 +31,7 @@ pub struct Churn {
     /// For how many seconds pods say they have had their addresses when they get them. Above the grace period of a
     /// check, nothing protects what is half done.
     pub ages: Range<u64>,
-    /// How many pods each worker keeps, about; where it is 0, that is left to chance.
+    /// How many pods each worker keeps, about; if it is 0, that is left to chance.
     pub pods: usize,
     /// What the workers' choices follow from, and the names of their pods: those of two churns on one cluster need
     /// different seeds, of 40 that there are.

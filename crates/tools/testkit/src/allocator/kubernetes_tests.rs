@@ -10,7 +10,7 @@ use crate::cluster::{ClusterSpec, Holder, pod_name};
 use crate::kube::{Flavour, seed};
 use crate::servers::KubeApiserver;
 
-/// The object at a path; `None` where there is none.
+/// The object at a path; `None` if there is none.
 fn object(server: &KubeApiserver, path: &str) -> Option<Value> {
     let response = server.request("GET", path, "").unwrap();
     (response.status == 200).then(|| serde_json::from_str(&response.body).unwrap())

@@ -129,7 +129,7 @@ impl Ledger {
         self.live.insert(tenant.handle.clone(), tenant);
     }
 
-    /// A pod is about to end: what becomes of its address is no violation any more.
+    /// A pod is about to end: what becomes of its address is not a violation any more.
     pub(super) fn end(&mut self, handle: &str) {
         let Some(tenant) = self.live.remove(handle) else { return };
         if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {

@@ -96,7 +96,7 @@ pub(super) enum Ending {
 /// refusals are errors; one that comes too late gets `None` or false.
 pub(super) trait Datastore: Send {
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;
-    /// Stores a value where there is none.
+    /// Stores a value if there is none.
     fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>>;
     /// Changes what was read at a version.
     fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>>;
@@ -138,14 +138,14 @@ impl Store {
         self.datastore.get(place)
     }
 
-    /// Stores a value where there is none; `None` where there is one.
+    /// Stores a value if there is none; `None` if there is one.
     pub(super) fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
         let version = self.datastore.create(place, value)?;
         self.written(version.is_some());
         Ok(version)
     }
 
-    /// Changes what was read at a version; `None` where it has changed since.
+    /// Changes what was read at a version; `None` if it has changed since.
     pub(super) fn update(
         &mut self,
         place: Place<'_>,
@@ -157,7 +157,7 @@ impl Store {
         Ok(version)
     }
 
-    /// Deletes what was read at a version; false where it has changed since.
+    /// Deletes what was read at a version; false if it has changed since.
     pub(super) fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
         let done = self.datastore.delete(place, version)?;
         self.written(done);

@@ -230,7 +230,7 @@ impl<'w> Worker<'w> {
         if self.pods.is_empty() {
             return Ok(());
         }
-        // Where pods are kept the oldest one ends, as in a rollout.
+        // If pods are kept the oldest one ends, as in a rollout.
         let number = if self.churn.pods > 0 { 1 } else { self.pods.len() as u64 };
         let place = self.rng.below(number) as usize;
         let holder = self.pods.remove(place);
@@ -297,7 +297,7 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// Claims a block for a node, or makes the node's affinity usable again; false where another node has it.
+    /// Claims a block for a node, or makes the node's affinity usable again; false if another node has it.
     fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
         let claimed = finish(self.allocator.claim_affinity(net, AffinityType::Host, node));
         match claimed {

@@ -7,7 +7,7 @@ const PODS: u32 = 58;
 /// Allocations of a node.
 const PER_NODE: u64 = PODS as u64 + 3;
 
-/// A cluster with a given number of allocations. A part of it, which may hold faults, lies in memory; the rest is
+/// A cluster with a given number of allocations. A part of it, which may hold faults, is in memory; the rest is
 /// healthy and made as it is asked for, node by node.
 #[derive(Debug)]
 pub struct SizedCluster {
@@ -42,7 +42,7 @@ impl SizedCluster {
         u32::try_from(missing.div_ceil(PER_NODE)).expect("there is room for so many nodes")
     }
 
-    /// Every key and value; those in memory first, then node by node. The order of the keys is no particular one.
+    /// Every key and value; those in memory first, then node by node. The order of the keys is not a particular one.
     pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
         self.head.for_each_entry(&mut visit);
         let mut missing = self.allocations.saturating_sub(self.head.allocations());

@@ -33,12 +33,12 @@ impl KubernetesOnly {
         std::str::from_utf8(key).is_ok_and(|key| self.absent.contains(key))
     }
 
-    /// True for an object that is only where Kubernetes is Calico's datastore.
+    /// True for an object that is only if Kubernetes is Calico's datastore.
     pub(super) fn is_not_beside_etcd(&self, path: &str) -> bool {
         self.not_beside_etcd.contains(path)
     }
 
-    /// Changes the object of a key as its patch says, where it has one.
+    /// Changes the object of a key as its patch says, if it has one.
     pub(super) fn patch(&self, key: &str, object: &mut Value) {
         if let Some(patch) = self.patches.get(key) {
             merge(object, patch);
@@ -155,7 +155,7 @@ impl Cluster {
         self.kubernetes_only.absent.insert(key.to_owned());
     }
 
-    /// Says that an object is only where Kubernetes is Calico's datastore.
+    /// Says that an object is only if Kubernetes is Calico's datastore.
     pub(super) fn keep_from_etcd(&mut self, plural: &str, namespace: &str, name: &str) {
         self.kubernetes_only.not_beside_etcd.insert(format!("{plural}/{namespace}/{name}"));
     }

@@ -1,4 +1,4 @@
-//! Where things lie in a generated cluster, and what they are called. All of it follows from a seed and a number.
+//! Where things are in a generated cluster, and what they are called. All of it follows from a seed and a number.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -24,7 +24,7 @@ pub struct ClusterSpec {
     pub place: u8,
 }
 
-/// Where a cluster that stands alone lies.
+/// Where a cluster that is alone lies.
 pub(super) const ALONE: u8 = 244;
 
 impl ClusterSpec {
@@ -34,7 +34,7 @@ impl ClusterSpec {
         Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30, place: ALONE }
     }
 
-    /// The same at another time. Where that is the present, checks come minutes later: what cools down has to cool then.
+    /// The same at another time. If that is the present, checks come minutes later: what cools down has to cool then.
     pub fn at(self, now: Timestamp) -> Self {
         Self { now, cooldown_seconds: 1200, ..self }
     }
@@ -44,7 +44,7 @@ impl ClusterSpec {
         Self { dual_stack: false, ..self }
     }
 
-    /// The same with other pools, and another GUID. A wide cluster has its pool all the same.
+    /// The same with other pools, and another GUID. A wide cluster has its pool anyway.
     pub fn in_place(self, place: u8) -> Self {
         Self { place, ..self }
     }

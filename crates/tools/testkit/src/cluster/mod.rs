@@ -99,7 +99,7 @@ pub struct NodeInfo {
 pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
-    /// By [`Form`], in its order; the subjects are those of the form in etcd, where it has them.
+    /// By [`Form`], in its order; the subjects are those of the form in etcd, if it has them.
     truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
@@ -149,7 +149,7 @@ impl Cluster {
         self.entries.len()
     }
 
-    /// True where there is no key.
+    /// True if there is no key.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -30,7 +30,7 @@ impl Form {
     pub const IN_KUBERNETES: [Self; 2] = [Self::Classic, Self::Native];
     /// Those in which pods, services and machines are read.
     pub const WITH_PODS: [Self; 3] = [Self::EtcdWithKubernetes, Self::Classic, Self::Native];
-    /// Those in which pools must not overlap, not even where one is disabled.
+    /// Those in which pools must not overlap, not even if one is disabled.
     pub const WITHOUT_POOL_CONTROLLER: [Self; 3] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic];
 
     /// The form of an API group.
@@ -48,7 +48,7 @@ pub struct Expected {
     pub code: String,
     /// Its subject in canonical form.
     pub subject: String,
-    /// Its severity, where it is not the usual one of the code.
+    /// Its severity, if it is not the usual one of the code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
     /// What the evidence must name: reasons of a leak, problems of a block.
@@ -149,7 +149,7 @@ impl GroundTruth {
         self.findings.len()
     }
 
-    /// True where the cluster is healthy.
+    /// True if the cluster is healthy.
     pub fn is_empty(&self) -> bool {
         self.findings.is_empty()
     }
@@ -170,7 +170,7 @@ impl GroundTruth {
     }
 
     /// What is wrong with the findings of a check: those that lack, those that are not expected, and those with another
-    /// severity or without the evidence that they must name. Empty where they are exactly the expected ones.
+    /// severity or without the evidence that they must name. Empty if they are exactly the expected ones.
     pub fn complaints(&self, found: &[Found]) -> Vec<String> {
         let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
         let expected: BTreeMap<String, Expected> = self

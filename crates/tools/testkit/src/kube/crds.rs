@@ -59,7 +59,7 @@ impl Flavour {
 /// Installs Calico's kinds and waits until they are served.
 ///
 /// # Errors
-/// Where the server does not answer, refuses a definition, or does not serve a kind in time.
+/// If the server does not answer, refuses a definition, or does not serve a kind in time.
 pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerError> {
     let (config, config_kind) = flavour.ipam_config();
     let kinds = [

@@ -137,7 +137,7 @@ pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
     Ok(Parts { name: id.to_lowercase(), labels: None, spec })
 }
 
-/// Fails where a text is no CIDR: schemas may demand the format.
+/// Fails if a text is not a CIDR: schemas may demand the format.
 pub(crate) fn require_cidr(text: &str) -> Result<(), String> {
     text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema takes no {text:?} for a CIDR"))
 }
@@ -192,7 +192,7 @@ pub fn hostname_hash(node: &str) -> String {
     bits.as_bytes().chunks(5).map(letter).collect()
 }
 
-/// True where an object is marked deleted, in whichever form.
+/// True if an object is marked deleted, in whichever form.
 pub fn is_deleted(spec: &Value) -> bool {
     spec["deleted"] == true || spec["deleted"] == "true"
 }

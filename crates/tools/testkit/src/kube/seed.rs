@@ -1,4 +1,4 @@
-//! What must lie on an API server before an allocator can work there.
+//! What must be on an API server before an allocator can work there.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::servers::{KubeApiserver, ServerError};
 const NAMESPACES: [&str; 3] = ["batch", "monitoring", "shop"];
 
 /// Installs Calico's kinds and makes an empty cluster: its configuration, the IPv4 pool of `spec`, nodes without
-/// tunnels, and the namespaces of pods. Gives the names of the nodes.
+/// tunnels, and the namespaces of pods. Returns the names of the nodes.
 ///
 /// # Panics
 /// Where the server refuses an object.

@@ -96,7 +96,7 @@ impl Etcd {
         self.home.path().join("data")
     }
 
-    /// The certificates, where the server was started with TLS.
+    /// The certificates, if the server was started with TLS.
     pub fn pki(&self) -> Option<&Pki> {
         self.pki.as_ref()
     }

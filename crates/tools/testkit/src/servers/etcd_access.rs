@@ -33,7 +33,7 @@ pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
 const CONNECT: Duration = Duration::from_secs(20);
 
 impl Etcd {
-    /// Connects as the server wants it: with its authority, a client certificate and the user, where there are some.
+    /// Connects as the server wants it: with its authority, a client certificate and the user, if there are some.
     ///
     /// For tests that have an async runtime; [`with_client`](Self::with_client) is for those that have none.
     pub async fn client(&self) -> Result<Client, ServerError> {

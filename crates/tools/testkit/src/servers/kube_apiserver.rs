@@ -106,7 +106,7 @@ impl KubeApiserver {
         self.home.path().join(KUBECONFIG)
     }
 
-    /// The datastore behind the server, for seeding many objects: they lie under `/registry/` and may be JSON.
+    /// The datastore behind the server, for seeding many objects: they are under `/registry/` and may be JSON.
     pub fn etcd(&self) -> &Etcd {
         &self.etcd
     }
@@ -143,7 +143,7 @@ impl KubeApiserver {
     }
 
     /// Asks for a path on a connection of its own and throws the answer away as it arrives: what the server needs to
-    /// hand it out. `accept` is the media type. Gives the number of bytes.
+    /// hand it out. `accept` is the media type. Returns the number of bytes.
     pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {
         let failed = || ServerError::io(format!("GET {}{path}", self.url()));
         let stream = connect(self.port, &self.pki, PULL).map_err(failed())?;

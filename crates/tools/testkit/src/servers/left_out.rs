@@ -1,4 +1,4 @@
-//! Tests that are left out where the machine has not what they need.
+//! Tests that are left out if the machine has not what they need.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

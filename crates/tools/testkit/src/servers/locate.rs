@@ -29,7 +29,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The environment variable that names the program's path. Where it is set, nothing else is looked at.
+    /// The environment variable that names the program's path. If it is set, nothing else is looked at.
     pub fn variable(self) -> &'static str {
         match self {
             Self::Etcd => "CALIPAM_TEST_ETCD",
@@ -172,7 +172,7 @@ pub fn is_wanted(program: Program, path: &Path) -> bool {
     version_of(path).is_some_and(|version| program.accepts(&version))
 }
 
-/// What a program prints for `--version`, or kubectl for what it takes instead; nothing where it cannot be run.
+/// What a program prints for `--version`, or kubectl for what it takes instead; nothing if it cannot be run.
 fn version_of(path: &Path) -> Option<String> {
     let asked = [&["--version"][..], &["version", "--client"]].into_iter();
     let mut outputs = asked.filter_map(|arguments| Command::new(path).args(arguments).output().ok());

@@ -197,7 +197,7 @@ mod tests {
         Process::spawn("sleep", Path::new("sleep"), &["600".to_owned()], home).expect("sleep is everywhere")
     }
 
-    /// The state letter of a process in Linux's /proc, or nothing where there is none.
+    /// The state letter of a process in Linux's /proc, or nothing if there is none.
     fn state(id: u32) -> Option<char> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         text.rsplit_once(") ")?.1.chars().next()
@@ -291,7 +291,7 @@ mod tests {
             .find_map(|line| line.strip_prefix("server=").and_then(|id| id.parse::<u32>().ok()))
             .expect("the copy tells the id of its server");
         assert!(!copy.wait().expect("the copy ends").success(), "the copy aborts");
-        // Where no process collects orphans, a killed one stays as a zombie.
+        // If no process collects orphans, a killed one stays as a zombie.
         eventually("the server is killed", || matches!(state(id), None | Some('Z')));
         eventually("its folder is removed", || !home.exists());
     }

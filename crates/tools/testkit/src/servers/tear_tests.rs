@@ -7,7 +7,7 @@ use super::*;
 
 const LATE: Duration = Duration::from_millis(300);
 
-/// Puts a key by way of the proxy, after one request that goes through; true where that is answered.
+/// Puts a key by way of the proxy, after one request that goes through; true if that is answered.
 async fn put(torn: &Tearing, key: &str, tear: Tear) -> bool {
     torn.tear_at(1, tear);
     let mut client = etcd_client::Client::connect([torn.url()], None).await.unwrap();

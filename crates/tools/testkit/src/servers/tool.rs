@@ -11,7 +11,7 @@ use super::locate::{self, Program};
 /// Names the file to which a test that is left out adds a line; set by `cargo xtask test`.
 pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 
-/// Names a browser. Where it is set, no other is looked for.
+/// Names a browser. If it is set, no other is looked for.
 const CHROMIUM: &str = "CALIPAM_TEST_CHROMIUM";
 
 /// What distributions and Google call it.
@@ -121,7 +121,7 @@ impl fmt::Display for Tool {
     }
 }
 
-/// True where the environment says that this is a run of CI: there, no test is left out.
+/// True if the environment says that this is a run of CI: there, no test is left out.
 pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -107,7 +107,7 @@ fn build(target: &Path, arguments: &[&str]) -> Result<Cost, Failure> {
 
 struct Cost {
     wall: Duration,
-    /// Of all processes that the command waited for; none where the system does not tell.
+    /// Of all processes that the command waited for; none if the system does not tell.
     processor: Option<Duration>,
 }
 

@@ -12,7 +12,7 @@ use crate::{step, tools};
 /// Go's package that holds the version which kube-apiserver and kubectl report; a plain build leaves it at v0.0.0.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
-/// What builds a program into `target/servers`; none where it is there and newer than the files that name its version.
+/// What builds a program into `target/servers`; none if it is there and newer than the files that name its version.
 pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Failure> {
     let package =
         package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
@@ -53,7 +53,7 @@ pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> 
     )
 }
 
-/// Its package in Go; none where it is brought another way.
+/// Its package in Go; none if it is brought another way.
 fn package(program: Program) -> Option<&'static str> {
     match program {
         Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
@@ -92,7 +92,7 @@ fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// When a file was last changed, or nothing where it is not there.
+/// When a file was last changed, or nothing if it is not there.
 fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }

@@ -1,4 +1,4 @@
-//! Installs packages of the distribution, where one may.
+//! Installs packages of the distribution, if one may.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ pub(super) fn install(wanted: &[Tool]) {
         return;
     };
 
-    // A fresh machine often has no package lists. Where they cannot be fetched, those that are there may do.
+    // A fresh machine often has no package lists. If they cannot be fetched, those that are there may do.
     let update = apt_get(root, &["update", "-q"]);
     update.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
     // Each by itself: no distribution has all of them.
@@ -26,7 +26,7 @@ pub(super) fn install(wanted: &[Tool]) {
     }
 }
 
-/// What stands before a command that only root may run; none where nobody here may.
+/// What is before a command that only root may run; none if no one here may.
 fn as_root() -> Option<&'static [&'static str]> {
     let id = Command::new("id").arg("-u").output();
     if id.is_ok_and(|id| id.stdout == b"0\n") {

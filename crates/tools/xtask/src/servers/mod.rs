@@ -80,7 +80,7 @@ fn bring_one(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     Ok((program.variable(), program.brought(&root)))
 }
 
-/// The program that the machine has; fails where its variable names none.
+/// The program that the machine has; fails if its variable names none.
 fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
     match locate::find_installed(program) {
         Ok(path) => Ok(Some(path)),

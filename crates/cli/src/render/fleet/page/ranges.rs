@@ -15,7 +15,7 @@ use crate::render::text::escape;
 /// A strip shows so much of the address space: 10.0.0.0/8, or fd00::/32.
 const STRIP_V4: u8 = 8;
 const STRIP_V6: u8 = 32;
-/// Pools that overlap stand below each other, in so many lines at most.
+/// Pools that overlap are below each other, in so many lines at most.
 const LINES: usize = 8;
 
 type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;

@@ -13,7 +13,7 @@ use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
 use crate::render::yaml;
 
-/// Findings in the table. Where there are more, each code gets its share.
+/// Findings in the table. If there are more, each code gets its share.
 pub(in crate::render) const ROWS: usize = 6_000;
 /// Findings with their evidence.
 pub(in crate::render) const DETAILED: usize = 1_000;
@@ -207,7 +207,7 @@ pub(in crate::render) fn meaning(code: Code) -> Markup {
     }
 }
 
-/// Our own documentation as HTML. Links to other files of it lead nowhere in a page that stands alone: their text stays.
+/// Our own documentation as HTML. Links to other files of it lead nowhere in a page that is alone: their text stays.
 fn markdown(text: &str) -> Markup {
     let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
     let events = parser.filter(|event| {

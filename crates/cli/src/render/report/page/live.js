@@ -1,5 +1,5 @@
 "use strict";
-// A later page takes the place of this one, unless somebody is typing: then when he has ended.
+// A later page replaces this one, unless someone is typing: then when they have finished.
 (() => {
   const failed = document.querySelector(".notice[role=alert]") ? " failed" : "";
   const version = document.body.dataset.read + failed;

@@ -119,7 +119,7 @@
         story.replaceChildren(text, document.createElement("br"));
         const command = document.createElement("code");
         command.textContent = `calipam show --ip ${address}`;
-        story.append("The whole story: ", command);
+        story.append("Everything about it: ", command);
       });
       grid.append(button);
     });

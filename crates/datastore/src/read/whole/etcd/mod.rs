@@ -62,12 +62,12 @@ impl Start {
     }
 }
 
-/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` makes the collector, anew for each
-/// attempt. Where the revision is compacted the read begins again, unless it is one that was asked for; where the
+/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` makes the collector, again for each
+/// attempt. If the revision is compacted the read begins again, unless it is one that was asked for; where the
 /// connection breaks it does so at the endpoint that answers.
 ///
 /// # Errors
-/// Where etcd cannot be read, or holds nothing of Calico.
+/// If etcd cannot be read, or holds nothing of Calico.
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
     at: Option<i64>,
@@ -102,7 +102,7 @@ pub(crate) async fn observe<C: Collector>(
     }
 }
 
-/// Why a revision that was asked for cannot be read, where that is what the error means.
+/// Why a revision that was asked for cannot be read, if that is what the error means.
 fn not_readable(error: &Error, revision: i64) -> Option<Error> {
     let Error::Request { failure, endpoint, .. } = error else { return None };
     let endpoint = endpoint.clone();
@@ -185,7 +185,7 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
     let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
     let ranges = [
-        // Nothing that has a name lies here.
+        // Nothing that has a name is here.
         (*extent == Extent::Whole, Range::between(IPAM_PREFIX, BLOCK_PREFIX), FIRST_LIMIT),
         (extent.has(Source::IpamConfig), Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX), FIRST_LIMIT),
         // They name the blocks.

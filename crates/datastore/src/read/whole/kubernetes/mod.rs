@@ -111,7 +111,7 @@ pub(crate) fn assemble<T: Into<Snapshot>>(
     snapshot
 }
 
-/// Fails where the user may not list or get one of the kinds. Asked once for each connection.
+/// Fails if the user may not list or get one of the kinds. Asked once for each connection.
 pub(crate) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item = &Kind>) -> Result<()> {
     let permissions: Vec<Permission> = kinds
         .flat_map(|kind| {

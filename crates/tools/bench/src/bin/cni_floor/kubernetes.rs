@@ -138,7 +138,7 @@ async fn replace_object(
     request(client, Method::PUT, path, object.to_string().into()).await
 }
 
-/// What lies at a path; what is missing is no failure.
+/// What is at a path; what is missing is not a failure.
 async fn get(client: &Client, path: &str) -> Result<Bytes, Failed> {
     request(client, Method::GET, path, Vec::new()).await
 }

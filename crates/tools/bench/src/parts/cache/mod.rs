@@ -1,4 +1,4 @@
-//! `calipam check --cache` against a check without, where one of a hundred workloads has changed since the last check.
+//! `calipam check --cache` against a check without, if one of a hundred workloads has changed since the last check.
 
 mod on_etcd;
 mod on_kubernetes;

@@ -24,7 +24,7 @@ pub(super) fn measure(program: &str, pods: u64) -> Result<Row, String> {
 }
 
 /// Writes what one workload of a hundred writes when it changes, each time of other workloads: its pod, its handle and the
-/// block of its address. Gives the number of objects. What they say stays, so that the cluster is healthy.
+/// block of its address. Returns the number of objects. What they say stays, so that the cluster is healthy.
 fn change(server: &KubeApiserver, pods: usize, run: usize) -> Result<usize, String> {
     let of_pod = |pod: usize| {
         let custom = |plural: &str, name: String| format!("{}/{name}", Flavour::Classic.path(plural));

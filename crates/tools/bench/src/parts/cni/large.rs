@@ -93,7 +93,7 @@ fn other_sizes(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Fa
     let large = Large::start(programs, datastore, &[LARGE])?;
     let mut all = Vec::new();
     for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
-        // The smaller ones lie in the second place, beside a block of the size of the pool.
+        // The smaller ones are in the second place, next to a block of the size of the pool.
         let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
         for prefix in sizes {
             let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });

@@ -1,4 +1,4 @@
-//! The CNI plugin against a raw client that sends the same requests. Both lie beside `calipam`.
+//! The CNI plugin against a raw client that sends the same requests. Both lie next to `calipam`.
 
 mod call;
 pub(super) mod large;

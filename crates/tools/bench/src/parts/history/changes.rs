@@ -61,7 +61,7 @@ fn emptied(stored: &[u8]) -> (String, usize) {
     (block.to_string(), held)
 }
 
-/// Gives back and gives out what the block of the address holds, again and again. Gives the revisions that are kept.
+/// Gives back and gives out what the block of the address holds, again and again. Returns the revisions that are kept.
 pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client();

@@ -11,7 +11,7 @@ use calipam_testkit::servers::KubeApiserver;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
-/// What a check reads of Calico beside the kinds of allocation.
+/// What a check reads of Calico next to the kinds of allocation.
 const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
 
 /// Kinds of Kubernetes and of Calico.

@@ -85,7 +85,7 @@ fn verdict(folder: &Path) -> Result<f64, String> {
     seconds.ok_or_else(|| "the metrics do not say how long the check took".to_owned())
 }
 
-/// The files are written one after the other: each took what lies between its time and that of the one before.
+/// The files are written one after the other: each took what is between its time and that of the one before.
 fn reports(folder: &Path, verdict: SystemTime) -> Result<Vec<Report>, String> {
     let mut before = verdict;
     let mut reports = Vec::new();

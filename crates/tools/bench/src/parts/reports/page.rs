@@ -12,7 +12,7 @@ pub(super) struct Opened {
     pub complaints: usize,
 }
 
-/// Opens the page and uses it, and leaves pictures of it in a folder for people to look at; gives nothing where the machine
+/// Opens the page and uses it, and leaves pictures of it in a folder for people to look at; gives nothing if the machine
 /// has no browser.
 pub(super) fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, String> {
     if browser::program().is_err() {

@@ -1,4 +1,4 @@
-//! Simulations against reality. The plugin lies beside `calipam`. Pods arrive on so many nodes, as processes of the plugin
+//! Simulations against reality. The plugin lies next to `calipam`. Pods arrive on so many nodes, as processes of the plugin
 //! against a real server and in a simulation whose costs were measured with single calls.
 
 mod calibrate;

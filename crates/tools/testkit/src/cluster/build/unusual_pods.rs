@@ -57,7 +57,7 @@ impl Cluster {
         self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
     }
 
-    /// Pods without a network of their own whose status names addresses all the same: those of a running pod, and one
+    /// Pods without a network of their own whose status names addresses anyway: those of a running pod, and one
     /// that is free.
     pub(super) fn add_pods_without_network(&mut self) {
         let running = self.add_pod_on(0);

@@ -120,7 +120,7 @@ pub(super) fn unexpected(cluster: &mut Cluster) {
     cluster.expect("unexpected-affinity-type", subject(&node, block));
 }
 
-/// Only Kubernetes deletes in two steps; the field exists in etcd all the same.
+/// Only Kubernetes deletes in two steps; the field exists in etcd anyway.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let node = cluster.host();
     let node = cluster.nodes[node].name.clone();

@@ -114,7 +114,7 @@ pub(super) fn over_limit(cluster: &mut Cluster) {
     cluster.expect("node-over-block-limit", name);
 }
 
-/// Only Kubernetes deletes in two steps; the field exists in etcd all the same.
+/// Only Kubernetes deletes in two steps; the field exists in etcd anyway.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let block = cluster.spare_block();
     cluster.put_block(block, None);

@@ -1,4 +1,4 @@
-//! Blocks whose structure is broken. They are checked by their key alone: what lies in them gives no finding.
+//! Blocks whose structure is broken. They are checked by their key alone: what is in them gives no finding.
 
 use crate::cluster::wire::{Attribute, Block, key};
 use crate::cluster::{Cluster, Object};

@@ -4,12 +4,12 @@ use super::Fault;
 use crate::cluster::Form;
 
 impl Fault {
-    /// True where a cluster in this form can have the fault. In etcd it always can. In Kubernetes it cannot where
+    /// True if a cluster in this form can have the fault. In etcd it always can. In Kubernetes it cannot where
     ///
-    /// * the value is no JSON, or JSON that the schema refuses: the API server takes neither;
+    /// * the value is not JSON, or JSON that the schema refuses: the API server takes neither;
     /// * the key is broken: the name of an object says less than a key of etcd, no family, no type and no slash, so that
     ///   there is less to be wrong, and it holds small letters only, so that there is no carriage return in it;
-    /// * two objects would need one name: the type of an affinity is no part of it;
+    /// * two objects would need one name: the type of an affinity is not part of it;
     /// * it is about something that etcd holds twice and Kubernetes once.
     ///
     /// A text that should be a CIDR and is none is possible in the classic group only, where the schema of pools and

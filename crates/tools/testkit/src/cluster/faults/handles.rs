@@ -143,7 +143,7 @@ pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// Only Kubernetes deletes in two steps; the field exists in etcd all the same.
+/// Only Kubernetes deletes in two steps; the field exists in etcd anyway.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let id = cluster.holder("nowhere").handle();
     let value = go_json(&Handle { deleted: true, ..Handle::default() });

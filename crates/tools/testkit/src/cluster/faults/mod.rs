@@ -228,14 +228,14 @@ faults! {
     StrandedBefore332 "stranded-before-3.32" Alone pools::stranded_before_332, "all blocks are of others, one is empty";
     EmptyConfig "empty-config" Alone settings::empty, "both configurations are {}: no automatic allocation";
     DatastoreLocked "datastore-locked" Once settings::locked, "the datastore is locked";
-    AutoAllocationOff "auto-allocation-off" Once settings::auto_allocation_off, "nodes may not claim blocks";
+    AutoAllocationOff "auto-allocation-off" Once settings::auto_allocation_off, "nodes cannot claim blocks";
     ConfigurationMismatch "configuration-mismatch" Once settings::mismatch, "the two configurations differ";
     StrictAffinity "strict-affinity" Once settings::strict, "strict affinity is on, and addresses are borrowed";
     }
 }
 
 impl Fault {
-    /// True where the fault changes what can be said about the rest of a cluster, so that it goes with no other.
+    /// True if the fault changes what can be said about the rest of a cluster, so that it goes with no other.
     pub fn stands_alone(self) -> bool {
         self.scope() == Scope::Alone
     }

@@ -63,7 +63,7 @@ fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sende
     entries(&mut |key, value| {
         if pairs.len() == OPERATIONS || bytes + value.len() > BYTES {
             bytes = 0;
-            // Fails only where the writer has given up, which says why.
+            // Fails only if the writer has given up, which says why.
             drop(sender.blocking_send(std::mem::take(&mut pairs)));
         }
         bytes += key.len() + value.len();

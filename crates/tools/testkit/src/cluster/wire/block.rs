@@ -106,7 +106,7 @@ impl Block {
         }
     }
 
-    /// The ordinal of an address, which must lie in the block.
+    /// The ordinal of an address, which must be in the block.
     pub fn ordinal(&self, address: IpAddr) -> usize {
         match (self.cidr, address) {
             (IpNet::V4(net), IpAddr::V4(a)) => (u32::from(a) - u32::from(net.network())) as usize,

@@ -32,7 +32,7 @@ struct StoredAttribute {
 }
 
 impl Block {
-    /// Reads a value; `None` where it is none. What is written again is written as today's Calico does.
+    /// Reads a value; `None` if it is none. What is written again is written as today's Calico does.
     pub fn read(value: &[u8]) -> Option<Self> {
         let stored: Stored = serde_json::from_slice(value).ok()?;
         let attribute = |a: StoredAttribute| Attribute {

@@ -46,7 +46,7 @@ struct Request {
 }
 
 impl Request {
-    /// The next request; `None` where the client has closed the connection.
+    /// The next request; `None` if the client has closed the connection.
     fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {

@@ -112,7 +112,7 @@ impl KubeCluster {
         &self.objects
     }
 
-    /// Keys of which nothing could be made. Where a fault is among them, the cluster is not the same as in etcd.
+    /// Keys of which nothing could be made. If a fault is among them, the cluster is not the same as in etcd.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }

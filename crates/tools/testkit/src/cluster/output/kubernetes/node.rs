@@ -14,7 +14,7 @@ const ANNOTATIONS: [(&str, &str); 8] = [
     ("/status/wireguardPublicKey", "projectcalico.org/WireguardPublicKey"),
 ];
 
-/// A node. Its name is the one in Calico, also where etcd links it to a node that Kubernetes calls by another name.
+/// A node. Its name is the one in Calico, also if etcd links it to a node that Kubernetes calls by another name.
 pub(super) fn node(value: &Value) -> Value {
     let stored = &value["metadata"];
     let mut annotations = Map::new();

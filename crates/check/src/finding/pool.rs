@@ -1,0 +1,123 @@
+//! How findings about pools, and about the blocks that nodes have in them, are known.
+
+use std::fmt;
+
+use calipam_assign::ClaimLimit;
+use calipam_model::IpNet;
+use calipam_model::selector::SelectorError;
+use serde::{Serialize, Serializer};
+
+use super::evidence::text;
+
+/// Evidence about a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolEvidence {
+    pub name: String,
+    /// Pools that overlap it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<PoolName>,
+    /// Addresses that are allocated, cooling or reserved by Windows.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub in_use: Option<u128>,
+    /// Addresses that could be in use: the size without IP reservations.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub usable: Option<u128>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid_selector: Option<InvalidSelector>,
+}
+
+/// A selector that Calico refuses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InvalidSelector {
+    /// `nodeSelector` or `namespaceSelector`.
+    pub field: &'static str,
+    pub selector: String,
+    /// What is wrong with it.
+    #[serde(serialize_with = "text")]
+    pub reason: SelectorError,
+}
+
+/// A pool, displayed and written as `name CIDR`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolName {
+    pub name: String,
+    pub cidr: IpNet,
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.cidr)
+    }
+}
+
+impl Serialize for PoolName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Evidence about a node's blocks, pool by pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NodeEvidence {
+    pub pools: Vec<NodePoolEvidence>,
+}
+
+/// What a node holds of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePoolEvidence {
+    /// The pool's name.
+    pub pool: String,
+    /// Blocks of the node in it.
+    pub blocks: u32,
+    /// The block limit, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Free addresses in the pool that the node cannot get.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub free: Option<u128>,
+    /// Why the node gets no further address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<NoFurtherAddress>,
+}
+
+/// Why a node gets no further address although its pools have free ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NoFurtherAddress {
+    #[serde(rename = "the block limit is reached")]
+    BlockLimit,
+    #[serde(rename = "automatic allocation of blocks is off")]
+    AutoAllocationOff,
+    #[serde(rename = "no block is left to claim, and strict affinity forbids borrowing")]
+    StrictAffinity,
+    #[serde(rename = "no block is left to claim or to borrow from")]
+    NoBlockLeft,
+    #[serde(rename = "Windows reserves every address of blocks so small")]
+    WindowsReserves,
+}
+
+impl From<ClaimLimit> for NoFurtherAddress {
+    fn from(end: ClaimLimit) -> Self {
+        match end {
+            ClaimLimit::BlockLimit => Self::BlockLimit,
+            ClaimLimit::NoAutoAllocation => Self::AutoAllocationOff,
+            ClaimLimit::StrictAffinity => Self::StrictAffinity,
+            ClaimLimit::NoBlockLeft => Self::NoBlockLeft,
+        }
+    }
+}
+
+impl fmt::Display for NoFurtherAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// Writes a number as decimal digits in a text: numbers of IPv6 addresses exceed what JSON numbers keep.
+fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => serializer.collect_str(number),
+        None => serializer.serialize_none(),
+    }
+}

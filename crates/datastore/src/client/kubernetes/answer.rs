@@ -1,0 +1,86 @@
+//! The answer of an API server: what its headers say, and its body, piece by piece or whole.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use calipam_files::objects::Encoding;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use super::classify::transport_failure;
+use crate::error::{Attempt, Cause, Failure};
+
+/// Most bytes of an answer that is read whole.
+pub(super) const MAX_WHOLE: usize = 64 << 20;
+/// Most bytes of an unsuccessful answer.
+pub(super) const MAX_REFUSAL: usize = 64 << 10;
+
+/// An answer whose body is still to be read.
+pub(crate) struct Answer {
+    body: Body,
+    encoding: Encoding,
+    /// The server's clock.
+    pub date: Option<Timestamp>,
+    timeout: Duration,
+    attempt: Attempt,
+}
+
+impl Answer {
+    pub(super) fn new(body: Body, headers: &HeaderMap, timeout: Duration, attempt: Attempt) -> Self {
+        Self { body, encoding: encoding(headers), date: date(headers), timeout, attempt }
+    }
+
+    /// How the body is encoded.
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub(crate) async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
+        loop {
+            let frame = timeout(self.timeout, self.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
+                return Ok(None);
+            };
+            match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
+                Ok(piece) => return Ok(Some(piece)),
+                // Trailers say nothing that is needed.
+                Err(_) => continue,
+            }
+        }
+    }
+
+    /// The whole body as JSON.
+    pub(crate) async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
+        let whole = self.whole(MAX_WHOLE).await?;
+        serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
+    }
+
+    pub(crate) async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > limit {
+                return Err(Failure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
+            }
+        }
+        Ok(whole.into())
+    }
+}
+
+fn encoding(headers: &HeaderMap) -> Encoding {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match kind.starts_with("application/vnd.kubernetes.protobuf") {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
+}
+
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    DateTimeParser::new().parse_timestamp(text).ok()
+}
