@@ -168,6 +168,24 @@ fn a_leak_says_when_it_was_last_in_use() {
     assert!(last["by"].as_str().unwrap().contains("shop/web-0"), "{found}");
     assert!(last["at"].as_str().unwrap() < last["notAt"].as_str().unwrap(), "{last}");
     assert!(found["findings"][0]["message"].as_str().unwrap().contains("; last seen in use at "), "{found}");
+
+    let load = [
+        "simulate",
+        "--rates-from",
+        archive,
+        "--pool",
+        "10.0.0.0/16",
+        "--lifetime",
+        "2h",
+        "--print-scenario",
+    ];
+    let one = calipam(&load);
+    assert!(one.code == 2 && one.stderr.contains(" tells no rates: it holds one state"), "{one:?}");
+    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
+    let two = calipam(&load);
+    let least = " 0 pods came and 0 pods left, of 1 on average; what came and left between two exports is not known\n";
+    assert!(two.code == 0 && two.stderr.contains(least), "{two:?}");
+    assert!(two.stdout.contains("\nlifetime: 2h"), "{two:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Colours: if they are printed, and that errors and hints look like those of clap.
+//! Colours: where they are printed, and that errors and hints look like those of clap.
 
 use std::process::Command;
 

@@ -58,6 +58,7 @@ mod shell;
 mod show;
 mod simulate;
 mod simulation_page;
+mod still_watch;
 mod stories;
 mod terminal;
 mod watch;

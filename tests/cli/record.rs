@@ -134,6 +134,11 @@ fn who_had_the_address_at_that_time() {
     assert!(between["after"].as_str().unwrap() > told["exports"][0].as_str().unwrap(), "{told}");
     assert_eq!(spans(&told), 1);
 
+    let load = ["simulate", "--rates-from", archive, "--pool", "10.0.0.0/16", "--print-scenario"];
+    let load = calipam(&load);
+    assert!(load.stderr.contains(" 2 pods came and 2 pods left, of "), "{load:?}");
+    assert!(load.stdout.contains("\narrival: ") && load.stdout.contains("\nlifetime: "), "{load:?}");
+
     // What was changed while nothing was recorded is learnt of later, as long as etcd knows it.
     let latest = site.assign("api-0");
     let (recorder, line) = Recorder::start(folder.path(), &connection);

@@ -44,7 +44,7 @@ const SERVE: &str = "serve.yaml";
 const POLICY: &str = "networkpolicy.yaml";
 
 /// Where an object is created.
-fn collection(object: &Value) -> String {
+pub(super) fn collection(object: &Value) -> String {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("calipam");
     let of_core = format!("/api/v1/namespaces/{namespace}");
     match object["kind"].as_str().unwrap() {

@@ -89,6 +89,10 @@ impl Server {
         }
     }
 
+    pub(super) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

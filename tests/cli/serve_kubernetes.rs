@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use calipam_testkit::kube::Flavour;
+use calipam_testkit::kube::{Flavour, create, install_kubevirt};
 use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
+use super::scheduled::{collection, documents};
 use super::serve::Server;
 
 /// How long anything may take on a busy machine.
@@ -45,6 +46,13 @@ fn whole_reads(server: &Server) -> String {
     metrics.lines().find(is_wanted).unwrap_or_default().to_owned()
 }
 
+/// The pod that the block records goes.
+fn delete_pod(cluster: &KubeCluster) {
+    let etcd = cluster.server.etcd();
+    let path = "/registry/pods/default/web-0";
+    etcd.with_client(async |mut client| client.delete(path, None).await.map(drop)).unwrap();
+}
+
 #[test]
 fn a_change_is_found_once_it_has_stood() {
     let cluster = cluster(0);
@@ -53,11 +61,7 @@ fn a_change_is_found_once_it_has_stood() {
     let whole = whole_reads(&server);
 
     let begin = Instant::now();
-    let deleted = cluster
-        .server
-        .etcd()
-        .with_client(async |mut client| client.delete("/registry/pods/default/web-0", None).await.map(drop));
-    deleted.unwrap();
+    delete_pod(&cluster);
     let leaked = "leaked-address 10.0.0.0".to_owned();
     server.wait("/report.json", |answer| findings(&answer.body).contains(&leaked));
     assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
@@ -67,19 +71,23 @@ fn a_change_is_found_once_it_has_stood() {
     assert_eq!(whole_reads(&server), whole, "only what has changed was checked");
 }
 
-/// Events of this program: the kind and name of what each is about, and its reason.
-fn events(cluster: &KubeCluster) -> Vec<String> {
+/// Events of this program.
+pub(super) fn events_of_findings(cluster: &KubeCluster) -> Vec<Value> {
     let answer = cluster.server.request("GET", "/apis/events.k8s.io/v1/events", "").unwrap();
     let list: Value = serde_json::from_str(&answer.body).unwrap();
     let ours = list["items"].as_array().unwrap().iter();
-    let ours = ours.filter(|event| event["reportingController"] == "calipam.io/serve");
+    ours.filter(|event| event["reportingController"] == "calipam.io/serve").cloned().collect()
+}
+
+/// The kind and name of what each of them is about, and its reason.
+fn events(cluster: &KubeCluster) -> Vec<String> {
     let line = |event: &Value| {
         let regarding = &event["regarding"];
         assert!(regarding["uid"].is_string() && event["note"].is_string(), "{event}");
         let words = [&event["type"], &regarding["kind"], &regarding["name"], &event["reason"]];
         words.map(|word| word.as_str().unwrap()).join(" ")
     };
-    let mut lines: Vec<String> = ours.map(line).collect();
+    let mut lines: Vec<String> = events_of_findings(cluster).iter().map(line).collect();
     lines.sort();
     lines
 }
@@ -125,4 +133,73 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
         assert_eq!(status, Some(0));
         assert!(!said.contains("not told") && !said.contains(cluster.server.token()), "{said}");
     }
+}
+
+/// An account without the right to watch has everything read for each check; its role alone lets it tell Events.
+#[test]
+fn an_account_may_neither_watch_nor_tell_events_until_it_has_the_right() {
+    let cluster = cluster(0);
+    let mut objects = [documents("namespace.yaml"), documents("rbac.yaml")].concat();
+    for rule in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()).flatten() {
+        rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "watch");
+    }
+    for object in &mut objects {
+        if let Some(rules) = object["rules"].as_array_mut() {
+            rules.retain(|rule| rule["verbs"] != json!([]));
+        }
+        create(&cluster.server, &collection(object), std::slice::from_ref(object)).unwrap();
+    }
+    let kubeconfig = cluster.server.kubeconfig();
+    let datastore = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let account = ["--as", "system:serviceaccount:calipam:calipam"];
+    let options = ["--settle", "0", "--interval", "1s", "--events"];
+    let server = Server::start(&[&options[..], &account, &datastore].concat());
+    server.wait("/healthz", |answer| answer.status == 200);
+    delete_pod(&cluster);
+    let leaked = "leaked-address 10.0.0.0".to_owned();
+    server.wait("/report.json", |answer| findings(&answer.body) == [leaked.as_str()]);
+    assert_eq!(whole_reads(&server), "", "it does not follow");
+
+    let mut binding = objects.iter().find(|object| object["kind"] == "ClusterRoleBinding").unwrap().clone();
+    binding["metadata"]["name"] = "calipam-events".into();
+    binding["roleRef"]["name"] = "calipam-events".into();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(events(&cluster), [""; 0]);
+    create(&cluster.server, &collection(&binding), &[binding]).unwrap();
+    wait_for_events(&cluster, |events| events == ["Warning Node node-1 LeakedAddress"]);
+    let (status, said) = server.terminate();
+    assert_eq!(status, Some(0));
+    assert!(said.contains("each check reads the whole cluster: ") && said.contains("watch"), "{said}");
+    assert!(said.contains("the API server is not told of findings: "), "{said}");
+}
+
+/// KubeVirt is installed while the cluster is followed: its first pod leads to all of its machines.
+#[test]
+fn a_kind_that_is_installed_later_is_followed_too() {
+    let cluster = cluster(0);
+    let server = serve(&cluster, &["--settle", "0"]);
+    let machines =
+        |report: &str| serde_json::from_str::<Value>(report).unwrap()["coverage"]["machines"].clone();
+    assert_ne!(machines(&server.get("/report.json").body), "read");
+
+    install_kubevirt(&cluster.server).unwrap();
+    let metadata = json!({"name": "vm", "namespace": "default"});
+    let machine =
+        json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": {}});
+    let machines_path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+    create(&cluster.server, machines_path, &[machine]).unwrap();
+    let mut stopped = Record::new(1, "k8s-pod-network.vmi.default.vm", json!({}));
+    stopped.attribute.as_object_mut().unwrap().remove("secondary");
+    cluster.add_block("10.0.1.0/26", "node-1", &[stopped]);
+    let leaked = vec!["leaked-address 10.0.1.1".to_owned()];
+    let mut launcher = pod("default", "virt-launcher-other", "node-1", "192.168.0.9", 7);
+    launcher["metadata"]["ownerReferences"] = json!([{"apiVersion": "kubevirt.io/v1", "controller": true,
+        "kind": "VirtualMachineInstance", "name": "other", "uid": "0b1f7d1c"}]);
+    cluster.add_pods(&[launcher]);
+    server.wait("/report.json", |answer| machines(&answer.body) == "read");
+    assert_eq!(findings(&server.get("/report.json").body), [""; 0]);
+
+    let deleted = cluster.server.request("DELETE", &format!("{machines_path}/vm"), "").unwrap();
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
+    server.wait("/report.json", |answer| findings(&answer.body) == leaked);
 }

@@ -164,7 +164,18 @@ pub struct Finding {
     pub depends_on: Vec<Key>,
 }
 
+/// What tells a finding from the others of a report.
+pub type FindingKey = (Code, Subject);
+
 impl Finding {
+    pub fn key(&self) -> FindingKey {
+        (self.code, self.subject.clone())
+    }
+
+    pub fn key_ref(&self) -> (Code, &Subject) {
+        (self.code, &self.subject)
+    }
+
     /// A finding with its usual severity that concerns no node in particular and stands at once.
     pub fn new(code: Code, subject: Subject, evidence: Evidence) -> Self {
         Self {

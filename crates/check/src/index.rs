@@ -24,9 +24,9 @@ pub use self::blocks::IndexedBlock;
 use self::blocks::index_blocks;
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
-use crate::FastMap;
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
+use crate::{FastMap, FastSet};
 
 /// Who uses an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,7 +111,7 @@ pub struct Index<'s> {
     /// Calico's names of nodes, by those of Kubernetes.
     calico_nodes: FastMap<&'s str, &'s str>,
     broken_nodes: HashSet<&'s str>,
-    nodes_of_workloads: HashSet<&'s [u8]>,
+    nodes_of_workloads: FastSet<&'s [u8]>,
     /// Endpoints and pods that cannot be decoded, or an address of which cannot.
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
     /// What findings say of owners with many addresses.

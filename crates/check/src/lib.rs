@@ -47,6 +47,8 @@ pub use self::suspects::{drop_changed, revisions, suspects};
 /// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
 /// those would cost no more than time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+/// A set of as many.
+pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
     /// Checks by all rules.

@@ -130,6 +130,7 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::TwoClusters { .. }
         | Error::ArchiveOfAnother { .. }
         | Error::BeforeArchive { .. }
+        | Error::OneState(_)
         | Error::NoConsent(NoConsent::NoTerminal) => USAGE,
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => USAGE,
         Error::Datastore(_)

@@ -13,7 +13,7 @@ pub struct Printer<P> {
     pub level: LevelFilter,
     /// Which of the others are printed.
     pub shown: fn(&Metadata<'_>) -> bool,
-    /// Prints an event: if it comes from, and its text, which is one line: the message, then ` key=value` for each field.
+    /// Prints an event: where it comes from, and its text, which is one line: the message, then ` key=value` for each field.
     pub print: P,
 }
 

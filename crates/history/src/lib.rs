@@ -1,12 +1,13 @@
 //! What happened to Calico's IPAM data. Pure functions: no I/O, no clock.
 //!
 //! [`diff`]: how two snapshots of one cluster differ. [`timeline`]: the revisions of some objects, read as events.
-//! [`trend`]: what is assigned and released while a cluster is followed.
+//! [`trend`]: what is assigned and released while a cluster is followed. [`rates`]: how often pods came and how long they stayed.
 //!
 //! What cannot be decoded, or was not read, is never said to be gone or to be the same: it is listed as not compared.
 
 pub mod diff;
 pub mod keep;
+pub mod rates;
 pub mod timeline;
 pub mod trend;
 

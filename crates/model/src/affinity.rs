@@ -67,6 +67,16 @@ impl AffinityKey {
             AffinityType::Other(kind) => BlockOwner::Other(format!("{kind}:{}", self.node)),
         }
     }
+
+    /// True where the block says that this affinity holds it.
+    pub fn is_of(&self, owner: Option<&BlockOwner>) -> bool {
+        match (&self.kind, owner) {
+            (AffinityType::Host, Some(BlockOwner::Host(node))) => self.node == *node,
+            (AffinityType::Virtual, Some(BlockOwner::Virtual(name))) => self.node == *name,
+            (AffinityType::Other(_), Some(owner)) => self.owner() == *owner,
+            _ => false,
+        }
+    }
 }
 
 /// The label that tells the kind of holder.

@@ -76,6 +76,7 @@ impl Attribute {
 pub(crate) struct AttributeTable {
     bytes: Vec<u8>,
     ends: Vec<u32>,
+    has_cooling: bool,
 }
 
 /// Presence bits at the start of a packed record.
@@ -102,9 +103,9 @@ impl AttributeTable {
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
-    /// True if an address of the block cools down; reads no record but its first byte.
+    /// True if an address of the block cools down.
     pub(crate) fn has_cooling(&self) -> bool {
-        self.records().any(|record| record.first().is_some_and(|flags| flags & HAS_RELEASED != 0))
+        self.has_cooling
     }
 
     /// All records in order.
@@ -161,20 +162,17 @@ impl AttributeTable {
             push_sized(&mut self.bytes, &serde_json::to_vec(unknown).unwrap_or_default());
         }
         self.ends.push(self.bytes.len() as u32);
+        self.has_cooling |= released_at.is_some();
     }
 
     /// Keeps the records whose place in `keep` is true, in order.
     pub(crate) fn retain(&mut self, keep: &[bool]) {
         let bytes = Vec::with_capacity(self.bytes.len());
-        let mut kept = Self { bytes, ends: Vec::with_capacity(self.ends.len()) };
-        let mut start = 0;
-        for (index, end) in self.ends.iter().enumerate() {
-            if keep.get(index).copied().unwrap_or(false) {
-                kept.bytes.extend_from_slice(&self.bytes[start..*end as usize]);
-                kept.ends.push(kept.bytes.len() as u32);
-            }
-            start = *end as usize;
-        }
+        let ends = Vec::with_capacity(self.ends.len());
+        let mut kept = Self { bytes, ends, has_cooling: false };
+        let is_kept = |index: &usize| keep.get(*index).copied().unwrap_or(false);
+        let records = self.records().enumerate().filter(|(index, _)| is_kept(index));
+        records.for_each(|(_, record)| kept.push_packed(record));
         *self = kept;
     }
 
@@ -211,13 +209,16 @@ impl AttributeTable {
         }
         let (records, rest) = bytes.split_at_checked(end as usize)?;
         *bytes = rest;
-        Some(Self { bytes: records.to_vec(), ends })
+        let table = Self { bytes: records.to_vec(), ends, has_cooling: false };
+        let has_cooling = table.records().any(is_cooling);
+        Some(Self { has_cooling, ..table })
     }
 
     /// Appends a record in packed form.
     pub(crate) fn push_packed(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.ends.push(self.bytes.len() as u32);
+        self.has_cooling |= is_cooling(record);
     }
 
     /// Returns spare memory.
@@ -225,6 +226,10 @@ impl AttributeTable {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
+}
+
+fn is_cooling(packed: &[u8]) -> bool {
+    packed.first().is_some_and(|flags| flags & HAS_RELEASED != 0)
 }
 
 /// One owner record of a block, in place.

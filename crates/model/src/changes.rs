@@ -1,7 +1,7 @@
 //! What a snapshot becomes when objects change: one of etcd by its keys ([`Snapshot::change_entries`]), any sorted list by the paths of its
 //! objects ([`merge`]).
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::mem::replace;
 use std::ops::Range;
 
@@ -133,25 +133,20 @@ pub fn merge<T>(
         }
     }
 
-    // In their places: a copy of a list of a million objects would take as much memory again.
     let (mut gone, mut removed, mut added) = (Vec::new(), Vec::new(), Vec::new());
-    let mut shift = 0;
     for (mut span, new) in spans.into_iter().zip(renewed) {
         match new {
-            Some(new) if span.is_empty() => added.push((span.start - shift, new)),
+            Some(new) if span.is_empty() => added.push((span.start, new)),
             Some(new) => {
                 gone.push((span.start, replace(&mut list[span.start], new)));
                 span.start += 1;
             }
             None => {}
         }
-        shift += span.len();
         removed.extend(span);
     }
-    let taken = take(list, &removed);
-    gone.extend(removed.into_iter().zip(taken));
+    gone.extend(splice(list, &removed, added));
     gone.sort_by_key(|(position, _)| *position);
-    add(list, added);
 
     for object in astray {
         let mut path = String::new();
@@ -161,30 +156,49 @@ pub fn merge<T>(
     gone.into_iter().map(|(_, object)| object).collect()
 }
 
-/// Takes what is at these positions, which ascend, out of a list.
-fn take<T>(list: &mut Vec<T>, positions: &[usize]) -> Vec<T> {
-    let (Some(first), Some(last)) = (positions.first(), positions.last()) else { return Vec::new() };
-    let (mut next, mut position) = (positions.iter().peekable(), *first);
-    let is_taken = |_: &mut T| {
+/// Takes what is at the positions `removed` out of a list and gives it with them, in no order; puts `added` into the list, each before
+/// what is at its position. Positions ascend. All in one pass and in place: a copy of a list of a million objects would take as
+/// much memory again.
+fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Vec<(usize, T)> {
+    let more = added.len().saturating_sub(removed.len());
+    if list.capacity() - list.len() < more {
+        list.reserve_exact(more + list.len() / ROOM);
+    }
+    let (mut removed, mut added) = (removed.iter().copied().peekable(), added.into_iter().peekable());
+    let mut gone = Vec::new();
+    // Before the position there are either objects that wait for a place, or places that are free: with objects that were taken out,
+    // of which these are the positions.
+    let (mut waiting, mut free) = (VecDeque::new(), VecDeque::new());
+    let mut position = 0;
+    while position <= list.len() {
+        if waiting.is_empty() && free.is_empty() {
+            let next = [removed.peek().copied(), added.peek().map(|(at, _)| *at)];
+            let Some(next) = next.into_iter().flatten().min() else { break };
+            position = next;
+        }
+        while let Some((_, object)) = added.next_if(|(at, _)| *at == position) {
+            match free.pop_front() {
+                Some(at) => gone.push((at, replace(&mut list[position - free.len() - 1], object))),
+                None => waiting.push_back(object),
+            }
+        }
+        let Some(object) = list.get_mut(position) else { break };
+        let is_removed = removed.next_if_eq(&position).is_some();
+        match (waiting.pop_front(), is_removed) {
+            (Some(next), true) => gone.push((position, replace(object, next))),
+            (Some(next), false) => waiting.push_back(replace(object, next)),
+            (None, true) => free.push_back(position),
+            (None, false) => {
+                list.swap(position - free.len(), position);
+                free.rotate_left(usize::from(!free.is_empty()));
+            }
+        }
         position += 1;
-        next.next_if_eq(&&(position - 1)).is_some()
-    };
-    list.extract_if(first..=last, is_taken).collect()
-}
-
-/// Puts objects into a list, each before what is at its position now. The positions ascend.
-fn add<T>(list: &mut Vec<T>, objects: Vec<(usize, T)>) {
-    if list.capacity() - list.len() < objects.len() {
-        list.reserve_exact(objects.len() + list.len() / ROOM);
     }
-    let (positions, objects): (Vec<usize>, Vec<T>) = objects.into_iter().unzip();
-    let mut end = list.len() + objects.len();
-    list.extend(objects);
-    // Those that are not in their places yet lie at the end of what was not moved.
-    for (number, position) in positions.iter().enumerate().rev() {
-        list[*position..end].rotate_right(number + 1);
-        end = position + number;
-    }
+    let kept = list.len() - free.len();
+    gone.extend(free.into_iter().zip(list.drain(kept..)));
+    list.extend(waiting);
+    gone
 }
 
 /// The first place from `from` on of which `is_before` is false, in a list that has all others before it. Quick where it is

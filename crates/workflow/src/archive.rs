@@ -9,8 +9,11 @@ use calipam_check::{Code, Context, Finding, LastInUse, Options, Report, Subject,
 use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
-use calipam_files::recording::{Told, each_state as each_state_after, versions, write_state};
+use calipam_files::recording::{
+    Reached, Told, Version, each_state as each_state_after, each_version, write_state,
+};
 use calipam_history::keep::Keep;
+use calipam_history::rates::{Follows, RateReader, Rates};
 use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -140,13 +143,64 @@ pub fn archive_history(
 fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Error> {
     let mut keys = HashSet::new();
     for export in archive.exports() {
-        versions(export, &|key| part.holds(key), |entry| {
-            if !keys.contains(entry.key) && concerns(&of_entry(entry), about) {
+        each_version(export, &|key| part.holds(key), |version| {
+            if let Version::Of(entry, _) = version
+                && !keys.contains(entry.key)
+                && concerns(&of_entry(entry), about)
+            {
                 keys.insert(entry.key.to_vec());
             }
         })?;
     }
     Ok(keys)
+}
+
+/// How often pods got addresses and how long they kept them, by the exports of an archive and the changes between them.
+///
+/// # Errors
+/// If it holds one state only.
+pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
+    let archive = open(folder, operator)?;
+    let part = Part::Records { handle: None };
+    let mut reader = RateReader::default();
+    let mut last: Option<Reached> = None;
+    for export in archive.exports() {
+        let reached = each_version(export, &|key| part.holds(key), |version| match version {
+            Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
+            Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
+            Version::Deleted(key, time) => reader.change(time, key, None),
+            Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
+        })?;
+        let Some(reached) = reached else { continue };
+        reader.reach(reached.until);
+        note_damage(export, &reached, operator);
+        last = Some(reached);
+    }
+    let rates = reader.finish();
+    if rates.observed.is_zero() {
+        return Err(Error::OneState(folder.to_owned()));
+    }
+    Ok(rates)
+}
+
+/// How a state follows the one before it, with its changes.
+fn follows(last: Option<&Reached>, next: &Reached) -> Follows {
+    match last {
+        None => Follows::Nothing,
+        Some(last) if !last.is_recorded && last.until < next.from => Follows::Export,
+        Some(last) if next.follows || next.from <= last.until => Follows::Changes,
+        Some(_) => Follows::Nothing,
+    }
+}
+
+/// Says what is not as it was recorded.
+fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
+    if reached.set_back > CLOCK_SKEW {
+        operator.note(Note::RecordedSetBack { path: &export.changes(), by: reached.set_back });
+    }
+    if let Some(damage) = &reached.damage {
+        operator.note(Note::RecordingDamaged { reason: damage.to_string(), until: reached.until });
+    }
 }
 
 /// Tells what the wanted objects were, change by change, where changes were recorded, and otherwise export by export. If two
@@ -163,11 +217,8 @@ fn each_state(
         let after = recorded.last().map(|[_, until]| *until);
         let Some(reached) = each_state_after(export, after, is_wanted, &mut take)? else { continue };
         times.push(export.taken_at);
-        if let Some(operator) = operator.filter(|_| reached.set_back > CLOCK_SKEW) {
-            operator.note(Note::RecordedSetBack { path: &export.changes(), by: reached.set_back });
-        }
-        if let Some((operator, damage)) = operator.zip(reached.damage.as_ref()) {
-            operator.note(Note::RecordingDamaged { reason: damage.to_string(), until: reached.until });
+        if let Some(operator) = operator {
+            note_damage(export, &reached, operator);
         }
         if !reached.is_recorded {
             continue;

@@ -124,14 +124,14 @@ fn compare_clusters(
 
 /// Code and subject of each finding.
 fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
-    report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect()
+    report.findings.iter().map(|finding| finding.key_ref()).collect()
 }
 
 /// Takes out of the later report what the earlier state would have had as well if it had been checked by the later clock:
 /// an allocation that was too young to be checked is a finding because time has passed, and nothing else has changed.
 fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
-    let is_known = |finding: &Finding| known.contains(&(finding.code, &finding.subject));
+    let is_known = |finding: &Finding| known.contains(&finding.key_ref());
     let unknown = of_new.findings.iter().filter(|finding| !is_known(finding));
     let codes: HashSet<Code> = unknown.map(|finding| finding.code).collect();
     if before.now >= later || codes.is_empty() {
@@ -139,7 +139,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     }
     let aged = before.aged(later, &codes);
     let aged: HashSet<(Code, &Subject)> = aged.iter().map(|(code, subject)| (*code, subject)).collect();
-    of_new.retain(|finding| is_known(finding) || !aged.contains(&(finding.code, &finding.subject)));
+    of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
 /// Reads again what explains findings that the other side has not.
@@ -152,7 +152,7 @@ async fn recheck_side(
     operator: &dyn Operator,
 ) -> Result<(), Error> {
     let known = subjects(other);
-    let is_known = |finding: &Finding| known.contains(&(finding.code, &finding.subject));
+    let is_known = |finding: &Finding| known.contains(&finding.key_ref());
     let mut new = report.findings.iter().filter(|finding| !is_known(finding));
     if side.is_live() && new.any(|finding| !finding.depends_on.is_empty()) {
         recheck(&side.datastore, snapshot, report, pause, operator).await?;

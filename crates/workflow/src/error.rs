@@ -41,6 +41,8 @@ pub enum Error {
     AmbiguousHandle { begin: String, ids: Vec<String> },
     #[error("{} holds no export", .0.display())]
     EmptyArchive(PathBuf),
+    #[error("{} tells no rates: it holds one state, and no changes after it", .0.display())]
+    OneState(PathBuf),
     #[error("{} has no export of {time} or before; the first one is of {first}", folder.display())]
     BeforeArchive { folder: PathBuf, time: jiff::Timestamp, first: jiff::Timestamp },
     /// The GUIDs of two datastores that are to be of one cluster.

@@ -28,7 +28,7 @@ mod undo;
 mod write;
 
 pub use self::archive::{
-    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, state_at,
+    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, rates, state_at,
     states_around,
 };
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};

@@ -1,6 +1,7 @@
 //! A cluster that is read once and followed from then on: what it changes is read and checked, and nothing else. Each hour it is read
 //! and checked as a whole; where that finds something else, it counts.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
 use calipam_datastore::follow::{Changed, Followed, News};
 use calipam_history::trend::Trends;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -33,6 +34,10 @@ pub struct Live {
     criteria: Criteria,
     /// When everything was read last.
     whole: Instant,
+    /// A virtual machine has come to a cluster that had no kind for them when it was connected to.
+    has_new_machines: bool,
+    /// When everything was read for that reason.
+    for_machines: Option<Instant>,
     pub counts: LiveCounts,
     pub trends: Trends,
 }
@@ -85,6 +90,8 @@ impl Live {
                 check,
                 criteria: criteria.clone(),
                 whole: Instant::now(),
+                has_new_machines: false,
+                for_machines: None,
                 counts: LiveCounts { whole: 1, ..LiveCounts::default() },
                 trends,
             };
@@ -101,8 +108,17 @@ impl Live {
         Arc::clone(&self.snapshot)
     }
 
+    /// True if the next step reads everything: an hour has passed, or a kind has been installed. It needs a new connection, since
+    /// one asks only once which kinds there are.
+    pub fn is_due(&self) -> bool {
+        self.whole.elapsed() >= WHOLE || self.has_new_machines
+    }
+
     /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true if something has.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
+        if self.has_new_machines {
+            return Ok(true);
+        }
         let until_due =
             self.standing.next().map_or(SignedDuration::MAX, |at| at.duration_since(self.followed.now()));
         let most = most.min(until_due.try_into().unwrap_or_default());
@@ -122,7 +138,7 @@ impl Live {
         operator: &'a dyn Operator,
     ) -> Pending<'a, Result<Step, Error>> {
         Box::pin(async move {
-            if self.whole.elapsed() >= WHOLE {
+            if self.is_due() {
                 return self.compare(datastore, operator).await;
             }
             if self.standing.next().is_some_and(|due| due <= self.followed.now()) {
@@ -154,6 +170,11 @@ impl Live {
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
         snapshot.taken_at = at.unwrap_or(snapshot.taken_at);
         self.trends.note(&before, &now, &snapshot);
+        // Machines may stay without a kind: pods of them are left where KubeVirt was removed.
+        let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
+        let mut pods = now.pods.iter().map(|pod| &pod.value);
+        self.has_new_machines |=
+            !is_recent && !snapshot.has_read(Source::Machines) && pods.any(|pod| !pod.machine().is_empty());
         match self.check.update(&mut snapshot, Touched::between(&before, &now)) {
             Checked::Part => self.counts.parts += 1,
             Checked::Everything => self.counts.whole += 1,
@@ -178,6 +199,9 @@ impl Live {
 
     fn replace(&mut self, check: LiveCheck, snapshot: Snapshot, followed: Followed) {
         (self.check, self.followed, self.whole) = (check, followed, Instant::now());
+        if std::mem::take(&mut self.has_new_machines) {
+            self.for_machines = Some(self.whole);
+        }
         self.counts.whole += 1;
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
@@ -198,9 +222,8 @@ impl Live {
             Ok(news) => {
                 self.take(news, Some(snapshot.taken_at));
                 if self.followed.is_at(&followed) {
-                    let [found, expected] =
-                        [&self.check, &whole].map(|check| check.report(&snapshot).findings);
-                    let (lost, wrong) = (missing(&expected, &found), missing(&found, &expected));
+                    let (found, expected) = (self.check.findings(), whole.findings());
+                    let (lost, wrong) = (missing(expected, found), missing(found, expected));
                     self.counts.differences += (lost.len() + wrong.len()) as u64;
                     step = Step::Compared { lost, wrong };
                 }
@@ -217,9 +240,9 @@ impl Live {
 
 /// The findings of one report that another does not have.
 fn missing(all: &[Finding], others: &[Finding]) -> Vec<Finding> {
-    let key = |finding: &Finding| (finding.code, finding.subject.clone());
-    let known: std::collections::HashMap<_, _> = others.iter().map(|other| (key(other), other)).collect();
-    let is_missing = |finding: &&Finding| known.get(&key(finding)).is_none_or(|other| *other != *finding);
+    let known: HashMap<_, _> = others.iter().map(|other| (other.key_ref(), other)).collect();
+    let is_missing =
+        |finding: &&Finding| known.get(&finding.key_ref()).is_none_or(|other| *other != *finding);
     all.iter().filter(is_missing).cloned().collect()
 }
 

@@ -20,7 +20,7 @@ const AHEAD: usize = 4;
 /// What an attempt to use a block of the host came to.
 enum Attempt {
     Done(OwnBlock),
-    Free(Versioned<Block>, u32),
+    Free(Box<Versioned<Block>>, u32),
     /// Another client was faster.
     Conflict,
 }
@@ -80,7 +80,7 @@ impl<S: Store> Search<'_, S> {
                 None => self.allocator.affinity_and_block(&key).await,
             };
             match self.try_own_block(&key, current).await? {
-                Attempt::Free(block, free) => return Ok((Some(OwnBlock::Free(free)), Some(block))),
+                Attempt::Free(block, free) => return Ok((Some(OwnBlock::Free(free)), Some(*block))),
                 Attempt::Done(found) => return Ok((Some(found), None)),
                 Attempt::Conflict => {}
             }
@@ -98,7 +98,7 @@ impl<S: Store> Search<'_, S> {
         match loaded {
             Ok(block) => Ok(match self.free(&block.value) {
                 0 => Attempt::Done(self.full(&block.value)),
-                free => Attempt::Free(block, free),
+                free => Attempt::Free(Box::new(block), free),
             }),
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
             Err(error) if error.is_unavailable() => Err(error),

@@ -15,9 +15,9 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_model::text::TextRef;
 
 use super::{IndexedBlock, Owner, PodName, Use};
-use crate::FastMap;
 use crate::claim::{Claim, names_service};
 use crate::parallel::in_parts;
+use crate::{FastMap, FastSet};
 
 /// Uses by live owners, and addresses that are merely named; both ascending.
 pub(super) fn of(
@@ -83,10 +83,10 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
 
 /// The nodes, packed, that endpoints and unfinished pods name. They are stored node by node, so that most name the node
 /// of the one before.
-pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> HashSet<&[u8]> {
+pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<&[u8]> {
     let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
     let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
-    let mut nodes = HashSet::new();
+    let mut nodes = FastSet::default();
     let mut last = None;
     for node in endpoints.chain(unfinished.map(|p| p.value.node().packed())) {
         if last != Some(node) {
@@ -140,7 +140,10 @@ impl Usage {
     /// what the pod uses. Without one, a pod that is terminating or not ready has no sandbox with a network, its address
     /// may be another's, and a node that Calico does not know has another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
-        let nodes: HashSet<&str> = snapshot
+        if snapshot.pods.is_empty() {
+            return;
+        }
+        let nodes: FastSet<&str> = snapshot
             .nodes
             .iter()
             .flat_map(|node| [Some(node.value.name.as_str()), node.value.kubernetes_name.as_deref()])

@@ -19,8 +19,7 @@ use std::net::IpAddr;
 
 use calipam_assign::Family;
 use calipam_model::IpNet;
-use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock};
-use calipam_model::text::TextRef;
+use calipam_model::snapshot::{Snapshot, StoredBlock};
 use jiff::Timestamp;
 
 use self::places::Places;
@@ -100,6 +99,11 @@ impl LiveCheck {
         }
         self.at = snapshot.taken_at;
         Checked::Part
+    }
+
+    /// What a check finds, in no order.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
     /// The report of a check.
@@ -205,18 +209,9 @@ impl LiveCheck {
     }
 }
 
-/// False where everything is checked each time: nodes do not use Calico IPAM, or, on Kubernetes, a handle's ID has a capital letter, so
-/// that it may be taken for any other that differs by case.
+/// False where everything is checked each time: nodes do not use Calico IPAM.
 fn has_parts(snapshot: &Snapshot) -> bool {
-    let may_collide = || {
-        let records = snapshot.blocks.iter().filter_map(|block| block.value.content.usable());
-        let mut recorded = records.flat_map(|block| block.attributes()).filter_map(|a| a.clean_handle());
-        let mut stored = snapshot.handles.iter().map(|handle| handle.value.id());
-        recorded.any(TextRef::has_capital) || stored.any(TextRef::has_capital)
-    };
-    uses_ipam(snapshot)
-        && !is_for_services_only(snapshot)
-        && !(snapshot.datastore == DatastoreKind::Kubernetes && may_collide())
+    uses_ipam(snapshot) && !is_for_services_only(snapshot)
 }
 
 /// An address of a family that an endpoint or pod uses.

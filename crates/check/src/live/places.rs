@@ -8,7 +8,7 @@ use super::near::{Near, Place, place_of_block, place_of_endpoint, place_of_handl
 use crate::FastMap;
 use crate::owner::{each_identity, is_nameless};
 use crate::parallel::{in_parts, in_parts_of_few};
-use crate::rules::{hash_of_bytes, hash_of_handle};
+use crate::rules::{hash_of_bytes, hash_of_name};
 
 /// Places of blocks, handles and endpoints by their names. Others may seem to have a name, too.
 #[derive(Debug)]
@@ -134,12 +134,12 @@ impl Entries {
     fn add_block(&mut self, block: &StoredBlock) {
         let place = place_of_block(block.key);
         let ids = block.content.usable().into_iter().flat_map(|block| block.handles());
-        let hashes = ids.map(|(_, id)| hash_of_handle(id.cut_at_carriage_return()));
+        let hashes = ids.map(|(_, id)| hash_of_name(id.cut_at_carriage_return()));
         self.recording.extend(hashes.map(|hash| entry(hash, place)));
     }
 
     fn add_handle(&mut self, handle: &Handle) {
-        let hash = hash_of_handle(handle.id().cut_at_carriage_return());
+        let hash = hash_of_name(handle.id().cut_at_carriage_return());
         self.handles.push(entry(hash, place_of_handle(handle)));
     }
 

@@ -18,7 +18,7 @@ use crate::cidr_set::CidrSet;
 use crate::claim::Claim;
 use crate::finding::Subject;
 use crate::owner::{claimed_identities, each_identity, texts_of_pod};
-use crate::rules::{Part, hash_of_handle};
+use crate::rules::{Part, hash_of_name};
 
 /// What is checked again.
 pub(super) struct Scope {
@@ -56,7 +56,7 @@ impl Scope {
         match subject {
             Subject::Address(address) => self.part.addresses.contains(*address),
             Subject::Handle(id) => {
-                self.part.handles.contains(&hash_of_handle(Text::new(clean_id(id)).as_ref()))
+                self.part.handles.contains(&hash_of_name(Text::new(clean_id(id)).as_ref()))
             }
             Subject::Endpoint(name) => self.workloads.contains(name),
             _ => true,
@@ -118,7 +118,7 @@ fn add_same_handle(touched: &mut Touched, places: &Places, snapshot: &Snapshot) 
     let blocks = snapshot.blocks.iter().filter(|block| near.has(place_of_block(block.value.key)));
     for records in blocks.filter_map(|block| block.value.content.usable()) {
         let is_touched =
-            |id: TextRef<'_>| touched.handles.contains(&hash_of_handle(id.cut_at_carriage_return()));
+            |id: TextRef<'_>| touched.handles.contains(&hash_of_name(id.cut_at_carriage_return()));
         let of_handles = records.handles().filter(|(_, id)| is_touched(*id));
         let addresses = of_handles.filter_map(|(ordinal, _)| Some(records.allocation(ordinal)?.address));
         touched.addresses.extend(addresses);
@@ -126,7 +126,7 @@ fn add_same_handle(touched: &mut Touched, places: &Places, snapshot: &Snapshot) 
 }
 
 fn hash_of(handle: &Handle) -> u64 {
-    hash_of_handle(handle.id().cut_at_carriage_return())
+    hash_of_name(handle.id().cut_at_carriage_return())
 }
 
 /// The identities of endpoints and pods that the records of addresses name.

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::code::Code;
-use crate::finding::{Evidence, Finding, Subject};
+use crate::finding::{Evidence, Finding, FindingKey};
 use crate::report::Report;
 
 /// Since when findings stand that depend on objects which Calico changes one after the other.
@@ -14,7 +13,7 @@ use crate::report::Report;
 pub struct Standing {
     settle: SignedDuration,
     is_apart: bool,
-    seen: HashMap<(Code, Subject), Seen>,
+    seen: HashMap<FindingKey, Seen>,
 }
 
 #[derive(Debug)]
@@ -51,7 +50,7 @@ impl Standing {
             if is_of_one && !self.is_apart {
                 return true;
             }
-            let key = (finding.code, finding.subject.clone());
+            let key = finding.key();
             let is_same = |seen: &Seen| {
                 is_of_one || seen.evidence.as_ref().is_none_or(|evidence| *evidence == finding.evidence)
             };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use calipam_model::pod::{Pod, PodParts};
-use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source, Versioned};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::rounds;
 use jiff::SignedDuration;
@@ -27,6 +27,8 @@ struct World {
     options: Options,
     revision: i64,
     parts: usize,
+    /// Parts that were checked while handles shared an object.
+    capitals: usize,
 }
 
 impl World {
@@ -36,7 +38,7 @@ impl World {
         stored.iter().for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
         snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
         let live = LiveCheck::new(&snapshot, &options);
-        Self { stored, snapshot, live, options, revision: 1_000, parts: 0 }
+        Self { stored, snapshot, live, options, revision: 1_000, parts: 0, capitals: 0 }
     }
 
     /// Writes or deletes keys, and compares what is found of that with a check of everything.
@@ -57,6 +59,8 @@ impl World {
         let checked = self.live.update(&mut self.snapshot, Touched::between(&before, &now));
         self.parts += usize::from(checked == Checked::Part);
         let expected = check(&self.snapshot, &self.options);
+        let collides = expected.findings.iter().any(|finding| finding.code == Code::HandleCaseCollision);
+        self.capitals += usize::from(checked == Checked::Part && collides);
         let found = self.live.report(&self.snapshot);
         let [lost, more] = [(&expected, &found), (&found, &expected)].map(|(all, others)| {
             let missing = all.findings.iter().filter(|finding| !others.findings.contains(finding));
@@ -133,10 +137,13 @@ fn some_changes(
 
 #[test]
 fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
-    let (mut parts, mut all) = (0, 0);
+    let (mut parts, mut all, mut capitals) = (0, 0, 0);
     for seed in 0..rounds(40) {
         let dice = &mut Dice(seed);
         let mut read = unread(dice);
+        if dice.one_in(2) {
+            read.datastore = DatastoreKind::Kubernetes;
+        }
         let with_pods = dice.one_in(2);
         if with_pods {
             read.mark_read([Source::Pods, Source::Services]);
@@ -147,13 +154,14 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
             let other = as_stored(entries(dice));
             let changes = some_changes(dice, &world.stored, &other, 3);
             let pods = if with_pods && dice.one_in(2) { vec![pod(dice)] } else { Vec::new() };
-            world.wait([0, 1, 30, 300, 900][dice.below(5)]);
+            // A clock is also set back.
+            world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
             world.change(changes, pods, &format!("seed {seed}, step {step}"));
         }
-        parts += world.parts;
-        all += 20;
+        (parts, all, capitals) = (parts + world.parts, all + 20, capitals + world.capitals);
     }
     assert!(parts > all / 5, "of {all} changes only {parts} were checked by parts");
+    assert!(capitals > 20, "only {capitals} changes of parts with IDs that share an object");
 }
 
 #[test]
@@ -281,7 +289,8 @@ fn what_a_handle_holds_elsewhere_is_checked_with_it() {
     one.put("/calico/ipam/v2/handle/net.ABC", json!({"block": {}}));
     other.put("/calico/ipam/v2/handle/net.ABC", json!({"block": {}}));
     other.put("/calico/ipam/v2/handle/net.abc", json!({"block": {}}));
-    assert_eq!(follow(&one.0, other.0), Checked::Everything, "they may share an object");
+    assert_eq!(follow(&one.0, other.0.clone()), Checked::Part);
+    assert_eq!(follow(&other.0, one.0), Checked::Part, "what shared an object is alone again");
 }
 
 #[test]
@@ -306,6 +315,27 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
     assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
     assert_eq!(found_at(11, &snapshot), (1, 0, None));
     assert_eq!(found_at(12, &snapshot), (1, 0, None));
+}
+
+#[test]
+fn a_clock_that_jumps_neither_keeps_a_finding_back_nor_hurries_it() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
+    let handle = cluster.add_pod_on(0).handle;
+    let mut snapshot = cluster.snapshot();
+    let begin = snapshot.taken_at;
+    snapshot.handles.retain(|stored| stored.value.id() != *handle.as_str());
+    let mut standing = Standing::new(SignedDuration::from_secs(5));
+    let mut stands_at = |seconds: i64| {
+        let mut report = check(&snapshot, &Options::default());
+        let now = begin + SignedDuration::from_secs(seconds);
+        standing.hold_back(&mut report, now, now);
+        (report.findings.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
+    };
+    assert_eq!(stands_at(0), (0, Some(5)));
+    assert_eq!(stands_at(-3_600), (0, Some(-3_595)), "an hour back: it stands five seconds from then");
+    assert_eq!(stands_at(-3_596), (0, Some(-3_595)));
+    assert_eq!(stands_at(-3_595), (1, None));
+    assert_eq!(stands_at(-7_200), (1, None), "what stands goes on standing");
 }
 
 /// What is known of some objects may be older than what is known of others.

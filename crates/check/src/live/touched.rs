@@ -11,7 +11,7 @@ use calipam_model::text::TextRef;
 
 use super::places::Entries;
 use crate::owner::{each_identity, identity, texts_of_pod};
-use crate::rules::hash_of_handle;
+use crate::rules::hash_of_name;
 
 /// What changes of objects may concern: of each object what it was and what it is now.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,7 @@ impl Touched {
             touched.everything |= reaches_far(objects);
             objects.blocks.iter().for_each(|block| touched.note_block(&block.value));
             let ids = objects.handles.iter().map(|handle| handle.value.id());
-            touched.handles.extend(ids.map(|id| hash_of_handle(id.cut_at_carriage_return())));
+            touched.handles.extend(ids.map(|id| hash_of_name(id.cut_at_carriage_return())));
             objects.endpoints.iter().for_each(|endpoint| touched.note_endpoint(&endpoint.value));
             objects.pods.iter().for_each(|pod| touched.note_pod(&pod.value));
         }
@@ -78,7 +78,7 @@ impl Touched {
         match block.content.sound() {
             Some(sound) => {
                 let ids = sound.handles().map(|(_, id)| id.cut_at_carriage_return());
-                self.handles.extend(ids.map(hash_of_handle));
+                self.handles.extend(ids.map(hash_of_name));
             }
             None => self.everything = true,
         }

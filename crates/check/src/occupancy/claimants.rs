@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use calipam_assign::{Family, NodeSelector};
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityKey, AffinityType, LOAD_BALANCER};
+use calipam_model::affinity::{AffinityType, LOAD_BALANCER};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
@@ -184,7 +184,7 @@ fn held<'c, 's>(context: &'c Context<'s>) -> HeldBlocks<'c, 's> {
     let mut held = HeldBlocks::default();
     for key in read.chain(broken) {
         let block = context.index.block(key.cidr);
-        if block.is_some_and(|b| b.sound.is_some() && !is_owner(key, b.owner)) {
+        if block.is_some_and(|b| b.sound.is_some() && !key.is_of(b.owner)) {
             continue;
         }
         let by_name = match &key.kind {
@@ -212,12 +212,4 @@ fn held<'c, 's>(context: &'c Context<'s>) -> HeldBlocks<'c, 's> {
         blocks.dedup_by_key(|held| held.cidr);
     }
     held
-}
-
-fn is_owner(key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
-    match (&key.kind, owner) {
-        (AffinityType::Host, Some(BlockOwner::Host(node))) => key.node == *node,
-        (AffinityType::Virtual, Some(BlockOwner::Virtual(name))) => key.node == *name,
-        _ => false,
-    }
 }

@@ -26,7 +26,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         for affinity in same_block {
             let mut found = Vec::new();
             check_one(context, affinity, &mut found);
-            found.retain(|f| seen.insert((f.code, f.subject.clone())));
+            found.retain(|f| seen.insert(f.key()));
             out.append(&mut found);
         }
     }
@@ -55,7 +55,7 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
         None if settled && context.snapshot.has_read(Source::Blocks) => {
             out.push(finding(Code::AffinityWithoutBlock).depending_on(dependencies()));
         }
-        Some(block) if block.owner != Some(&value.key.owner()) => {
+        Some(block) if !value.key.is_of(block.owner) => {
             let finding = finding(Code::AffinityBlockMismatch).depending_on(dependencies());
             out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
         }
@@ -85,9 +85,12 @@ pub(super) fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affi
 /// Several nodes that hold an affinity for one block. A pending one of a node that did not get the block announces no
 /// route, and Calico deletes it when the node comes across it.
 fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], out: &mut Vec<Finding>) {
+    if same_block.len() < 2 {
+        return;
+    }
     let owner = |cidr: IpNet| context.index.block(cidr).and_then(|block| block.owner);
     let is_vain = |affinity: &Affinity| {
-        affinity.state == AffinityState::Pending && owner(affinity.key.cidr) != Some(&affinity.key.owner())
+        affinity.state == AffinityState::Pending && !affinity.key.is_of(owner(affinity.key.cidr))
     };
     let claims = same_block.iter().map(|a| &a.value).filter(|affinity| !is_vain(affinity));
     let hosts = claims.map(|affinity| &affinity.key).filter(|key| key.kind == AffinityType::Host);

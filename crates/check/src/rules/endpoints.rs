@@ -1,15 +1,13 @@
 //! Endpoints and pods on nodes that do not exist.
 
-use std::collections::HashSet;
-
 use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::TextRef;
 
-use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+use crate::{Context, FastSet};
 
 /// Checks on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -63,7 +61,7 @@ fn finding(owner: OwnerEvidence) -> Finding {
 /// Which nodes are missing.
 struct Nodes<'c, 's> {
     context: &'c Context<'s>,
-    kubernetes: HashSet<&'s str>,
+    kubernetes: FastSet<&'s str>,
     /// The last answer: endpoints are stored node by node.
     last: Option<(TextRef<'s>, bool)>,
 }

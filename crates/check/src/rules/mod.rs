@@ -44,7 +44,9 @@ mod workloads;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-pub(crate) use self::handles::{hash_of_bytes, hash_of_handle};
+use calipam_model::IpNet;
+
+pub(crate) use self::handles::{hash_of_bytes, hash_of_name};
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::finding::Finding;
@@ -54,9 +56,16 @@ use crate::occupancy::{Claimants, Occupancy};
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub addresses: CidrSet,
-    /// [Hashes](hash_of_handle) of their IDs. All handles with these that are stored are in the snapshot, and all addresses that blocks
+    /// [Hashes](hash_of_name) of their IDs. All handles with these that are stored are in the snapshot, and all addresses that blocks
     /// record under them are among the addresses of the part.
     pub handles: HashSet<u64>,
+}
+
+impl Part {
+    /// True where an address of the block is checked, as all are where there is no part.
+    fn has(part: Option<&Self>, block: IpNet) -> bool {
+        part.is_none_or(|part| part.addresses.within(block).next().is_some())
+    }
 }
 
 /// What the rules have found.
@@ -112,7 +121,7 @@ fn run_others(context: &Context<'_>, part: Option<&Part>) -> Vec<Finding> {
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);
     workloads::check_services(context, &mut findings);
-    custom_resources::check(context, &mut findings);
+    custom_resources::check(context, part, &mut findings);
     defects::check(context, &mut findings);
     findings
 }

@@ -30,11 +30,14 @@ impl Dice {
 const CIDRS: [&str; 7] =
     ["10.0.0.0/30", "10.0.0.4/30", "10.0.0.0/29", "10.0.0.1/32", "10.9.0.0/30", "fd00::/126", "fd00::4/126"];
 const NODES: [&str; 3] = ["node-1", "node-2", "gone"];
-const IDS: [&str; 6] = [
+const IDS: [&str; 9] = [
     "default.web-0",
     "k8s-pod-network.a",
     "k8s-pod-network.a\r\neth0",
     "lb-x",
+    "lb-X",
+    "Lb-x\rÉ",
+    "k8s-pod-network.A",
     "ipip-tunnel-addr-node-1",
     "x\r",
 ];
@@ -175,7 +178,7 @@ fn every_finding_is_well_formed_and_stands_while_nothing_changes() {
         for finding in &report.findings {
             codes.insert(finding.code);
             let what = format!("seed {seed}: {} {:?}: {}", finding.code, finding.subject, finding.message());
-            assert!(seen.insert((finding.code, finding.subject.clone())), "twice: {what}");
+            assert!(seen.insert(finding.key()), "twice: {what}");
             assert!(!finding.message().is_empty() && !finding.message().ends_with('.'), "{what}");
             assert!(!finding.message().contains(char::is_control), "{what}");
             assert!(serde_json::to_value(finding).is_ok(), "{what}");

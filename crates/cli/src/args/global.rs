@@ -1,4 +1,4 @@
-//! Options of every command: if the data is, and how to print.
+//! Options of every command: where the data is, and how to print.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

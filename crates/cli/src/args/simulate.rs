@@ -9,7 +9,7 @@ use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Cause, Runs};
 use calipam_simulate::{Collector, Costs, Event, Micros, Planned, PoolSpec, Rate, Scenario};
 use clap::Args;
-use clap::ValueHint::FilePath;
+use clap::ValueHint::{DirPath, FilePath};
 
 use super::simulate_values::{CauseName, FamiliesName, Model, Removal, Sizes, Vary};
 use crate::exit::Failure;
@@ -67,6 +67,9 @@ pub(crate) struct SimulateArgs {
     /// Average lifetime of pods; each is replaced when it ends [default: forever]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub lifetime: Option<Micros>,
+    /// `--arrival` and `--lifetime` from an archive of exports, better with every change (`record`)
+    #[arg(long, value_name = "FOLDER", value_hint = DirPath, help_heading = LOAD)]
+    pub rates_from: Option<PathBuf>,
     /// How long to simulate [default: until nothing changes]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub duration: Option<Micros>,

@@ -7,19 +7,22 @@ use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{self, advise, block_sizes, clashes, failure, scale};
-use calipam_simulate::{Event, Scenario, ScenarioError, Start};
+use calipam_simulate::{Event, Micros, Rate, Scenario, ScenarioError, Start};
+use jiff::SignedDuration;
 
 use crate::args::{Global, SimulateArgs, Vary};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::render::simulate::{Answers, Measurement};
+use crate::render::text::count;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if args.measure {
         return measure(args, global, console);
     }
+    let args = &with_rates(args, console)?;
     let scenario = scenario(args, global, console)?;
     if args.print_scenario {
         console.data(|out| write!(out, "{}", scenario.to_yaml()))?;
@@ -32,6 +35,34 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
     console.print(&answers)?;
     hint(&answers, console);
     Ok(Outcome::Clean)
+}
+
+/// Arrival and lifetime as an archive tells them, where the options do not say them.
+fn with_rates(args: &SimulateArgs, console: &Console) -> Result<SimulateArgs, Failure> {
+    let mut args = args.clone();
+    let Some(folder) = &args.rates_from else { return Ok(args) };
+    let rates = calipam_workflow::rates(folder, &Person::watching(console))?;
+    let hourly = rates.arrived_per_hour().round() as u64;
+    let seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
+    let arrival = match hourly {
+        0 => Rate::per(rates.arrived, Micros::from_secs(seconds)),
+        hourly => Rate::per(hourly, Micros::from_secs(3_600)),
+    };
+    let arrival = (rates.arrived > 0).then_some(arrival);
+    let lifetime = rates.lifetime().and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
+    let lifetime = lifetime.map(|seconds| Micros::from_secs(seconds.max(1)));
+
+    let [arrived, left] = [(rates.arrived, "came"), (rates.left, "left")]
+        .map(|(number, what)| format!("{} {what}", count(number as usize, "pod", "pods")));
+    let least = if rates.is_least { "; what came and left between two exports is not known" } else { "" };
+    console.info(&format!(
+        "{}: in {:#} {arrived} and {left}, of {:.0} on average{least}",
+        folder.display(),
+        SignedDuration::from_secs(rates.observed.as_secs()),
+        rates.average(),
+    ));
+    (args.arrival, args.lifetime) = (args.arrival.or(arrival), args.lifetime.or(lifetime));
+    Ok(args)
 }
 
 /// What the options, the scenario file and the cluster say together.

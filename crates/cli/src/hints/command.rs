@@ -55,7 +55,7 @@ pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
-/// The command line of this call with other options for the connection: `more` are instead of those whose IDs they or
+/// The command line of this call with other options for the connection: `more` replace those whose IDs they or
 /// `without` name. Of the command line of another program only the connection is known; then it is that of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };

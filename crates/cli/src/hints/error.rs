@@ -26,6 +26,10 @@ pub(crate) fn error(error: &Error) -> Option<String> {
             let folder = folder.to_string_lossy();
             return Some(format!("{} adds one", command(&["export", "--archive", &folder])));
         }
+        Error::OneState(folder) => {
+            let folder = folder.to_string_lossy();
+            return Some(format!("{} records every change", command(&["record", &folder])));
+        }
         Error::BeforeArchive { .. } => {
             "name a later time, or a file: nothing is known from before the first export"
         }

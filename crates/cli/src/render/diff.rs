@@ -21,7 +21,7 @@ use super::wrap::on_page;
 /// Nodes that a short table shows.
 const NODES_SHOWN: usize = 20;
 
-/// One of the two states: if and when it was read.
+/// One of the two states: where and when it was read.
 pub(crate) struct State {
     pub(super) cluster: ClusterIdentity,
     knows_its_time: bool,

@@ -1,4 +1,4 @@
-//! The forms of Calico 2.x on etcd v2 (facts 6): if its objects lie, and how they are decoded.
+//! The forms of Calico 2.x on etcd v2 (facts 6): where its objects are, and how they are decoded.
 //!
 //! The data becomes what Calico's own upgrade to 3.0 would make of it, entries of etcd v3, so that there is one decoder
 //! for both. Keys below `/calico/ipam/v2` are the same in both.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub use self::read::{Changes, Reached, Told, each_state, versions, write_state};
+pub use self::read::{Changes, Reached, Told, Version, each_state, each_version, write_state};
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 

@@ -9,7 +9,7 @@ use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
 use super::codec::{Codec, Values, has_deltas};
-use super::{FORMAT, Group, Header, VERSION};
+use super::{Change, FORMAT, Group, Header, VERSION};
 use crate::archive::{Archived, unless_missing};
 use crate::data_file::{add, describe, read_in_part};
 use crate::error::{Error, FileError, Result};
@@ -264,22 +264,40 @@ pub fn each_state(
     unless_missing(told())
 }
 
-/// Gives each value of the wanted keys to `take`: those of the export, and those that they were changed to.
-pub fn versions(export: &Archived, is_wanted: Wanted<'_>, mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+/// What a recording tells of single objects, in order.
+pub enum Version<'a> {
+    /// The object as the export has it, or as it was changed to, then with the time.
+    Of(&'a RawEntry<'a>, Option<Timestamp>),
+    /// The object of a key was deleted.
+    Deleted(&'a [u8], Timestamp),
+    /// All objects of the export were told; its changes follow.
+    Exported(&'a Reached),
+}
+
+/// Tells each version of the wanted objects. `None` where another run has removed the export.
+pub fn each_version(
+    export: &Archived,
+    is_wanted: Wanted<'_>,
+    mut take: impl FnMut(Version<'_>),
+) -> Result<Option<Reached>> {
     let mut all = || {
-        read_some(&export.path, is_wanted, &mut take).map_err(Error::of_archive)?;
+        read_some(&export.path, is_wanted, |entry| take(Version::Of(entry, None)))
+            .map_err(Error::of_archive)?;
         let (changes, mut reached) = open(export, is_wanted)?;
+        take(Version::Exported(&reached));
         each_group(changes, &mut reached, is_wanted, |group| {
-            for change in &group.changes {
-                if let Some(value) = &change.value {
-                    let mod_revision = change.revision;
-                    take(&RawEntry { key: &change.key, value, mod_revision, ..RawEntry::default() });
+            for Change { key, revision, value } in &group.changes {
+                let entry = |value| RawEntry { key, value, mod_revision: *revision, ..RawEntry::default() };
+                match value {
+                    Some(value) => take(Version::Of(&entry(value), Some(group.time))),
+                    None => take(Version::Deleted(key, group.time)),
                 }
             }
             Ok(true)
-        })
+        })?;
+        Ok(reached)
     };
-    unless_missing(all()).map(drop)
+    unless_missing(all())
 }
 
 /// Writes what an export and its changes come to at a time, or at their end, as an export. Returns the number of its entries.

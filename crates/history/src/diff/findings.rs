@@ -35,8 +35,8 @@ pub struct FindingChanges {
 pub(crate) fn changes(mut old: Report, mut new: Report, scope: &Scope) -> FindingChanges {
     let filter = scope.filter();
     let only = |of: &Report, other: &Report| -> Vec<bool> {
-        let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| (f.code, &f.subject)).collect();
-        let is_only = |f: &Finding| !known.contains(&(f.code, &f.subject)) && filter.admits(f);
+        let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();
+        let is_only = |f: &Finding| !known.contains(&f.key_ref()) && filter.admits(f);
         of.findings.iter().map(is_only).collect()
     };
     let (is_new, is_gone) = (only(&new, &old), only(&old, &new));

@@ -46,7 +46,7 @@ impl<'s> Basis<'s> {
             report,
             context: Context::new(snapshot, options),
             missing_evidence: missing_evidence(snapshot, report),
-            findings: report.findings.iter().map(|f| ((f.code, &f.subject), f)).collect(),
+            findings: report.findings.iter().map(|f| (f.key_ref(), f)).collect(),
         }
     }
 

@@ -263,7 +263,7 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
                     && change.action == Verb::DeleteAffinity
             });
         if let Some(change) = last {
-            change.repairs.push((finding.code, finding.subject.clone()));
+            change.repairs.push(finding.key());
         }
     }
 }
@@ -294,7 +294,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
         let key = AffinityKey { kind, node: node.clone(), cidr };
         let detail = "its node owns the block, but cannot find it without an affinity";
         let mut what = change(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
-        what.repairs.push((finding.code, finding.subject.clone()));
+        what.repairs.push(finding.key());
         let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
         let edit = Edit::Affinity(key.clone().into(), created);
         with_touch(planner, &key, edit, what, format!("{} {cidr}", finding.code));

@@ -135,7 +135,7 @@ fn record(
         action: Verb::AssignAddress,
         subject: Subject::Address(address),
         detail: finding.says(),
-        repairs: vec![(finding.code, finding.subject.clone())],
+        repairs: vec![finding.key()],
     };
     let blocks = blocks_around(planner.index(), address);
 
@@ -225,7 +225,7 @@ fn rewrite(
         action: Verb::RewriteOwner,
         subject: Subject::Address(held.address),
         detail: format!("{}, which is gone", finding.says()),
-        repairs: vec![(finding.code, finding.subject.clone())],
+        repairs: vec![finding.key()],
     };
     let ordinal = held.held.ordinal;
 

@@ -83,20 +83,19 @@ fn of_repaired(
     let repaired = corrupt.apply(basis.snapshot);
     let mut report = check(&repaired, &options);
     let seen: HashSet<(Code, &Subject)> =
-        basis.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
+        basis.report.findings.iter().map(|finding| finding.key_ref()).collect();
 
     // What was found before and dropped by the recheck stands no more now.
     let dropped: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
         .findings
         .into_iter()
-        .filter(|finding| !seen.contains(&(finding.code, &finding.subject)))
+        .filter(|finding| !seen.contains(&finding.key_ref()))
         .map(|finding| (finding.code, finding.subject))
         .collect();
 
-    report.findings.retain(|finding| !dropped.contains(&(finding.code, finding.subject.clone())));
-    let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
-    let revealed =
-        report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();
+    report.findings.retain(|finding| !dropped.contains(&finding.key()));
+    let found = |finding: &calipam_check::Finding| finding.key();
+    let revealed = report.findings.iter().filter(|f| !seen.contains(&f.key_ref())).map(found).collect();
     let mut plan =
         of_sound(&Basis::new(&repaired, &report, &options), scope, corrupt, observations, cooldown);
     plan.revealed = revealed;

@@ -27,7 +27,7 @@ pub(super) fn skipped(
     let findings = basis.report.findings.iter();
     let mut skipped: Vec<Skipped> = findings
         .filter(|finding| finding.severity < Severity::Info)
-        .filter(|finding| !known.contains(&(finding.code, &finding.subject)))
+        .filter(|finding| !known.contains(&finding.key_ref()))
         .filter(|finding| scope.has(finding, &basis.context.index))
         .map(|finding| {
             let (reason, advice, action) = match advice(basis, finding) {

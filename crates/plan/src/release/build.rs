@@ -58,7 +58,7 @@ impl<'s> Builder<'_, 's> {
                     subject: subject.clone(),
                     detail: finding
                         .map_or_else(|| "its counts differ from the blocks".into(), |f| f.message()),
-                    repairs: finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
+                    repairs: finding.map(|f| f.key()).into_iter().collect(),
                 };
                 let mut step = Step::new(format!("handle-count {id}"));
                 step.whole().edits.push(edit);
@@ -172,7 +172,7 @@ impl<'s> Builder<'_, 's> {
                 action: Verb::DeleteHandle,
                 subject: finding.subject.clone(),
                 detail: "no allocation refers to it".into(),
-                repairs: vec![(finding.code, finding.subject.clone())],
+                repairs: vec![finding.key()],
             };
             let mut step = Step::new(format!("orphan-handle {id}"));
             let delete = HandleEdit::Delete((*revision).clone());

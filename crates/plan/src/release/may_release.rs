@@ -42,7 +42,7 @@ impl Chosen<'_> {
             action: Verb::ReleaseAddress,
             subject: Subject::Address(address),
             detail: format!("{why} (block {block})"),
-            repairs: self.finding.map_or_else(Vec::new, |f| vec![(f.code, f.subject.clone())]),
+            repairs: self.finding.map_or_else(Vec::new, |f| vec![f.key()]),
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Found(HashSet<(Code, Subject)>);
 
 impl From<&Report> for Found {
     fn from(report: &Report) -> Self {
-        Self(report.findings.iter().map(|f| (f.code, f.subject.clone())).collect())
+        Self(report.findings.iter().map(|f| f.key()).collect())
     }
 }
 
@@ -72,8 +72,8 @@ impl Found {
         let new: Vec<Finding> = after
             .findings
             .iter()
-            .filter(|f| !self.0.contains(&(f.code, f.subject.clone())))
-            .filter(|f| !revealed.contains(&(f.code, &f.subject)))
+            .filter(|f| !self.0.contains(&f.key()))
+            .filter(|f| !revealed.contains(&f.key_ref()))
             .filter(|f| !recorded.tells(f) && !f.addresses().iter().any(|address| forced.contains(address)))
             .cloned()
             .collect();

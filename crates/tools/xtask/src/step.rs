@@ -70,7 +70,7 @@ pub(crate) fn seconds(time: Duration) -> String {
 /// A command as one types it.
 pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    // Cargo and Go are known by their names; if they lie is of no interest.
+    // Cargo and Go are known by their names; their folder is of no interest.
     let program = match program.file_name() {
         Some(name) if program.is_absolute() => name.to_string_lossy(),
         _ => program.to_string_lossy(),

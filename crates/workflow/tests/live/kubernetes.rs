@@ -1,6 +1,7 @@
 //! A Kubernetes datastore that is followed, and an etcd with the pods of one: after any change it is what a whole read finds.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
         live.wait(datastore, Duration::from_millis(500)).await.unwrap();
         live.step(datastore, &Unattended).await.unwrap();
     }
-    let key = |finding: &Finding| (finding.code, finding.subject.clone());
+    let key = |finding: &Finding| finding.key();
     let expected = check(&whole, &criteria(0).options).findings;
     let found = live.report().findings;
     assert_eq!(
@@ -230,6 +231,48 @@ async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
     }
     assert_equal(&mut live, &datastore, "after the restart").await;
     assert!(live.report().findings.iter().any(|finding| finding.code == Code::MissingHandle));
+}
+
+/// The API server comes back with an earlier state of its etcd, as from a copy of the disk: nothing of what was written since is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_older_is_read_anew() {
+    let flavour = Flavour::Classic;
+    let mut server = KubeApiserver::start().unwrap();
+    install(&server, flavour).unwrap();
+    let spec = ClusterSpec::new(9).at(Timestamp::now());
+    Cluster::plain(spec, 2, 3).kubernetes(flavour).write_to_server(&server).unwrap();
+    let (data, copy) = (server.etcd().data_dir(), server.etcd().data_dir().with_extension("copy"));
+    let copying = |etcd: &mut Etcd| {
+        etcd.kill();
+        assert!(Command::new("cp").arg("-r").args([&data, &copy]).status().unwrap().success());
+        etcd.restart()
+    };
+    server.restart(copying).unwrap();
+    let datastore = open(&on(&server, None)).await;
+    let mut live = begin(&datastore).await;
+    let handles = format!("/registry/{}/ipamhandles/", flavour.api_version().split('/').next().unwrap());
+    for handle in server.etcd().entries_below(&handles).unwrap().keys().take(3) {
+        server.etcd().with_client(async |mut client| client.delete(handle.as_str(), None).await).unwrap();
+    }
+    assert_equal(&mut live, &datastore, "before").await;
+    assert_eq!(live.report().findings.len(), 3);
+    let whole = live.counts.whole;
+
+    let restoring = |etcd: &mut Etcd| {
+        etcd.kill();
+        std::fs::remove_dir_all(&data).unwrap();
+        std::fs::rename(&copy, &data).unwrap();
+        etcd.restart()
+    };
+    server.restart(restoring).unwrap();
+    let begin = Instant::now();
+    while live.counts.whole == whole {
+        assert!(begin.elapsed() < PATIENCE, "it goes on as if nothing had happened");
+        let _ = live.step(&datastore, &Unattended).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_equal(&mut live, &datastore, "afterwards").await;
+    assert_eq!(live.report().findings, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

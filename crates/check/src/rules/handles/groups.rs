@@ -227,8 +227,7 @@ fn references(context: &Context<'_>, only: Option<&Part>) -> Vec<Shards<Referenc
         let blocks = &context.index.blocks[range.clone()];
         let number = || blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
         let mut references = Shards::with_capacity(only.map_or_else(number, |part| part.handles.len()));
-        let is_in_part = |block: IpNet| only.is_none_or(|part| part.addresses.within(block).next().is_some());
-        let sound = (range.start as u32..).zip(blocks).filter(|(_, block)| is_in_part(block.key));
+        let sound = (range.start as u32..).zip(blocks).filter(|(_, block)| Part::has(only, block.key));
         for (block, sound) in sound.filter_map(|(position, b)| Some((position, b.sound?))) {
             for (ordinal, handle) in sound.handles() {
                 let clean = handle.cut_at_carriage_return();
@@ -236,9 +235,8 @@ fn references(context: &Context<'_>, only: Option<&Part>) -> Vec<Shards<Referenc
                     continue;
                 }
                 let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
-                let hash = hash_of_handle(clean);
-                if only.is_none_or(|part| part.handles.contains(&hash)) {
-                    references.push(Reference { hash, block: block | dirty, ordinal });
+                if only.is_none_or(|part| part.handles.contains(&hash_of_name(clean))) {
+                    references.push(Reference { hash: hash_of_handle(clean), block: block | dirty, ordinal });
                 }
             }
         }
@@ -248,8 +246,16 @@ fn references(context: &Context<'_>, only: Option<&Part>) -> Vec<Shards<Referenc
 }
 
 /// The hash of a handle's ID that is cut at the carriage return.
-pub(crate) fn hash_of_handle(id: TextRef<'_>) -> u64 {
+fn hash_of_handle(id: TextRef<'_>) -> u64 {
     hash_of_bytes(id.packed())
+}
+
+/// The same in lower case: on Kubernetes the name of a handle's object, which IDs that differ by case share.
+pub(crate) fn hash_of_name(id: TextRef<'_>) -> u64 {
+    match id.is_lower_case() {
+        true => hash_of_handle(id),
+        false => hash_of_handle(Text::new(&id.plain().to_lowercase()).as_ref()),
+    }
 }
 
 pub(crate) fn hash_of_bytes(bytes: &[u8]) -> u64 {

@@ -13,7 +13,7 @@ use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
 use self::groups::{Group, StoredHandle, groups, named_by_unchecked, undecodable};
-pub(crate) use self::groups::{hash_of_bytes, hash_of_handle};
+pub(crate) use self::groups::{hash_of_bytes, hash_of_name};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use calipam_check::{Code, Finding, Report, Subject};
+use calipam_check::{Code, Finding, FindingKey, Report, Subject};
 use calipam_datastore::Webhook;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const LASTS: SignedDuration = SignedDuration::from_mins(15);
 pub(super) struct Alerts {
     webhook: Webhook,
     /// By finding: since when it is there, and what it says.
-    told: BTreeMap<(Code, Subject), Alert>,
+    told: BTreeMap<FindingKey, Alert>,
     /// When all of them are told again.
     again: Instant,
 }
@@ -49,11 +49,11 @@ impl Tell for Alerts {
         let now = Timestamp::now();
         let is_due = Instant::now() >= self.again;
         let there: BTreeSet<(Code, &Subject)> =
-            report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
+            report.findings.iter().map(|finding| finding.key_ref()).collect();
         let mut told = BTreeMap::new();
         let mut alerts = Vec::new();
         for finding in report.findings.iter().take(MOST) {
-            let key = (finding.code, finding.subject.clone());
+            let key = finding.key();
             let known = self.told.get(&key);
             let alert = Alert::of(finding, report, known.map_or(now, |known| known.since));
             if is_due || known.is_none() {

@@ -18,8 +18,9 @@ use crate::exit::{self, Failure, Outcome};
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// After a check it rests for so many times as long, so that changes that never end take a tenth of the time.
-const REST: u32 = 9;
+/// After a check it rests for so many times as long, so that changes that never end take less than a tenth of the time, and of one
+/// core where the datastore is followed.
+const REST: u32 = 10;
 /// A datastore that is followed is asked for changes no more often, so that many changes are checked together.
 const EVERY: Duration = Duration::from_secs(1);
 /// What Calico writes for one pod comes within this time, as a rule.
@@ -44,6 +45,8 @@ pub(super) struct Checks<'a> {
     revision: Option<i64>,
     /// What the last check did beyond its changes is not done again soon: nothing rests for it.
     is_rare: bool,
+    /// Of this process, when the last check began.
+    processor_time: Option<Duration>,
 }
 
 impl<'a> Checks<'a> {
@@ -58,6 +61,7 @@ impl<'a> Checks<'a> {
             datastore: None,
             revision: None,
             is_rare: false,
+            processor_time: None,
         }
     }
 
@@ -66,9 +70,11 @@ impl<'a> Checks<'a> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
         self.revision = None;
+        self.processor_time = processor_time();
+        let is_due = self.live.as_ref().is_some_and(Live::is_due);
         let datastore = match self.datastore.take() {
-            Some(datastore) => datastore,
-            None => connect::open(self.global, &self.console).await?,
+            Some(datastore) if !is_due => datastore,
+            _ => connect::open(self.global, &self.console).await?,
         };
         self.follow(&checker, &datastore).await?;
 
@@ -142,13 +148,23 @@ impl<'a> Checks<'a> {
         }
     }
 
+    /// What the last check, which took so long, has cost.
+    fn cost(&self, took: Duration) -> Duration {
+        let used = processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
+        match used {
+            _ if self.is_rare => Duration::ZERO,
+            Some(used) if self.live.is_some() => used,
+            // Between its two reads a check waits for `settle`, which costs nothing.
+            _ => {
+                took.saturating_sub(Duration::try_from(self.args.options.recheck.settle).unwrap_or_default())
+            }
+        }
+    }
+
     /// Rests after a check that took so long, and waits for a change, or until the interval has passed.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
-        // Between its two reads a check waits for `settle`, which costs nothing.
-        let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
         let least = if self.live.is_some() { EVERY.saturating_sub(took) } else { Duration::ZERO };
-        let usual = if self.is_rare { Duration::ZERO } else { took.saturating_sub(settle) * REST };
-        let rest = usual.max(least).min(interval.saturating_sub(took));
+        let rest = (self.cost(took) * REST).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
         let (Some(live), Some(datastore)) = (&mut self.live, &self.datastore) else {
@@ -164,4 +180,16 @@ impl<'a> Checks<'a> {
             }
         }
     }
+}
+
+/// Processor time that this process has used, on all cores.
+#[cfg(unix)]
+fn processor_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).ok()
+}
+
+#[cfg(not(unix))]
+fn processor_time() -> Option<Duration> {
+    None
 }

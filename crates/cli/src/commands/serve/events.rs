@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Code, Evidence, Finding, Severity, Subject};
+use calipam_check::{Code, Evidence, Finding, FindingKey, Severity, Subject};
 use calipam_datastore::{Event, Events, Regarding};
 use calipam_model::snapshot::{Revision, Snapshot};
 
@@ -12,13 +12,10 @@ use super::telling::{MOST, Tell, Told};
 /// Events at once.
 const TOGETHER: usize = 10;
 
-/// What tells a finding from others.
-type Key = (Code, Subject);
-
 /// What was told.
 pub(super) struct FindingEvents {
     events: Events,
-    told: BTreeSet<Key>,
+    told: BTreeSet<FindingKey>,
 }
 
 impl FindingEvents {
@@ -27,10 +24,10 @@ impl FindingEvents {
     }
 
     /// Events of findings that were not told, and whether there are more.
-    fn new_ones(&self, good: &Good) -> (Vec<(Key, Event)>, bool) {
+    fn new_ones(&self, good: &Good) -> (Vec<(FindingKey, Event)>, bool) {
         let snapshot = good.snapshot();
         let findings = good.report.findings.iter().take(MOST);
-        let untold = findings.map(|finding| ((finding.code, finding.subject.clone()), finding));
+        let untold = findings.map(|finding| (finding.key(), finding));
         let untold = untold.filter(|(key, _)| !self.told.contains(key));
         let mut events = untold.filter_map(|(key, finding)| Some((key, event(finding, &snapshot)?)));
         let first = events.by_ref().take(TOGETHER).collect();
@@ -45,7 +42,7 @@ impl Tell for FindingEvents {
 
     async fn tell(&mut self, good: &Good) -> Result<Told, String> {
         let there: BTreeSet<(Code, &Subject)> =
-            good.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
+            good.report.findings.iter().map(|finding| finding.key_ref()).collect();
         // One that comes again is new.
         self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
         let (events, has_more) = self.new_ones(good);

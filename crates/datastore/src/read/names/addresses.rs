@@ -49,7 +49,7 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
 }
 
 /// The allocated addresses that begin with a text, in the blocks whose text begins with another, or that can hold such
-/// an address although they begin before it. Of many IPv6 blocks, if they begin.
+/// an address although they begin before it. Of many IPv6 blocks, where they begin.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::findings::{checked, findings, lines};
 use crate::support::{observe, open_etcd, open_file};
 
-/// A report without what must differ: if it was read, when, and at which revision.
+/// A report without what must differ: where it was read, when, and at which revision.
 fn comparable(report: &calipam_check::Report) -> Value {
     let mut value = serde_json::to_value(report).unwrap();
     for field in ["location", "revision", "takenAt"] {

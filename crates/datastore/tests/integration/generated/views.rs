@@ -50,9 +50,8 @@ pub(super) async fn views_agree(store: &Datastore) {
         let report = calipam_check::check(&narrow, &calipam_check::Options::default());
         let known = calipam_check::check(&whole, &calipam_check::Options::default());
         for finding in &report.findings {
-            let is_known = |other: &&calipam_check::Finding| {
-                (other.code, &other.subject) == (finding.code, &finding.subject)
-            };
+            let is_known =
+                |other: &&calipam_check::Finding| (other.code, &other.subject) == finding.key_ref();
             assert!(known.findings.iter().any(|other| is_known(&other)), "{name}: {finding:?}");
         }
     }

@@ -63,7 +63,7 @@ pub(in crate::rebuild) fn plan(
                 || planner.scope.has(finding, planner.index()) || blocks_of(finding).iter().any(is_new);
             if moved.contains_key(id) || in_scope() {
                 let of_handle = found.entry(id.to_owned()).or_default();
-                of_handle.push((finding.code, finding.subject.clone()));
+                of_handle.push(finding.key());
             }
         }
     }

@@ -121,15 +121,15 @@ const LEFT: [(Fault, Code, SkipReason); 16] = [
 /// Fails unless what is left is what the table says.
 fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
     let name = fault.name();
-    let left: BTreeSet<_> = rebuilt.later.findings.iter().map(|f| (f.code, &f.subject)).collect();
+    let left: BTreeSet<_> = rebuilt.later.findings.iter().map(|f| f.key_ref()).collect();
     for finding in &rebuilt.report.findings {
         let (repair, _) = expected(finding.code);
-        let is_left = left.contains(&(finding.code, &finding.subject));
+        let is_left = left.contains(&finding.key_ref());
         let what = format!("{name}: {} {}\n{}", finding.code, finding.subject, words(&rebuilt.plan));
         match repair {
             Repair::Always => assert!(!is_left, "{what}"),
             Repair::Never if finding.severity < Severity::Info && is_left => {
-                assert!(rebuilt.is_skipped(finding.code, &finding.subject), "{what}");
+                assert!(rebuilt.is_skippedfinding.key_ref(), "{what}");
             }
             Repair::Sometimes | Repair::Never => {}
         }

@@ -149,7 +149,7 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
         .findings
         .into_iter()
         .filter(|finding| finding.severity < Severity::Warning && !told.contains(&finding.code))
-        .filter(|finding| !known.contains(&(finding.code, finding.subject.clone())))
+        .filter(|finding| !known.contains(&finding.key()))
         .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message()))
         .collect();
     assert!(new.is_empty(), "{name}: {new:#?}");

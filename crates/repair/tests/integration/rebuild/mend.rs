@@ -67,7 +67,7 @@ pub(super) async fn revert(store: &Datastore, mended: &Mended) {
 
 /// Code and subject of every finding.
 pub(super) fn findings(report: &Report) -> BTreeSet<(Code, Subject)> {
-    report.findings.iter().map(|f: &Finding| (f.code, f.subject.clone())).collect()
+    report.findings.iter().map(|f: &Finding| f.key()).collect()
 }
 
 /// What the plan claims is gone, nothing has come, and what is left has been skipped with a reason.
@@ -82,9 +82,8 @@ pub(super) fn judge(name: &str, mended: &Mended) {
     assert!(new.is_empty() || hidden, "{name}: new are {new:?}");
     let skipped: BTreeSet<&Subject> = mended.plan.skipped.iter().map(|skipped| &skipped.subject).collect();
     let left = mended.after.findings.iter().filter(|f| f.severity != calipam_check::Severity::Info);
-    let left = left.filter(|f| before.contains(&(f.code, f.subject.clone())));
-    let silent: Vec<_> =
-        left.filter(|f| !skipped.contains(&f.subject)).map(|f| (f.code, &f.subject)).collect();
+    let left = left.filter(|f| before.contains(&f.key()));
+    let silent: Vec<_> = left.filter(|f| !skipped.contains(&f.subject)).map(|f| f.key_ref()).collect();
     assert!(silent.is_empty(), "{name}: these stay without a word about them: {silent:?}");
 }
 

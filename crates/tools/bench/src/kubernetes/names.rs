@@ -15,6 +15,9 @@ pub(crate) fn host(node: usize) -> String {
     format!("192.168.{}.{}", 100 + node / DIGITS, 100 + node % DIGITS)
 }
 
+/// Numbers of pods are smaller: their names have seven digits. A multiple of [`PODS`], so that the number says the place in a block.
+pub(crate) const MOST_PODS: usize = 9_999_960;
+
 pub(crate) fn pod(pod: usize) -> String {
     format!("checkout-5d4f8c7b9d-p{pod:07}")
 }

@@ -22,6 +22,8 @@ pub(crate) struct Seeded {
     pub nodes: usize,
     /// Bytes of a pod in JSON, as the API server writes it, and as it stores it.
     pub pod_bytes: (usize, usize),
+    /// What makes more of them.
+    pub copies: Copies,
 }
 
 /// Makes about `pods` pods with their handles, on nodes with a block each.
@@ -43,7 +45,7 @@ pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String
     server.etcd().with_client(async |client| write(client, entries).await).map_err(|e| e.to_string())?;
     let path = format!("/api/v1/namespaces/{}/pods/{}", names::namespace(0), names::pod(0));
     let json = server.request("GET", &path, "").map_err(|e| e.to_string())?.body.len();
-    Ok(Seeded { pods, nodes, pod_bytes: (json, copies.pod.len()) })
+    Ok(Seeded { pods, nodes, pod_bytes: (json, copies.pod.len()), copies })
 }
 
 /// Sends an object to the API server and gives what it made of it.
@@ -56,7 +58,7 @@ fn send(server: &KubeApiserver, method: &str, path: &str, object: &Value) -> Res
 }
 
 /// The template of each kind.
-struct Copies {
+pub(crate) struct Copies {
     pod: Template,
     node: Template,
     block: Template,
@@ -87,7 +89,12 @@ impl Copies {
         Ok(Self {
             pod: with_status(&of_pods, &pod, pod_key(0), pod_made, pod_status, pod_texts(0, 0))?,
             node: with_status("/api/v1/nodes", &node, node_key(0), node_made, node_status, node_texts(0))?,
-            block: calico("ipamblocks", &names::block_object(0), objects::block(0), block_texts(0))?,
+            block: calico(
+                "ipamblocks",
+                &names::block_object(0),
+                objects::block(0),
+                block_texts(0, &(0..names::PODS).collect::<Vec<_>>()),
+            )?,
             affinity: calico(
                 "blockaffinities",
                 &names::affinity(0),
@@ -109,10 +116,7 @@ impl Copies {
         let of_tunnel = self.tunnel.fill(&names::uid(4, n), &handle_texts(&tunnel, n));
         [
             (node_key(n), self.node.fill(&names::uid(1, n), &node_texts(n))),
-            (
-                stored("ipamblocks", &names::block_object(n)),
-                self.block.fill(&names::uid(2, n), &block_texts(n)),
-            ),
+            self.block(n, &(n * names::PODS..(n + 1) * names::PODS).collect::<Vec<_>>()),
             (
                 stored("blockaffinities", &names::affinity(n)),
                 self.affinity.fill(&names::uid(3, n), &affinity_texts(n)),
@@ -121,7 +125,14 @@ impl Copies {
         ]
     }
 
-    fn of_pod(&self, p: usize, n: usize) -> [(String, Vec<u8>); 2] {
+    /// Key and value of the block of a node that holds addresses of these pods.
+    pub(crate) fn block(&self, n: usize, pods: &[usize]) -> (String, Vec<u8>) {
+        let value = self.block.fill(&names::uid(2, n), &block_texts(n, pods));
+        (stored("ipamblocks", &names::block_object(n)), value)
+    }
+
+    /// Keys and values of a pod and its handle.
+    pub(crate) fn of_pod(&self, p: usize, n: usize) -> [(String, Vec<u8>); 2] {
         let handle = names::handle(p);
         [
             (stored("ipamhandles", &handle), self.handle.fill(&names::uid(5, p), &handle_texts(&handle, n))),
@@ -131,7 +142,7 @@ impl Copies {
 }
 
 /// Where the API server stores one of Calico's objects.
-fn stored(plural: &str, name: &str) -> String {
+pub(crate) fn stored(plural: &str, name: &str) -> String {
     format!("/registry/{}/{plural}/{name}", Flavour::Classic.group())
 }
 
@@ -152,10 +163,10 @@ fn node_texts(n: usize) -> Vec<String> {
     vec![names::node(n), names::host(n), names::address(n, 0)]
 }
 
-fn block_texts(n: usize) -> Vec<String> {
+fn block_texts(n: usize, pods: &[usize]) -> Vec<String> {
     let mut texts = vec![names::block_object(n), names::node(n), names::block(n)];
-    let pods = n * names::PODS..(n + 1) * names::PODS;
-    texts.extend(pods.flat_map(|p| [names::pod(p), names::namespace(p), names::container(p)]));
+    texts
+        .extend(pods.iter().copied().flat_map(|p| [names::pod(p), names::namespace(p), names::container(p)]));
     texts
 }
 

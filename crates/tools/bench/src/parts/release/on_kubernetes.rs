@@ -31,7 +31,7 @@ pub(super) fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, 
     install(&server, Flavour::Classic)?;
     let seeded = seed::seed(&server, pods)?;
     let leaked = leak(&server, seeded.pods)?;
-    let seed::Seeded { pods, nodes, pod_bytes: (json, _) } = seeded;
+    let seed::Seeded { pods, nodes, pod_bytes: (json, _), .. } = seeded;
     eprintln!("{leaked} of {pods} addresses of pods of {json} bytes on {nodes} nodes are leaked");
     wait_for_caches(&server, pods - leaked)?;
     let kubeconfig = server.kubeconfig().display().to_string();

@@ -1,0 +1,99 @@
+//! On Kubernetes, with the generated cluster of the benchmark of checks. What changes is written into the API server's etcd, which it watches:
+//! so it reports each change as it does one of its own, and takes less of the machine.
+
+use etcd_client::{Client, Txn, TxnOp};
+use tokio::runtime::Runtime;
+
+use super::{Changing, Row, Size};
+use crate::Failed;
+use crate::kubernetes::names;
+use crate::kubernetes::seed::{Copies, Seeded, stored};
+use crate::parts::kubernetes::{collect_garbage, seeded};
+
+/// Objects that are written for a pod that goes, and for one that comes: pod, handle and block.
+const OBJECTS: u64 = 3;
+
+/// Measures a cluster of so many pods.
+pub(super) fn measure(program: &str, size: Size) -> Result<Row, Failed> {
+    let (server, Seeded { pods, copies, .. }) = seeded(size.objects as usize)?;
+    let kubeconfig = server.kubeconfig().display().to_string();
+    collect_garbage(&server)?;
+    let changes = || {
+        let runtime = Runtime::new()?;
+        let client = runtime.block_on(Client::connect([server.etcd().endpoint()], None))?;
+        Ok(OnKubernetes {
+            runtime,
+            client,
+            copies,
+            pods: (0..pods).collect(),
+            replaced: 0,
+            missing: None,
+            next: 0,
+        })
+    };
+    super::measure(program, &["--datastore", "kubernetes", "--kubeconfig", &kubeconfig], size, changes)
+}
+
+struct OnKubernetes {
+    runtime: Runtime,
+    client: Client,
+    copies: Copies,
+    /// The numbers of the pods that are there now, by their places.
+    pods: Vec<usize>,
+    replaced: u64,
+    missing: Option<(String, Vec<u8>)>,
+    next: usize,
+}
+
+impl OnKubernetes {
+    fn write(&mut self, operations: Vec<TxnOp>) -> Result<(), Failed> {
+        self.runtime.block_on(self.client.txn(Txn::new().and_then(operations)))?;
+        Ok(())
+    }
+
+    /// The block of a node as it says which pods are there.
+    fn block(&self, node: usize) -> TxnOp {
+        let (key, value) = self.copies.block(node, &self.pods[node * names::PODS..(node + 1) * names::PODS]);
+        TxnOp::put(key, value, None)
+    }
+}
+
+impl Changing for OnKubernetes {
+    fn replace(&mut self) -> Result<(), Failed> {
+        self.replaced += 1;
+        let place = self.replaced as usize * 7_919 % self.pods.len();
+        let node = place / names::PODS;
+        let gone = self.copies.of_pod(self.pods[place], node).map(|(key, _)| TxnOp::delete(key, None));
+        let operations = gone.into_iter().chain([self.block(node)]).collect();
+        self.write(operations)?;
+
+        // Of the same place in its block and the same length.
+        self.pods[place] = (self.pods[place] + self.pods.len()) % names::MOST_PODS;
+        let come =
+            self.copies.of_pod(self.pods[place], node).map(|(key, value)| TxnOp::put(key, value, None));
+        let operations = come.into_iter().chain([self.block(node)]).collect();
+        self.write(operations)
+    }
+
+    fn begin_finding(&mut self) -> Result<String, Failed> {
+        self.next += 1;
+        let id = names::tunnel_handle(self.next * 7_919 % (self.pods.len() / names::PODS));
+        let key = stored("ipamhandles", &id);
+        let read = self.runtime.block_on(self.client.get(key.as_str(), None))?;
+        let value = read.kvs().first().ok_or("a handle is not there")?.value().to_vec();
+        self.write(vec![TxnOp::delete(key.as_str(), None)])?;
+        self.missing = Some((key, value));
+        Ok(id)
+    }
+
+    fn end_finding(&mut self) -> Result<(), Failed> {
+        match self.missing.take() {
+            Some((key, value)) => self.write(vec![TxnOp::put(key, value, None)]),
+            None => Ok(()),
+        }
+    }
+
+    fn written(&self) -> u64 {
+        self.replaced * 2 * OBJECTS
+    }
+}
