@@ -89,6 +89,15 @@ impl Server {
         }
     }
 
+    /// Waits until it says something.
+    pub(super) fn wait_for_line(&mut self, wanted: &str) {
+        let mut line = String::new();
+        while !line.contains(wanted) {
+            line.clear();
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it has ended and not said {wanted}");
+        }
+    }
+
     pub(super) fn process_id(&self) -> u32 {
         self.child.id()
     }

@@ -66,7 +66,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
         }
         Code::BorrowedUnderStrictAffinity => format!(
             "{} still in a block of another node, which strict affinity does not allow",
-            count(number, "address lies", "addresses lie")
+            count(number, "address is", "addresses are")
         ),
         Code::StrandedAddresses => {
             format!("{} no further address for pods", count(number, "node gets", "nodes get"))

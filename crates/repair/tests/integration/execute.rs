@@ -97,7 +97,7 @@ async fn a_block_and_its_handles_change_and_nothing_else() {
     let execution = run(&store, steps).await;
     // One for each address: each has a handle of its own.
     assert_eq!((execution.written, execution.conflicts.len()), (0, 2 * count));
-    assert!(execution.conflicts[0].reason.contains("free already"), "{:?}", execution.conflicts[0]);
+    assert!(execution.conflicts[0].reason.contains("is already free"), "{:?}", execution.conflicts[0]);
     assert_eq!(dump(&etcd).await, after);
 }
 

@@ -69,7 +69,7 @@ To a registry, or to a node without one:
   tar -C dist/images/calipam -c . | ctr -n k8s.io images import -
 
 With --check it then unpacks the images and runs what is in them: one checks an
-export, the other installs the plugin, stays next to it, and takes it away again.
+export, the other installs the plugin, stays next to it, and removes it again.
 Needs root or user namespaces.
 
 Needs what `cargo xtask dist` needs.
