@@ -13,7 +13,6 @@ use calipam_files::recording::{
     Reached, Told, Version, each_state as each_state_after, each_version, write_state,
 };
 use calipam_history::keep::Keep;
-use calipam_history::rates::{Follows, RateReader, Rates};
 use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -155,46 +154,8 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
     Ok(keys)
 }
 
-/// How often pods got addresses and how long they kept them, by the exports of an archive and the changes between them.
-///
-/// # Errors
-/// If it holds one state only.
-pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
-    let archive = open(folder, operator)?;
-    let part = Part::Records { handle: None };
-    let mut reader = RateReader::default();
-    let mut last: Option<Reached> = None;
-    for export in archive.exports() {
-        let reached = each_version(export, &|key| part.holds(key), |version| match version {
-            Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
-            Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
-            Version::Deleted(key, time) => reader.change(time, key, None),
-            Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
-        })?;
-        let Some(reached) = reached else { continue };
-        reader.reach(reached.until);
-        note_damage(export, &reached, operator);
-        last = Some(reached);
-    }
-    let rates = reader.finish();
-    if rates.observed.is_zero() {
-        return Err(Error::OneState(folder.to_owned()));
-    }
-    Ok(rates)
-}
-
-/// How a state follows the one before it, with its changes.
-fn follows(last: Option<&Reached>, next: &Reached) -> Follows {
-    match last {
-        None => Follows::Nothing,
-        Some(last) if !last.is_recorded && last.until < next.from => Follows::Export,
-        Some(last) if next.follows || next.from <= last.until => Follows::Changes,
-        Some(_) => Follows::Nothing,
-    }
-}
-
 /// Says what is not as it was recorded.
-fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
+pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
     if reached.set_back > CLOCK_SKEW {
         operator.note(Note::RecordedSetBack { path: &export.changes(), by: reached.set_back });
     }
@@ -354,7 +315,7 @@ pub fn states_around(
 }
 
 /// An archive that holds something.
-fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Error> {
+pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Error> {
     let archive = Archive::open(folder)?;
     if archive.exports().is_empty() {
         return Err(Error::EmptyArchive(folder.to_owned()));

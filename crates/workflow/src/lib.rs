@@ -14,6 +14,7 @@ mod migrate;
 mod operator;
 mod planning;
 mod preflight;
+mod rates;
 mod read;
 mod rebuild;
 mod record;
@@ -28,7 +29,7 @@ mod undo;
 mod write;
 
 pub use self::archive::{
-    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, rates, state_at,
+    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, state_at,
     states_around,
 };
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
@@ -43,6 +44,7 @@ pub use self::migrate::{
 };
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;
+pub use self::rates::rates;
 pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
