@@ -43,9 +43,16 @@ fn kubectl_suggests_what_its_cluster_holds() {
             assert_eq!(run.code, 0, "{run:?}");
             run.stdout
         };
-        assert_eq!(asked(&["ipam", "check", "--node", "node-"]), "node-a\nnode-b\n:36\n");
-        assert_eq!(asked(&["ipam", "check", "--node=w"]), "worker\n:36\n");
-        assert_eq!(asked(&["calico", "ipam", "check", "--pool", ""]), "default-ipv4-ippool\n:36\n");
+        for (words, suggested) in [
+            (&["ipam", "check", "--node", "node-"][..], "node-a\nnode-b\n:36\n"),
+            (&["ipam", "check", "--node=w"], "worker\n:36\n"),
+            (&["calico", "ipam", "check", "--pool", ""], "default-ipv4-ippool\n:36\n"),
+        ] {
+            // A cluster that answers late, as on a busy machine, suggests nothing: then it is asked again.
+            let answers: Vec<String> =
+                (0..10).map(|_| asked(words)).take_while(|it| it != suggested).collect();
+            assert!(answers.len() < 10, "{words:?}: {answers:?}");
+        }
         assert_eq!(asked(&["ipam", "check", "--ignore", ""]), ":0\n");
         assert!(asked(&["ipam", "explai"]).starts_with("explain\t"));
     }
