@@ -38,7 +38,7 @@ fn subject(cluster: &Cluster, code: &str) -> String {
     cluster.truth().iter().find(|f| f.code == code).expect("the fault was injected").subject
 }
 
-/// `kubectl delete pod`: the CNI plugin deletes the endpoint and releases the handle. Here calipam is in for it.
+/// `kubectl delete pod`: the CNI plugin deletes the endpoint and releases the handle. Here calipam does both.
 fn delete_pod(story: &mut Story, living: &Living) {
     let Living { key, namespace, pod, handle } = living;
     story.told.push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
