@@ -6,6 +6,7 @@
 //! What cannot be decoded, or was not read, is never said to be gone or to be the same: it is listed as not compared.
 
 pub mod diff;
+mod held;
 pub mod keep;
 pub mod rates;
 pub mod timeline;

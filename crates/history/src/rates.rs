@@ -1,13 +1,11 @@
 //! How often pods get addresses and how long they keep them, by what an archive or a recording holds of blocks.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
 
 use calipam_model::snapshot::Snapshot;
-use foldhash::fast::FixedState;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::FastMap;
+use crate::held::Held;
 
 /// Pods that came and left in the time that was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,9 +50,6 @@ pub enum Follows {
     /// Nothing is known of the time between.
     Nothing,
 }
-
-/// The addresses of pods in a block, by ordinal: the hash of what tells one allocation from the next.
-type Held = FastMap<u32, u64>;
 
 /// Takes blocks in the order of time.
 #[derive(Debug, Default)]
@@ -107,7 +102,7 @@ impl RateReader {
         let now = entry.map(held).unwrap_or_default();
         let before = self.blocks.remove(key).unwrap_or_default();
         self.count(&before, &now);
-        if !now.is_empty() {
+        if now.len() > 0 {
             self.blocks.insert(key.to_vec(), now);
         }
     }
@@ -127,28 +122,19 @@ impl RateReader {
     }
 
     fn count(&mut self, before: &Held, now: &Held) {
-        let missing = |all: &Held, others: &Held| {
-            all.iter().filter(|(ordinal, by)| others.get(*ordinal) != Some(*by)).count() as u64
-        };
-        let (arrived, left) = (missing(now, before), missing(before, now));
+        let (arrived, left) = before.assigned_and_released(now);
         self.rates.arrived += arrived;
         self.rates.left += left;
         self.pods = (self.pods + arrived).saturating_sub(left);
     }
 }
 
+/// The addresses of pods in a block.
 fn held(entry: &Snapshot) -> Held {
-    let blocks =
+    let mut contents =
         entry.blocks.iter().map(|block| &block.value.content).filter(|content| !content.is_deleted());
-    let allocations = blocks.filter_map(|content| content.usable()).flat_map(|block| block.allocations());
-    let pods = allocations.filter(|a| !a.attribute.is_cooling() && a.attribute.get("pod").is_some());
-    let by = |a: &calipam_model::block::Allocation<'_>| {
-        let mut hasher = FixedState::default().build_hasher();
-        hasher.write(a.attribute.handle().map_or(&[], |handle| handle.packed()));
-        hasher.write_u64(a.sequence);
-        hasher.finish()
-    };
-    pods.map(|a| (a.ordinal, by(&a))).collect()
+    let block = contents.next().and_then(|content| content.usable());
+    block.map(|block| Held::of(block, |held| held.attribute.get("pod").is_some())).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use calipam_model::IpNet;
 use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
-use calipam_model::text::TextRef;
 use jiff::{SignedDuration, Timestamp};
+
+use crate::held::Held;
 
 /// Changes are summed up for so long.
 const SPAN: SignedDuration = SignedDuration::from_mins(10);
@@ -57,10 +58,9 @@ impl Trends {
                 continue;
             }
             let [before, now] = [before, now].map(|block| held(block.flatten()));
-            let assigned = now.iter().filter(|(ordinal, by)| before.get(*ordinal) != Some(*by)).count();
-            let released = before.iter().filter(|(ordinal, by)| now.get(*ordinal) != Some(*by)).count();
+            let (assigned, released) = before.assigned_and_released(&now);
             for trend in self.0.iter_mut().filter(|(pool, _)| pool.contains(&key)).map(|(_, trend)| trend) {
-                trend.add(assigned as u64, released as u64);
+                trend.add(assigned, released);
             }
         }
     }
@@ -133,11 +133,9 @@ fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     hidden.chain(blocks.map(|block| (block.key, block.content.usable()))).collect()
 }
 
-/// By whom ordinals are held: by handle and sequence number.
-fn held(block: Option<&Block>) -> BTreeMap<u32, (Option<TextRef<'_>>, u64)> {
-    let allocations = block.into_iter().flat_map(|block| block.allocations());
-    let held = allocations.filter(|a| !a.attribute.is_cooling() && !a.attribute.is_windows_reserved());
-    held.map(|a| (a.ordinal, (a.attribute.handle(), a.sequence))).collect()
+/// The addresses of a block but those that Windows reserves.
+fn held(block: Option<&Block>) -> Held {
+    block.map(|block| Held::of(block, |held| !held.attribute.is_windows_reserved())).unwrap_or_default()
 }
 
 #[cfg(test)]
