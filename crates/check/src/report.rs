@@ -180,9 +180,9 @@ impl Report {
 
     /// Keeps what `earlier`, the report of an earlier read, has found as well, with the same evidence.
     pub fn confirm(&mut self, earlier: &Self) {
-        let key = |f: &Finding| f.key();
-        let seen: std::collections::HashMap<_, _> = earlier.findings.iter().map(|f| (key(f), f)).collect();
-        self.findings.retain(|f| seen.get(&key(f)).is_some_and(|before| before.evidence == f.evidence));
+        let seen: std::collections::HashMap<_, _> =
+            earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();
+        self.findings.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
         self.count();
     }
 

@@ -80,7 +80,7 @@ impl Machine {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub owner: Owner,
-    /// Why ADD fails. What the pod has is given back anyway.
+    /// Why ADD fails. What the pod has is released anyway.
     pub refusal: Option<CniError>,
 }
 

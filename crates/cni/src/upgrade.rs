@@ -1,4 +1,4 @@
-//! `calico-ipam -upgrade`: takes over the addresses that host-local IPAM has given out on this node (facts of the plugin,
+//! `calico-ipam -upgrade`: takes over the addresses that host-local IPAM has assigned on this node (facts of the plugin,
 //! section 17). It runs as an init container of calico-node, on Kubernetes.
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl UpgradeError {
 
 /// Where things are on the node.
 pub struct Places {
-    /// What host-local has given out: a file for each address.
+    /// What host-local has assigned: a file for each address.
     pub addresses: PathBuf,
     /// The plugins that must not give out addresses any more.
     pub plugins: Vec<PathBuf>,
@@ -121,7 +121,7 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     0
 }
 
-/// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time. If it is
+/// Takes over what host-local has assigned. What was done before an error stays, and is passed over the next time. If it is
 /// certain that something cannot be taken over, nothing is begun.
 pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
@@ -247,7 +247,7 @@ fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
 /// What a file of host-local stands for.
 enum Content {
     Lock,
-    /// The address that was given out last.
+    /// The address that was assigned last.
     Last,
     Address(IpAddr),
 }

@@ -293,13 +293,19 @@ fn what_a_handle_holds_elsewhere_is_checked_with_it() {
     assert_eq!(follow(&other.0, one.0), Checked::Part, "what shared an object is alone again");
 }
 
-#[test]
-fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
+/// A cluster, and the same without the handle of a pod.
+fn without_a_handle() -> (Cluster, Snapshot) {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
     let handle = cluster.add_pod_on(0).handle;
     let mut snapshot = cluster.snapshot();
-    let begin = snapshot.taken_at;
     snapshot.handles.retain(|stored| stored.value.id() != *handle.as_str());
+    (cluster, snapshot)
+}
+
+#[test]
+fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
+    let (cluster, snapshot) = without_a_handle();
+    let begin = snapshot.taken_at;
     let mut standing = Standing::new(SignedDuration::from_secs(5));
     let mut found_at = |seconds: i64, snapshot: &Snapshot| {
         let mut report = check(snapshot, &Options::default());
@@ -319,11 +325,8 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
 
 #[test]
 fn a_clock_that_jumps_neither_keeps_a_finding_back_nor_hurries_it() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
-    let handle = cluster.add_pod_on(0).handle;
-    let mut snapshot = cluster.snapshot();
+    let (_, snapshot) = without_a_handle();
     let begin = snapshot.taken_at;
-    snapshot.handles.retain(|stored| stored.value.id() != *handle.as_str());
     let mut standing = Standing::new(SignedDuration::from_secs(5));
     let mut stands_at = |seconds: i64| {
         let mut report = check(&snapshot, &Options::default());

@@ -282,7 +282,7 @@ fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
     }
 }
 
-/// True unless it is known that the address was given out again: by its sequence number (Calico 3.22.2 and later), else by
+/// True unless it is known that the address was assigned again: by its sequence number (Calico 3.22.2 and later), else by
 /// the time of the allocation.
 fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
     let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));

@@ -23,7 +23,7 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Of another owner now, or given out again to the same. If pool or node differ it counts in both.
+    /// Of another owner now, or assigned again to the same. If pool or node differ it counts in both.
     pub moved: usize,
 }
 

@@ -15,7 +15,7 @@ const CHECKS: Micros = Micros::from_secs(30);
 const BEFORE: Micros = Micros::from_mins(5);
 /// How long it runs after it.
 const AFTER: Micros = Micros::from_mins(45);
-/// How long pods live where the scenario does not say: addresses are only given out again if pods come and go.
+/// How long pods live where the scenario does not say: addresses are only assigned again if pods come and go.
 const LIFETIME: Micros = Micros::from_mins(10);
 /// How old the backup is.
 const BACKUP: Micros = Micros::from_mins(4);

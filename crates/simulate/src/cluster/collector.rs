@@ -11,6 +11,7 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::block::Block;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
+use jiff::SignedDuration;
 
 use super::World;
 use super::pods::Pod;
@@ -61,6 +62,10 @@ impl World {
         let allocator = Allocator::new(Client::for_controllers(&self.server));
         let state = State { world: Rc::clone(self), settings, allocator, empty_since: BTreeMap::new() };
         self.engine.spawn(run(state));
+    }
+
+    fn cooldown(&self) -> SignedDuration {
+        self.server.data().config().unwrap_or_default().cooldown()
     }
 
     /// A node or a pod is gone: the collector begins soon.
@@ -134,8 +139,7 @@ impl State {
         let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else { return };
         let Some(entry) = found.into_iter().flatten().next() else { return };
         if let Record::Block(block) = &entry.record {
-            let cooldown = self.world.server.data().config().unwrap_or_default().cooldown();
-            let block = block.without_cooled(store.now(), cooldown).into_owned();
+            let block = block.without_cooled(store.now(), self.world.cooldown()).into_owned();
             let _ = store.update(&Record::Block(Arc::new(block)), &entry.revision).await;
         }
     }
@@ -149,7 +153,7 @@ impl State {
         let mut found = Found::default();
         let mut nodes_in_use: BTreeSet<String> = BTreeSet::new();
         let mut blocks_of: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
-        let (now, cooldown) = (world.engine.now().timestamp(), data.config().unwrap_or_default().cooldown());
+        let (now, cooldown) = (world.engine.now().timestamp(), world.cooldown());
         for block in data.blocks() {
             if block.has_cooling() && block.allocations().any(|held| held.attribute.has_cooled(now, cooldown))
             {

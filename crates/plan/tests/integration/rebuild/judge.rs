@@ -112,7 +112,7 @@ impl Rebuilt {
         assert!(bare(before) == bare(after), "{name}: something that is none of IPAM's data has changed");
     }
 
-    /// An address that somebody uses is never freed, and its record changes only if the plan says so.
+    /// An address in use is never freed, and its record changes only if the plan says so.
     fn assert_in_use_stays(&self, name: &str) {
         let (before, after) =
             (Index::new(&self.before, self.before.taken_at), Index::new(&self.after, self.after.taken_at));
