@@ -184,6 +184,8 @@ fn of_ranges(text: &str, number: usize) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Options;
+    use crate::test_cluster::Cluster;
 
     #[test]
     fn ordinals_are_written_as_ranges() {
@@ -219,5 +221,16 @@ mod tests {
         assert_eq!(serde_json::from_str::<Used>(&written).unwrap(), used);
         let outside = r#"[{"cidr":"10.0.0.0/30","ordinals":"3-4","users":["a","b"]}]"#;
         assert!(serde_json::from_str::<Used>(outside).unwrap_err().to_string().contains("out of range"));
+        let twice = outside.replace("3-4", "3,3");
+        assert!(serde_json::from_str::<Used>(&twice).unwrap_err().to_string().contains("occurs twice"));
+    }
+
+    #[test]
+    fn what_is_used_without_a_record_counts_too() {
+        let mut cluster = Cluster::new();
+        cluster.endpoint("node-1", "a", &["10.244.1.4/32"]).endpoint("node-1", "b", &["10.244.1.5/32"]);
+        cluster.endpoint("node-1", "c", &["10.244.1.5/32"]);
+        let used = Used::of(&Context::new(&cluster.0, &Options::default()));
+        assert_eq!(used.count_within("10.244.1.4/31".parse().unwrap()), 2);
     }
 }

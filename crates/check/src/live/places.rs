@@ -237,4 +237,20 @@ mod tests {
         lookup.change(all[3_000..].to_vec(), Vec::new());
         assert!(lookup.0.iter().all(Vec::is_empty));
     }
+
+    #[test]
+    fn a_node_is_known_as_long_as_an_endpoint_names_it() {
+        let at = |places: &[Place]| {
+            let nodes = places.iter().map(|place| (b"node-1".as_slice().into(), *place)).collect();
+            Entries { nodes, ..Entries::default() }
+        };
+        let mut places = Places::new(&Snapshot::default());
+        let mut come = at(&[1]);
+        come.extend(at(&[1, 2]));
+        places.change(Entries::default(), come);
+        places.change(at(&[2, 1]), Entries::default());
+        assert_eq!(places.nodes().collect::<Vec<_>>(), [(b"node-1".as_slice(), 1)]);
+        places.change(at(&[1]), Entries::default());
+        assert_eq!(places.nodes().next(), None);
+    }
 }

@@ -266,6 +266,37 @@ fn which_families_pods_need_is_known_while_something_else_changes() {
     follow(&one, none);
 }
 
+#[test]
+fn without_blocks_of_calico_everything_is_checked() {
+    let none = crate::test_cluster::Cluster::new();
+    let mut one = crate::test_cluster::Cluster::new();
+    one.endpoint("node-1", "web", &["10.9.0.1/32"]);
+    assert_eq!(follow(&none.0, one.0), Checked::Everything);
+}
+
+#[test]
+fn a_pod_that_ended_is_judged_again_after_the_grace_period() {
+    let ended = PodParts {
+        phase: "Succeeded",
+        ended_at: Some("2026-05-01T11:59:00Z".parse().unwrap()),
+        ..running("web", "10.244.1.0")
+    };
+    let mut cluster = kubernetes(record("node-1", "web"));
+    cluster.0.datastore = DatastoreKind::Etcd;
+    cluster.0.mark_read([Source::Endpoints]);
+    cluster.endpoint("node-1", "web", &["10.244.1.0/32"]);
+    let options = Options { grace: Some(SignedDuration::from_mins(2)), ..Options::default() };
+    let mut world = World::new(Stored::new(), with_pods(cluster, &[ended]).0, options);
+    // Two minutes are not more than two minutes.
+    for (seconds, found) in [(60, 0), (1, 1), (1, 1)] {
+        world.wait(seconds);
+        world.change(BTreeMap::new(), Vec::new(), "later");
+        let of_pod = |finding: &&Finding| finding.code == Code::EndpointWithoutPod;
+        assert_eq!(world.live.findings().iter().filter(of_pod).count(), found);
+    }
+    assert_eq!(world.parts, 3);
+}
+
 /// Addresses of one handle keep each other: one that is released, or another's, leaves the others leaked.
 #[test]
 fn what_a_handle_holds_elsewhere_is_checked_with_it() {

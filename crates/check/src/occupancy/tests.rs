@@ -250,6 +250,9 @@ fn blocks_of_another_size_are_not_borrowed_from() {
         "unallocated": [0, 1, 2, 3, 4, 5, 6, 7], "attributes": []});
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.8-29", value);
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]));
+    config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    cluster.block("10.244.1.4/30", Some("host:gone"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]), "all that others have is taken over");
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::pod::PodParts;
 use serde_json::{Value, json};
 
+use super::kubernetes_tests::{running, with_pods};
 use super::structure_tests::{handle, only, pod, verdict, whole};
 use crate::claim::{Claim, describe};
 use crate::context::Context;
@@ -25,6 +27,22 @@ fn a_handle_is_in_the_pools_of_the_blocks_that_it_names() {
     };
     assert_eq!(left("10.244.1.0/24"), [Code::OrphanHandle]);
     assert_eq!(left("10.9.0.0/16"), []);
+}
+
+#[test]
+fn a_filter_by_nodes_admits_what_concerns_one_of_them() {
+    let mut unclaimed = whole();
+    unclaimed.0.affinities.clear();
+    let left = |nodes: &[&str], rules: &[Code]| {
+        let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+        let mut report = check(&unclaimed.0, &Options::default());
+        report.filter(&Filter { nodes, rules: rules.to_vec(), ..Filter::default() });
+        report.findings.len()
+    };
+    let all = left(&[], &[]);
+    assert!(all > 0);
+    assert_eq!((left(&["node-1", "node-2"], &[]), left(&["node-2"], &[])), (all, 0));
+    assert_eq!(left(&["node-1"], &[Code::OrphanHandle]), 0);
 }
 
 #[test]
@@ -63,6 +81,16 @@ fn the_endpoint_of_a_pod_that_is_gone_says_nothing_of_its_node() {
     assert!(is_told(&cluster), "{told}: {:?}", verdict(&cluster));
     cluster.0.mark_read([Source::Pods]);
     assert!(!is_told(&cluster), "{:?}", verdict(&cluster));
+}
+
+#[test]
+fn a_node_that_runs_a_pod_may_be_alive_without_its_object() {
+    let names = |phase: &str| {
+        let parts = PodParts { node: "node-9", phase, ..running("web-9", "10.244.9.1") };
+        let cluster = with_pods(whole(), &[parts]);
+        Context::new(&cluster.0, &Options::default()).index.workloads_name_node("node-9")
+    };
+    assert_eq!(["Running", "Succeeded"].map(names), [true, false]);
 }
 
 #[test]

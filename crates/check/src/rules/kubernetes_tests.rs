@@ -1,5 +1,6 @@
 //! What pods, services and machines add to the picture.
 
+use calipam_model::key::ENDPOINT_PREFIX;
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
@@ -199,6 +200,14 @@ fn endpoints_against_pods() {
     let other = running("other", "");
     let found = verdict(&both(&[running("web", "10.244.1.0"), other]));
     assert_eq!(found, ["pod-without-endpoint default/other"]);
+    let with_broken = |namespace: &str, pod: &str| {
+        let mut cluster = both(&[running("web", "10.244.1.0"), running("other", "")]);
+        let key = format!("{ENDPOINT_PREFIX}{namespace}/node--1-k8s-{pod}-eth0");
+        cluster.put(&key, json!("no endpoint"));
+        verdict(&cluster).iter().filter(|line| line.starts_with("pod-without-endpoint")).count()
+    };
+    assert_eq!(with_broken("default", "other"), 0, "it may be the pod's");
+    assert_eq!([with_broken("default", "another"), with_broken("else", "other")], [1, 1]);
     let disagreeing = PodParts { cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.3") };
     assert_eq!(verdict(&both(&[disagreeing])), ["pod-address-disagreement default/web"]);
     let stale = running("web", "10.244.1.3");

@@ -142,7 +142,11 @@ fn names_of_pods_that_are_cut() {
     let launcher = format!("virt-launcher-{}abcde", &long[..44]);
     assert_eq!(cut(&long, &launcher), NOTHING);
     assert_eq!(cut("db.prod", "virt-launcher-db-abcde"), NOTHING, "KubeVirt keeps the name up to the dot");
-    assert_eq!(cut("v", &launcher), ["error owner-mismatch 10.244.1.4"]);
+    let others = ["error owner-mismatch 10.244.1.4"];
+    assert_eq!(cut("v", &launcher), others);
+    for odd in ["virt-launcher-db-abcd", "virt-launcher-db-ab-cd"] {
+        assert_eq!(cut("db", odd), others, "{odd}: five random characters end it");
+    }
 }
 
 #[test]

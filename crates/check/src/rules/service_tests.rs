@@ -4,7 +4,7 @@ use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;
 use serde_json::{Value, json};
 
-use super::kubernetes_tests::{kubernetes, verdict, versioned};
+use super::kubernetes_tests::{kubernetes, running, verdict, versioned, with_pods};
 use crate::test_cluster::Cluster;
 
 fn service_record(name: &str) -> Value {
@@ -63,6 +63,15 @@ fn services_and_their_records() {
     expect(Value::Null, foreign, &[], "of another class");
     let young = Service { created: "2026-05-01T11:55:00Z".parse().ok(), ..web(&[]) };
     expect(Value::Null, young, &[], "young");
+}
+
+#[test]
+fn an_address_that_is_recorded_for_a_service_is_its_own_outside_of_the_pools() {
+    let ingress = vec!["10.244.1.0".parse().unwrap()];
+    let service = Service { name: "web".into(), ingress, ..Service::default() };
+    let cluster = with_service(service_record("web"), "10.250.0.0/24", service);
+    let cluster = with_pods(cluster, &[running("pod", "10.244.1.0")]);
+    assert_eq!(verdict(&cluster), ["duplicate-address 10.244.1.0"]);
 }
 
 #[test]

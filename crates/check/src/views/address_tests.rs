@@ -78,6 +78,16 @@ fn a_mismatch_takes_an_owner_that_can_be_found() {
 }
 
 #[test]
+fn what_is_wrong_around_an_address_is_told() {
+    let mut cluster = narrow([NONE, NONE, NONE, NONE]);
+    cluster.endpoint("node-1", "a", &["10.244.1.2/32"]);
+    assert_eq!(codes(&story(&cluster, "10.244.1.2")), ["unallocated-in-use"], "its block was read");
+    cluster.0.mark_read([Source::Affinities]);
+    assert_eq!(codes(&story(&cluster, "10.244.1.3")), ["block-without-affinity"]);
+    assert_eq!(codes(&story(&cluster, "10.244.1.4")), [""; 0], "of another block");
+}
+
+#[test]
 fn what_does_not_decode_is_not_gone() {
     let mut cluster = narrow([NONE, pod("node-1", "a"), tunnel("node-2"), NONE]);
     cluster.put(

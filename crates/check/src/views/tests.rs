@@ -91,6 +91,7 @@ fn free_is_not_allocatable() {
 #[test]
 fn blocks_outside_all_pools_are_counted_of_both_families() {
     let mut cluster = small();
+    assert!(pools(&cluster.0).outside.is_none());
     cluster.block("10.9.0.0/30", None, [pod("node-1", "x"), Value::Null, Value::Null, Value::Null]);
     cluster.block("fd00::/126", None, [pod("node-1", "y"), pod("node-1", "z"), Value::Null, Value::Null]);
     let outside = pools(&cluster.0).outside.unwrap();
