@@ -154,6 +154,19 @@ mod tests {
     }
 
     #[test]
+    fn blocks_around_another_are_asked_for_where_their_keys_lie_elsewhere() {
+        let elsewhere = |cidr: &str| -> Vec<String> {
+            holding_elsewhere(cidr.parse().unwrap()).map(|larger| larger.to_string()).collect()
+        };
+        let of_v4 = elsewhere("10.0.7.64/26");
+        assert_eq!(of_v4.first().map(String::as_str), Some("10.0.0.0/20"));
+        assert_eq!(of_v4.last().map(String::as_str), Some("10.0.6.0/23"), "{of_v4:?}");
+        assert_eq!(elsewhere("10.0.0.64/26"), [""; 0], "all begin with 10.0.0");
+        let of_v6 = elsewhere("fd00::80/122");
+        assert!(of_v6.contains(&"fd00::/120".to_owned()) && !of_v6.contains(&"fd00::80/121".to_owned()));
+    }
+
+    #[test]
     fn a_walk_can_pass_over_a_large_part_at_once() {
         let mut walk = Walk::new(&pool("fd00::/48", 122), "node-1", 0);
         let first = walk.next().unwrap();

@@ -97,3 +97,46 @@ impl StaleLock {
         append(&self.journal, &[Entry::Lock(LockMark::Restored)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{FORMAT, Journal, JournalState, list};
+
+    /// What is known of a run that was killed after these marks.
+    async fn left(marks: &[LockMark], cluster: &str) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
+        let folder = tempfile::tempdir().unwrap();
+        let header = Header {
+            format: FORMAT,
+            program: "0.1.0".into(),
+            started_at: "2026-05-01T10:00:00Z".into(),
+            command: "release --leaked".into(),
+            cluster: "0f0e1d2c".into(),
+            datastore: "etcd".into(),
+            location: "http://a:2379".into(),
+        };
+        let journal = Journal::create(&folder.path().join("a"), &header).unwrap();
+        for mark in marks {
+            journal.mark_lock(mark.clone()).await.unwrap();
+        }
+        drop(journal);
+        let found = stale_locks(folder.path(), cluster).unwrap();
+        let found = found.into_iter().next().map(|lock| (lock.before, lock.revision));
+        (found, list(folder.path()).unwrap()[0].state)
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_left_by_what_the_journal_says_last() {
+        let own = "0f0e1d2c";
+        let (taking, taken) = (LockMark::Taking(Some(true)), LockMark::Taken("7".into()));
+        let (found, state) = left(std::slice::from_ref(&taking), own).await;
+        assert_eq!((found, state), (Some((Some(true), None)), JournalState::LockLeft));
+        let both = [taking.clone(), taken.clone()];
+        let (found, state) = left(&both, own).await;
+        assert_eq!((found, state), (Some((Some(true), Some("7".into()))), JournalState::LockLeft));
+        assert_eq!(left(&both, "another").await.0, None, "of another cluster");
+        let (found, state) = left(&[taking, taken, LockMark::Restored], own).await;
+        assert_eq!((found, state), (None, JournalState::Interrupted));
+        assert_eq!(left(&[], own).await.0, None);
+    }
+}

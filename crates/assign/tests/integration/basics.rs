@@ -191,3 +191,15 @@ fn a_block_that_is_given_up_while_its_addresses_cool_down_is_not_left_empty() {
         assert!(store.values("/calico/ipam/v2/host/").is_empty());
     }
 }
+
+#[test]
+fn what_is_changed_together_has_a_new_revision_in_common() {
+    let store = cluster();
+    for _ in 0..2 {
+        store.put("a", "1");
+    }
+    assert_eq!(store.value_at("a").map(|(_, revision)| revision), Some(2));
+    let change = |path: &str| (path.to_owned(), Some(b"2".to_vec()));
+    assert_eq!(store.change_together(&[change("a"), change("b")]), 3);
+    assert_eq!(["a", "b"].map(|path| store.value_at(path)), [Some((b"2".to_vec(), 3)), Some((b"2".to_vec(), 3))]);
+}

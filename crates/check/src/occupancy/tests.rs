@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{Claimants, Limit, Occupancy};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Context, Options};
-use calipam_model::snapshot::Source;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Defect, DefectKind, Source};
 
 fn cooling() -> Value {
     json!({"releasedAt": "2026-05-01T12:00:00Z"})
@@ -131,6 +132,13 @@ fn all_that_is_free_can_be_allocated() {
 
 #[test]
 fn what_was_not_read_is_not_guessed() {
+    let mut cluster = small();
+    let defect = |kind| Defect { path: "small".into(), key: Some(Key::Pool("small".into())), kind };
+    cluster.0.defects.push(defect(DefectKind::Fields(Vec::new())));
+    assert!(allocatable(&cluster).0.is_some(), "the rest of the pool is known");
+    cluster.0.defects.push(defect(DefectKind::Value("no pool".into())));
+    assert_eq!(allocatable(&cluster).0, None);
+
     let mut cluster = small();
     cluster.0.coverage.remove(&Source::Affinities);
     assert_eq!(allocatable(&cluster), (None, vec![Limit::NotKnown]));

@@ -1,6 +1,7 @@
 //! The story of an address where only the few keys around it were read, and around what cannot be decoded.
 
-use calipam_model::snapshot::{Coverage, Source};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, Defect, DefectKind, Source};
 use serde_json::{Value, json};
 
 use super::*;
@@ -100,6 +101,11 @@ fn what_does_not_decode_is_not_gone() {
     assert_eq!(view.blocks[0].owner_status, Some(OwnerStatus::Unknown));
     assert!(view.blocks[0].handle.as_ref().is_some_and(|h| h.exists));
     assert_eq!(codes(&view), ["undecodable-object", "undecodable-object"], "endpoint and handle");
+    let key = Key::Pod { namespace: "default".into(), name: "a".into() };
+    let kind = DefectKind::Value("no pod".into());
+    cluster.0.defects.push(Defect { path: "pods/default/a".into(), key: Some(key), kind });
+    assert_eq!(codes(&story(&cluster, "10.244.1.1")).len(), 3, "and the pod");
+    cluster.0.defects.pop();
     let view = story(&cluster, "10.244.1.2");
     assert_eq!(
         (view.blocks[0].owner_status, view.blocks[0].node_exists),

@@ -247,6 +247,13 @@ mod tests {
     }
 
     #[test]
+    fn as_many_things_are_taken_as_bytes_are_left() {
+        let byte = |bytes: &mut &[u8]| bytes.split_off_first().copied();
+        let taken = |number| take_many(number, &mut &[7, 8][..], byte);
+        assert_eq!([taken(2), taken(3), taken(u32::MAX)], [Some(vec![7, 8]), None, None]);
+    }
+
+    #[test]
     fn what_only_json_holds_is_not_taken_apart() {
         let before = block();
         let mut strange = before.clone();

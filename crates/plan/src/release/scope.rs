@@ -49,7 +49,7 @@ impl Scope {
     /// True for an address that no name leaves out, by what blocks record of it.
     pub(super) fn has_address(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let Filter { nodes, namespace, .. } = &self.filter;
-        let has_node = |name: &str| nodes.is_empty() || nodes.iter().any(|node| node == name);
+        let has_node = |name: &str| nodes.iter().any(|node| node == name);
         let is_of_nodes = || {
             let around = index.blocks.iter().filter(|block| block.key.contains(&address));
             around.into_iter().any(|block| {

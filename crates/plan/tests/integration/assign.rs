@@ -1,13 +1,19 @@
 //! Assignments: what their trial holds against them, and the order in which they are written.
 
-use calipam_check::{Code, Options, Report, check};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use calipam_check::{Code, Options, Report, Subject, check};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType, LOAD_BALANCER};
+use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockContent, BlockOwner};
-use calipam_model::edit::Edit;
+use calipam_model::cidr::address_at;
+use calipam_model::config::IpamConfig;
+use calipam_model::edit::{AffinityEdit, Edit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
-use calipam_plan::assign::{Request, plan};
-use calipam_plan::{Basis, Plan, try_plan};
+use calipam_plan::assign::{Request, plan, taken_since};
+use calipam_plan::{Basis, Plan, SkipReason, SuggestedAction, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::json;
 
@@ -119,4 +125,83 @@ fn the_affinity_of_a_new_block_comes_before_the_handle_and_the_block() {
         _ => "another",
     });
     assert_eq!(kinds.collect::<Vec<_>>(), ["affinity", "handle", "block"]);
+}
+
+/// What is planned for these addresses.
+fn of_addresses(snapshot: &Snapshot, addresses: Vec<IpAddr>, force: bool) -> Plan {
+    let options = Options::default();
+    let report = check(snapshot, &options);
+    let node = &snapshot.nodes[0].value;
+    let handle = Some("printer".to_owned());
+    let request = Request { node: node.name.clone(), addresses, handle, force, ..Request::default() };
+    plan(&Basis::new(snapshot, &report, &options), node, &request).plan
+}
+
+#[test]
+fn an_affinity_whose_deletion_stopped_half_way_is_deleted_before_it_comes_back() {
+    let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let mut snapshot = cluster.snapshot();
+    let cidr = cluster.spec().spare_block_v4(0);
+    let node = snapshot.nodes[0].value.name.clone();
+    let key = AffinityKey { kind: AffinityType::Host, node, cidr };
+    let affinity = Affinity { deleted: true, ..Affinity::new(key, AffinityState::Confirmed) };
+    snapshot.affinities.push(Versioned { value: affinity, revision: Revision::Etcd(7) });
+
+    let plan = of_addresses(&snapshot, cidr.hosts().skip(4).take(1).collect(), false);
+    let edits = plan.actions.iter().flat_map(|action| action.step.edits());
+    let of_affinity = edits.filter_map(|edit| match edit {
+        Edit::Affinity(_, edit) => Some(matches!(edit, AffinityEdit::Delete(_))),
+        _ => None,
+    });
+    assert_eq!(of_affinity.collect::<Vec<_>>(), [true, false], "{:?}", plan.skipped);
+    let keys: BTreeSet<Key> = plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
+    assert_eq!((plan.totals().objects(), plan.totals().others()), (keys.len(), 1));
+}
+
+#[test]
+fn an_address_that_is_in_use_is_held_against_a_plan_unless_that_was_known() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let pod = cluster.add_pod_on(1);
+    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+    let used = cluster.snapshot();
+    let address = pod.addresses[0].0;
+    let mut unused = used.clone();
+    unused.endpoints.clear();
+
+    let report = check(&used, &Options::default());
+    let options = Options::default();
+    let taken = |plan: &Plan| taken_since(&Basis::new(&used, &report, &options), plan).len();
+    let forced = of_addresses(&used, vec![address], true);
+    assert_eq!((forced.forced.as_slice(), taken(&forced)), ([address].as_slice(), 0));
+    let before = of_addresses(&unused, vec![address], false);
+    assert_eq!((before.forced.as_slice(), taken(&before)), ([address].as_slice(), 1), "{:?}", before.skipped);
+}
+
+#[test]
+fn why_an_address_cannot_be_had_is_told() {
+    let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let mut snapshot = cluster.snapshot();
+    snapshot.ipam_config = Some(IpamConfig { strict_affinity: true, ..IpamConfig::default() });
+    let [own, other] = [0, 1].map(|index| BlockOwner::Host(snapshot.nodes[index].value.name.clone()));
+    let mut free_of = |owner: &BlockOwner, windows: bool| {
+        let is_of = |block: &&mut Versioned<StoredBlock>| block.value.content.owner() == Some(owner);
+        let block = snapshot.blocks.iter_mut().find(is_of).unwrap();
+        let BlockContent::Sound(block) = &mut block.value.content else { panic!() };
+        let free = block.free()[0];
+        if windows {
+            let reserved = Attribute::new(Some("windows-reserved-ipam-handle"), []);
+            block.update(|update| update.assign(free, &reserved).unwrap());
+        }
+        address_at(block.cidr(), free)
+    };
+    let addresses = [free_of(&own, true), free_of(&other, false)];
+
+    let plan = of_addresses(&snapshot, addresses.to_vec(), false);
+    let told = |address| {
+        let skipped = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Address(address)).unwrap();
+        (skipped.reason, skipped.suggested_action.clone())
+    };
+    assert_eq!(told(addresses[0]), (SkipReason::WindowsReserved, None));
+    let explained = Some(SuggestedAction::ExplainAssignment);
+    assert_eq!(told(addresses[1]), (SkipReason::NotAvailable, explained));
 }

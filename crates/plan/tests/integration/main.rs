@@ -1,5 +1,6 @@
 //! Plans, made on generated clusters, simulated, and checked again.
 
 mod assign;
+mod migrate;
 mod rebuild;
 mod release;

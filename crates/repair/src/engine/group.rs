@@ -338,3 +338,14 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
         guards: batch.evidence.iter().map(guard).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_the_longest() {
+        assert_eq!([0, 2, 7].map(pause), [0, 1, 3].map(Duration::from_millis));
+        assert_eq!(pause(usize::MAX), LONGEST_PAUSE);
+    }
+}

@@ -156,3 +156,34 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::object::Object;
+    use calipam_model::snapshot::Revision;
+
+    use super::*;
+    use crate::journal::{Value, Version};
+
+    /// A handle that is stored at a revision, with the mark of a deletion or without.
+    fn stored(deleted: bool, revision: i64) -> Stored {
+        let text = format!(r#"{{"handleID":"h","block":{{"10.0.0.0/30":1}},"deleted":{deleted}}}"#);
+        let object = Object::parse(&Key::Handle("h".into()), text.as_bytes()).unwrap();
+        Stored { revision: Revision::Etcd(revision), raw: text.into(), whole: None, object, user: None }
+    }
+
+    #[test]
+    fn a_deletion_that_got_as_far_as_its_mark_was_made() {
+        let version = |of: &Stored| Version { revision: of.revision.to_string(), value: Value::new(&of.raw) };
+        let deletes = |before: &Stored| ChangeRecord {
+            key: Key::Handle("h".into()).to_string(),
+            before: Some(version(before)),
+            after: None,
+        };
+        let change = deletes(&stored(false, 7));
+        assert!(is_after(&change, None) && is_after(&change, Some(&stored(true, 8))));
+        assert!(!is_after(&change, Some(&stored(false, 7))) && !is_after(&change, Some(&stored(false, 8))));
+        let marked = stored(true, 7);
+        assert!(!is_after(&deletes(&marked), Some(&marked)), "it was marked before");
+    }
+}

@@ -308,3 +308,45 @@ async fn is_block_missing(datastore: &Datastore, taken: &[Taken]) -> Result<bool
     let created: Vec<Key> = created.into_iter().collect();
     Ok(datastore.stored(&created).await?.iter().any(Option::is_none))
 }
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::cidr::parse_cidr;
+
+    use super::*;
+    use crate::undo::{LeftVersion, is_same_version};
+
+    /// An object that has this many addresses of a handle in 10.0.0.0/30 now, and had as many before the run.
+    fn handle(left: Option<u8>, before: Option<u8>) -> UndoObject {
+        let value = |count| format!(r#"{{"handleID":"h","block":{{"10.0.0.0/30":{count}}}}}"#).into();
+        let left = LeftVersion { revision: "7".into(), value: left.map(value) };
+        UndoObject { key: Key::Handle("h".into()), left: Some(left), before: before.map(value) }
+    }
+
+    #[test]
+    fn a_handle_is_written_before_the_block_where_it_counts_more_again() {
+        let phase = |left, before| handle(Some(left), Some(before)).phase();
+        assert_eq!([phase(1, 2), phase(2, 1), phase(2, 2)], [0, 2, 2]);
+        assert_eq!([handle(None, Some(1)).phase(), handle(Some(1), None).phase()], [0, 2]);
+    }
+
+    #[test]
+    fn a_version_is_the_same_by_revision_and_value() {
+        let version = |revision: &str, value: u8| handle(Some(value), None).left.map(|left| LeftVersion { revision: revision.into(), ..left });
+        let is_same = |other: Option<LeftVersion>| {
+            is_same_version(&Key::Handle("h".into()), version("7", 1).as_ref(), other.as_ref())
+        };
+        assert_eq!([version("7", 1), version("8", 1), version("7", 2), None].map(is_same), [true, false, false, false]);
+        assert!(is_same_version(&Key::Handle("h".into()), None, None));
+    }
+
+    #[test]
+    fn what_is_still_there_takes_nothing_new() {
+        let blocks = |object: UndoObject| match Taken::by(&object) {
+            Some(Taken::Blocks(blocks)) => blocks,
+            Some(Taken::Pool(_)) | None => Vec::new(),
+        };
+        assert_eq!(blocks(handle(None, Some(1))), [parse_cidr("10.0.0.0/30").unwrap()]);
+        assert!(blocks(handle(Some(2), Some(1))).is_empty() && blocks(handle(Some(2), None)).is_empty());
+    }
+}

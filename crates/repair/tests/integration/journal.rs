@@ -162,6 +162,22 @@ async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recor
 }
 
 #[tokio::test]
+async fn two_runs_may_find_the_same_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, second, is_read) in [("same", vec![None], true), ("another", vec![Some("7".to_owned())], false)] {
+        let path = journal_path(folder.path(), name);
+        let journal = Journal::create(&path, &header("c")).unwrap();
+        let mut one = intent("/calico/ipam/v2/handle/x", Some(Value::Text("{}".into())));
+        journal.intend(&mut one).await.unwrap();
+        for written in [vec![None], second] {
+            journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
+        }
+        journal.finish().await.unwrap();
+        assert_eq!(Recorded::read(&path).is_ok(), is_read, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_would_be_undone_wrongly_is_refused() {
     let handle = "/calico/ipam/v2/handle/x";
     let text = || Some(Value::Text("{}".into()));

@@ -1,7 +1,9 @@
 //! Claiming blocks and giving them up.
 
-use calipam_assign::{AssignIp, Claimed, InUse};
+use calipam_assign::{AssignIp, AutoAssign, Claimed, InUse};
 use calipam_model::affinity::AffinityType;
+use calipam_model::block::BlockOwner;
+use calipam_model::pool::PoolUse;
 use serde_json::json;
 
 use super::cluster::{Cluster, ip, net, owned_by, wants, wants_as};
@@ -213,4 +215,9 @@ fn blocks_of_a_virtual_holder_are_claimed_and_given_up_as_those_of_hosts() {
     assert!(cluster.store.values("/calico/ipam/v2/virtual/load-balancer/").len() == 1);
     run(cluster.allocator().release_host_affinities(kind, holder, InUse::Refuse)).unwrap();
     assert!(cluster.blocks().is_empty() && cluster.store.values("/calico/ipam/v2/virtual/").is_empty());
+
+    cluster.node(holder, &[]);
+    let request = AutoAssign { intended_use: Some(PoolUse::LoadBalancer), ..wants(holder, 1) };
+    assert_eq!(cluster.addresses(&request).len(), 1);
+    assert_eq!(cluster.block().owner(), Some(&BlockOwner::Virtual(holder.to_owned())));
 }

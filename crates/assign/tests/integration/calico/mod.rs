@@ -3,6 +3,7 @@
 //! [`differs`].
 
 mod affinities;
+mod answers;
 mod assign_ip;
 mod auto_assign;
 mod blocks;

@@ -3,7 +3,7 @@
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-use calipam_assign::{Allocator, Fault, InUse, MemoryStore, Release};
+use calipam_assign::{Allocator, AutoAssign, Fault, InUse, MemoryStore, Release};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
 use serde_json::json;
@@ -300,19 +300,57 @@ fn an_attempt_that_is_lost_is_not_counted_in_the_handle() {
 }
 
 #[test]
-fn an_assignment_whose_answer_is_lost_is_found_again() {
-    differs("The answer to the write of a block is lost");
-    for lost in 0..6 {
-        let cluster = Cluster::with_blocks(&[("10.0.0.0/26", 30)]);
-        let mut writes = 0;
-        cluster.store.set_fault(move || {
-            writes += 1;
-            if writes == lost + 1 { Fault::AnswerLost } else { Fault::None }
-        });
-        drop(cluster.auto(&wants_as("host-a", 1, "h")));
-        cluster.store.set_fault(|| Fault::None);
-        // Whatever came of it, DEL finds what there is.
-        drop(cluster.release_handle("h"));
-        assert!(cluster.blocks().iter().all(|block| block.is_empty()), "answer {lost} was lost");
+fn two_requests_of_one_handle_both_count() {
+    for steps in 1.. {
+        let cluster = sixteen_blocks();
+        cluster.node("host-b", &[]);
+        let request = |host: &'static str| {
+            let store = &cluster.store;
+            async move { drop(Allocator::new(store).auto_assign(&wants_as(host, 1, "h")).await.unwrap()) }
+        };
+        if !between(steps, request("host-a"), request("host-b")) {
+            break;
+        }
+        assert_eq!(cluster.of_handle("h").map(|found| found.len()), Some(2), "after {steps} steps");
+    }
+}
+
+#[test]
+fn addresses_of_one_block_are_released_at_any_moment() {
+    for steps in 1.. {
+        let cluster = sixteen_blocks();
+        let given = cluster.addresses(&wants("host-a", 2));
+        let release = |index: usize| {
+            let (store, requests) = (&cluster.store, [Release::any(given[index])]);
+            async move { drop(Allocator::new(store).release_ips(&requests).await.unwrap()) }
+        };
+        if !between(steps, release(0), release(1)) {
+            break;
+        }
+        assert!(cluster.blocks().iter().all(|block| block.is_empty()), "after {steps} steps");
+    }
+}
+
+#[test]
+fn a_block_that_is_written_while_it_is_given_up_is_given_up_after_that() {
+    const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30";
+    for steps in 1.. {
+        let cluster = Cluster::with_blocks(&[("10.0.0.0/30", 30), ("10.1.0.0/30", 30)]);
+        let given = cluster.addresses(&AutoAssign { pools_v4: vec![net("10.0.0.0/30")], ..wants("host-a", 1) });
+        cluster.release_all(&given);
+        cluster.pool("10.0.0.0/30", json!({"blockSize": 30, "nodeSelector": "!all()"}));
+        let cluster = Cluster { store: cluster.store.interleaved() };
+        let assign = async {
+            drop(Allocator::new(&cluster.store).auto_assign(&wants("host-a", 1)).await.unwrap());
+        };
+        let write = async {
+            if let Some(same) = cluster.store.value(BLOCK) {
+                cluster.store.put(BLOCK, same);
+            }
+        };
+        if !between(steps, assign, write) {
+            break;
+        }
+        assert_eq!(cluster.blocks_of("host-a"), [net("10.1.0.0/30")], "after {steps} steps");
     }
 }

@@ -1,5 +1,11 @@
 //! Addresses that are reserved.
 
+use std::sync::{Arc, Mutex};
+
+use calipam_assign::{Event, Passed};
+
+use crate::world::run;
+
 use super::cluster::{Cluster, all_in, given, ip, net, wants};
 use super::{differs, rows};
 
@@ -24,6 +30,25 @@ rows! { reserved:
     a_whole_block_is_reserved(&[&["10.0.0.0/26"]], 0);
     more_than_the_pool_is_reserved(&[&["10.0.0.0/8"]], 0);
     other_addresses_are_reserved(&[&["10.0.1.0/24", "fd00::/64"]], 64);
+}
+
+#[test]
+fn what_a_search_passed_over_is_counted() {
+    let cluster = Cluster::with_blocks(&[("10.0.0.0/28", 30)]);
+    cluster.reserve("r", &["10.0.0.12/30"]);
+    for host in ["host-b", "host-c", "host-a"] {
+        cluster.node(host, &[]);
+        assert_eq!(cluster.addresses(&wants(host, 4)).len(), 4);
+    }
+    let told: Arc<Mutex<Vec<Passed>>> = Arc::default();
+    let note = Arc::clone(&told);
+    let observed = cluster.allocator().observed_by(Arc::new(move |event| {
+        if let Event::Searched { passed, .. } = event {
+            note.lock().unwrap().push(passed);
+        }
+    }));
+    assert_eq!(run(observed.auto_assign(&wants("host-a", 1))).unwrap().addresses().count(), 0);
+    assert_eq!(*told.lock().unwrap(), [Passed { reserved: 1, full: 3, ..Passed::default() }]);
 }
 
 /// `host-a` has two blocks of four addresses.

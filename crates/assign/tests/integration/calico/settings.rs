@@ -22,13 +22,16 @@ fn reading_the_configuration_does_not_write_it() {
 
 #[test]
 fn a_configuration_that_is_set_is_read_again() {
-    let cluster = Cluster::new(&[]);
     let set = |config: &mut IpamConfig| {
         (config.auto_allocate_blocks, config.strict_affinity) = (false, true);
     };
-    run(cluster.allocator().set_config(set)).unwrap();
-    let config = run(cluster.allocator().config()).unwrap();
-    assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (false, true));
+    let with_one = Cluster::new(&[]);
+    with_one.affinity_is_strict(false);
+    for cluster in [Cluster::new(&[]), with_one] {
+        run(cluster.allocator().set_config(set)).unwrap();
+        let config = run(cluster.allocator().config()).unwrap();
+        assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (false, true));
+    }
 }
 
 /// Why a configuration cannot be set; nothing is written.

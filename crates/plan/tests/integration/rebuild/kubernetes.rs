@@ -178,6 +178,8 @@ fn handles_that_share_an_object_are_left_alone() {
         reasons.len() >= 3 && reasons.iter().all(|reason| *reason == SkipReason::NeedsDecision),
         "{reasons:?}"
     );
+    let of_collision = rebuilt.plan.skipped.iter().filter(|s| s.code == Some(Code::HandleCaseCollision));
+    assert!(of_collision.count() > 0);
 }
 
 #[test]
@@ -210,6 +212,14 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
     let as_read = Condition::SameUser(read.uid, Arc::new(User::Service(service)));
     assert_eq!(evidence, [&(key, Precondition::Matches(as_read))]);
+
+    // It has another address by now.
+    let mut later = rebuilt.after;
+    later.taken_at += SignedDuration::from_hours(1);
+    later.services[0].value.ingress = vec!["203.0.113.7".parse().unwrap()];
+    let plan = rebuild("service with another address", later, &Request::default()).plan;
+    let extra = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::ServiceAddressExtra));
+    assert_eq!(extra.map(|skipped| skipped.reason), Some(SkipReason::NeedsDecision), "{}", words(&plan));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What half-done operations, other programs and earlier versions leave: it goes only if nothing can need it.
 
 use calipam_check::{Code, Options, Subject, check};
-use calipam_model::affinity::AffinityType;
+use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::edit::{BlockEdit, Edit, Precondition};
 use calipam_model::key::Key;
@@ -115,6 +115,16 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     let of_unknown_type = |edit: &Edit| matches!(edit, Edit::Affinity(changed, _) if **changed == key);
     let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
     assert!(!edits.any(of_unknown_type), "{}", words(&plan));
+}
+
+#[test]
+fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
+    let mut snapshot = plain().snapshot();
+    snapshot.affinities[0].value.state = AffinityState::Other("odd".to_owned());
+    let [_, plan] = plans(&snapshot, &[]);
+    let [skipped] = &plan.skipped[..] else { panic!("{:?}", plan.skipped) };
+    assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
+    assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
 }
 
 /// Marks a block as deleted that records addresses, as versions did that wrote the mark alone.

@@ -1,0 +1,106 @@
+//! Migrations and settings, planned on a few hand-written objects.
+
+use std::collections::BTreeSet;
+
+use calipam_check::{Options, Subject, check};
+use calipam_model::config::IpamSetting;
+use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use calipam_plan::migrate::{Migration, Target, clean_up, find, survey};
+use calipam_plan::{Basis, SkipReason, Warning, configure};
+use serde_json::{Value, json};
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+/// Two pools, and a block of node-1 with an address that a pod got a minute ago in the first one, which is disabled. node-2
+/// has two blocks there: one with such an address, and an empty one.
+fn cluster() -> Snapshot {
+    let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+    snapshot.mark_read([Source::Blocks, Source::Affinities, Source::Handles, Source::Endpoints]);
+    snapshot.mark_read([Source::Nodes, Source::Pools, Source::Reservations, Source::IpamConfig]);
+    let mut put = |path: String, value: Value| {
+        snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
+    };
+    for (name, cidr, disabled) in [("old", "10.0.0.0/24", true), ("other", "10.1.0.0/24", false)] {
+        let spec = json!({"cidr": cidr, "blockSize": 30, "disabled": disabled});
+        put(format!("{RESOURCES}/ippools/{name}"), json!({"spec": spec}));
+    }
+    for (node, block, pod) in [("node-1", "10.0.0.0", "a"), ("node-2", "10.0.0.8", "b"), ("node-2", "10.0.0.12", "")] {
+        put(format!("{RESOURCES}/nodes/{node}"), json!({"spec": {}}));
+        let state = json!({"state": "confirmed"});
+        put(format!("/calico/ipam/v2/host/{node}/ipv4/block/{block}-30"), state);
+        let secondary = json!({"namespace": "ns", "pod": pod, "node": node, "timestamp": "2026-05-01 11:59:00 +0000 UTC"});
+        let (attributes, used) = match pod {
+            "" => (json!([]), Value::Null),
+            _ => (json!([{"handle_id": format!("net.{pod}"), "secondary": secondary}]), json!(0)),
+        };
+        let unallocated: Vec<u8> = (u8::from(!pod.is_empty())..4).collect();
+        let value = json!({"cidr": format!("{block}/30"), "affinity": format!("host:{node}"), "attributes": attributes,
+            "allocations": [used, null, null, null], "unallocated": unallocated});
+        put(format!("/calico/ipam/v2/assignment/ipv4/block/{block}-30"), value);
+    }
+    assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+    snapshot
+}
+
+fn migration(snapshot: &Snapshot) -> Migration {
+    Migration { old: snapshot.pools[0].value.clone(), new: None, creates: false }
+}
+
+#[test]
+fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
+    let snapshot = cluster();
+    let options = Options::default();
+    let report = check(&snapshot, &options);
+    let basis = Basis::new(&snapshot, &report, &options);
+    let plan = clean_up(&basis, &migration(&snapshot), &[], 0);
+    let edits: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
+    let keys: BTreeSet<String> = edits.iter().map(|edit| edit.key().to_string()).collect();
+    let empty = ["/calico/ipam/v2/assignment/ipv4/block/10.0.0.12-30", "/calico/ipam/v2/host/node-2/ipv4/block/10.0.0.12-30"];
+    assert_eq!(keys, empty.map(str::to_owned).into());
+    let collects = |edit: &&&Edit| matches!(edit, Edit::Block(_, BlockEdit::CollectCooled { .. }));
+    assert_eq!(edits.iter().filter(collects).count(), 0, "nothing has cooled down in it");
+    let kept = ["10.0.0.0/30", "10.0.0.8/30"].map(|block| Subject::Block(block.parse().unwrap()));
+    let skipped: Vec<_> = plan.skipped.iter().map(|skipped| (skipped.subject.clone(), skipped.reason)).collect();
+    assert_eq!(skipped, kept.map(|block| (block, SkipReason::OwnerMayLive)));
+}
+
+#[test]
+fn what_is_left_in_the_old_pool_is_counted() {
+    let mut snapshot = cluster();
+    let endpoint = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "a", "endpoint": "eth0", "ipNetworks": ["10.0.0.0/32"]}});
+    let path = format!("{RESOURCES}/workloadendpoints/ns/node--1-k8s-a-eth0");
+    snapshot.add_entry(path.as_bytes(), endpoint.to_string().as_bytes(), 7);
+    let options = Options::default();
+    let report = check(&snapshot, &options);
+    let left = survey(&Basis::new(&snapshot, &report, &options), migration(&snapshot)).left;
+    assert_eq!((left.blocks, left.affinities, left.in_use, left.leaked, left.others), (3, 3, 1, 0, 1));
+}
+
+#[test]
+fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
+    let mut snapshot = cluster();
+    let mut temporary = snapshot.pools[1].clone();
+    (temporary.value.name, temporary.value.cidr) = ("temporary".into(), "10.2.0.0/24".parse().unwrap());
+    let [old, other] = [0, 1].map(|index| snapshot.pools[index].value.clone());
+    temporary.value.temporary_for =
+        Some(calipam_model::pool::Successor { name: old.name, cidr: old.cidr, block_size: 29 });
+    snapshot.pools.push(temporary);
+    let found = |name: &str| find(&snapshot, Some(name), &Target::Unstated).unwrap().unwrap();
+    assert_eq!(["old", "temporary"].map(|name| found(name).1), [(); 2].map(|()| Target::Pool("temporary".into())));
+    assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
+}
+
+#[test]
+fn two_objects_say_the_settings_in_etcd_alone() {
+    let warned = |datastore, shown: bool| {
+        let mut snapshot = Snapshot { datastore, ..cluster() };
+        let config = snapshot.ipam_config.unwrap_or_default();
+        snapshot.ipam_configuration =
+            Some(calipam_model::config::IpamConfig { strict_affinity: shown, ..config });
+        let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
+        plan.warnings.iter().any(|warning| matches!(warning, Warning::ResourceSaysOtherwise))
+    };
+    let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));
+    assert_eq!((etcd, warned(DatastoreKind::Kubernetes, false)), ([false, true], false));
+}
