@@ -104,7 +104,10 @@ mod tests {
     use crate::journal::{FORMAT, Journal, JournalState, list};
 
     /// What is known of a run that was killed after these marks.
-    async fn left(marks: &[LockMark], cluster: &str) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
+    async fn left(
+        marks: &[LockMark],
+        cluster: &str,
+    ) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
         let folder = tempfile::tempdir().unwrap();
         let header = Header {
             format: FORMAT,

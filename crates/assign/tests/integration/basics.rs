@@ -201,5 +201,8 @@ fn what_is_changed_together_has_a_new_revision_in_common() {
     assert_eq!(store.value_at("a").map(|(_, revision)| revision), Some(2));
     let change = |path: &str| (path.to_owned(), Some(b"2".to_vec()));
     assert_eq!(store.change_together(&[change("a"), change("b")]), 3);
-    assert_eq!(["a", "b"].map(|path| store.value_at(path)), [Some((b"2".to_vec(), 3)), Some((b"2".to_vec(), 3))]);
+    assert_eq!(
+        ["a", "b"].map(|path| store.value_at(path)),
+        [Some((b"2".to_vec(), 3)), Some((b"2".to_vec(), 3))]
+    );
 }

@@ -260,7 +260,11 @@ fn blocks_of_another_size_are_not_borrowed_from() {
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]));
     config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     cluster.block("10.244.1.4/30", Some("host:gone"), [Value::Null, Value::Null, Value::Null, Value::Null]);
-    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]), "all that others have is taken over");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(5), vec![Limit::BlockSize]),
+        "all that others have is taken over"
+    );
 }
 
 #[test]

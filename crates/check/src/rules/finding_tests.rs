@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::pod::PodParts;
+use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::{Value, json};
 
 use super::kubernetes_tests::{running, with_pods};

@@ -9,11 +9,13 @@ use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::cidr::address_at;
 use calipam_model::config::IpamConfig;
-use calipam_model::edit::{AffinityEdit, Edit};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
+use calipam_model::handle::Handle;
 use calipam_model::key::Key;
+use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 use calipam_plan::assign::{Request, plan, taken_since};
-use calipam_plan::{Basis, Plan, SkipReason, SuggestedAction, try_plan};
+use calipam_plan::{Basis, Plan, SkipReason, SuggestedAction, Warning, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::json;
 
@@ -154,7 +156,13 @@ fn an_affinity_whose_deletion_stopped_half_way_is_deleted_before_it_comes_back()
         _ => None,
     });
     assert_eq!(of_affinity.collect::<Vec<_>>(), [true, false], "{:?}", plan.skipped);
-    let keys: BTreeSet<Key> = plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
+    let created = plan.actions.iter().flat_map(|action| action.step.edits()).find_map(|edit| match edit {
+        Edit::Block(_, BlockEdit::Create(block)) => Some(block),
+        _ => None,
+    });
+    assert_eq!(created.and_then(|block| block.claimed_at()), Some(snapshot.taken_at));
+    let keys: BTreeSet<Key> =
+        plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
     assert_eq!((plan.totals().objects(), plan.totals().others()), (keys.len(), 1));
 }
 
@@ -198,10 +206,78 @@ fn why_an_address_cannot_be_had_is_told() {
 
     let plan = of_addresses(&snapshot, addresses.to_vec(), false);
     let told = |address| {
-        let skipped = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Address(address)).unwrap();
+        let skipped =
+            plan.skipped.iter().find(|skipped| skipped.subject == Subject::Address(address)).unwrap();
         (skipped.reason, skipped.suggested_action.clone())
     };
     assert_eq!(told(addresses[0]), (SkipReason::WindowsReserved, None));
     let explained = Some(SuggestedAction::ExplainAssignment);
     assert_eq!(told(addresses[1]), (SkipReason::NotAvailable, explained));
+}
+
+/// Verbs, subjects and details of a plan.
+fn told(plan: &Plan) -> Vec<String> {
+    plan.changes().map(|change| format!("{:?} {} {}", change.action, change.subject, change.detail)).collect()
+}
+
+#[test]
+fn what_a_plan_writes_is_told_with_the_pool_and_the_handle() {
+    let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let snapshot = cluster.snapshot();
+    let report = check(&snapshot, &Options::default());
+    let pool = snapshot.pools[0].value.name.clone();
+    let (plain, _) = one_more(snapshot.clone(), report);
+    let [assigned, handle] = &told(&plain)[..] else { panic!("{:?}", told(&plain)) };
+    assert!(
+        assigned.starts_with("AssignAddress ") && assigned.contains(&format!(", in pool {pool}")),
+        "{assigned}"
+    );
+    assert!(handle.starts_with("CreateHandle printer counts 1 more in block "), "{handle}");
+    assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
+
+    let mut with_handle = snapshot.clone();
+    with_handle.handles.push(Versioned { value: Handle::new("printer"), revision: Revision::Etcd(7) });
+    let (again, _) = one_more(with_handle.clone(), check(&with_handle, &Options::default()));
+    assert!(told(&again)[1].starts_with("SetHandleCounts printer "), "{:?}", told(&again));
+
+    let cidr = cluster.spec().spare_block_v4(0);
+    let claimed = told(&of_addresses(&snapshot, cidr.hosts().skip(4).take(1).collect(), false));
+    let affinity = format!("{} {cidr}", snapshot.nodes[0].value.name).replace(' ', "/");
+    assert!(claimed.iter().any(|line| line.contains(&format!("Affinity {affinity} "))), "{claimed:?}");
+}
+
+#[test]
+fn reservations_and_selectors_are_warned_of_where_an_address_is_named() {
+    let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let mut snapshot = cluster.snapshot();
+    let address = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap();
+    assert!(of_addresses(&snapshot, vec![address], false).warnings.is_empty());
+    snapshot.pools[0].value.node_selector = "!all()".to_owned();
+    let reservation = Reservation { name: "r".into(), cidrs: vec![address.into()] };
+    snapshot.reservations.push(Versioned { value: reservation, revision: Revision::Etcd(7) });
+    let warnings = of_addresses(&snapshot, vec![address], false).warnings;
+    let [Warning::PoolOfOtherNodes { selector, .. }, Warning::Reserved { reservation, .. }] = &warnings[..]
+    else {
+        panic!("{warnings:?}")
+    };
+    assert_eq!((selector.as_str(), reservation.as_str()), ("!all()", "r"));
+}
+
+/// More than the rest of the own block, so that all that is free in it is taken, and two blocks of each family are claimed.
+#[test]
+fn many_addresses_come_from_several_blocks_and_pass_over_what_is_in_use() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
+    let pod = cluster.add_pod_on(0);
+    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+    let snapshot = cluster.snapshot();
+    let options = Options::default();
+    let report = check(&snapshot, &options);
+    let node = &snapshot.nodes[0].value;
+    for pool in &snapshot.pools {
+        let pools = vec![pool.value.cidr];
+        let request = Request { node: node.name.clone(), count: 160, pools, ..Request::default() };
+        let plan = plan(&Basis::new(&snapshot, &report, &options), node, &request).plan;
+        assert_eq!(plan.forced.len(), 160, "{:?}", plan.skipped);
+        assert!(!pod.addresses.iter().any(|(address, _)| plan.forced.contains(address)));
+    }
 }

@@ -25,7 +25,9 @@ fn cluster() -> Snapshot {
         let spec = json!({"cidr": cidr, "blockSize": 30, "disabled": disabled});
         put(format!("{RESOURCES}/ippools/{name}"), json!({"spec": spec}));
     }
-    for (node, block, pod) in [("node-1", "10.0.0.0", "a"), ("node-2", "10.0.0.8", "b"), ("node-2", "10.0.0.12", "")] {
+    for (node, block, pod) in
+        [("node-1", "10.0.0.0", "a"), ("node-2", "10.0.0.8", "b"), ("node-2", "10.0.0.12", "")]
+    {
         put(format!("{RESOURCES}/nodes/{node}"), json!({"spec": {}}));
         let state = json!({"state": "confirmed"});
         put(format!("/calico/ipam/v2/host/{node}/ipv4/block/{block}-30"), state);
@@ -56,12 +58,16 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
     let plan = clean_up(&basis, &migration(&snapshot), &[], 0);
     let edits: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
     let keys: BTreeSet<String> = edits.iter().map(|edit| edit.key().to_string()).collect();
-    let empty = ["/calico/ipam/v2/assignment/ipv4/block/10.0.0.12-30", "/calico/ipam/v2/host/node-2/ipv4/block/10.0.0.12-30"];
+    let empty = [
+        "/calico/ipam/v2/assignment/ipv4/block/10.0.0.12-30",
+        "/calico/ipam/v2/host/node-2/ipv4/block/10.0.0.12-30",
+    ];
     assert_eq!(keys, empty.map(str::to_owned).into());
     let collects = |edit: &&&Edit| matches!(edit, Edit::Block(_, BlockEdit::CollectCooled { .. }));
     assert_eq!(edits.iter().filter(collects).count(), 0, "nothing has cooled down in it");
     let kept = ["10.0.0.0/30", "10.0.0.8/30"].map(|block| Subject::Block(block.parse().unwrap()));
-    let skipped: Vec<_> = plan.skipped.iter().map(|skipped| (skipped.subject.clone(), skipped.reason)).collect();
+    let skipped: Vec<_> =
+        plan.skipped.iter().map(|skipped| (skipped.subject.clone(), skipped.reason)).collect();
     assert_eq!(skipped, kept.map(|block| (block, SkipReason::OwnerMayLive)));
 }
 
@@ -87,7 +93,10 @@ fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
         Some(calipam_model::pool::Successor { name: old.name, cidr: old.cidr, block_size: 29 });
     snapshot.pools.push(temporary);
     let found = |name: &str| find(&snapshot, Some(name), &Target::Unstated).unwrap().unwrap();
-    assert_eq!(["old", "temporary"].map(|name| found(name).1), [(); 2].map(|()| Target::Pool("temporary".into())));
+    assert_eq!(
+        ["old", "temporary"].map(|name| found(name).1),
+        [(); 2].map(|()| Target::Pool("temporary".into()))
+    );
     assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
 }
 

@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn values_differ_by_more_than_what_blocks_on_kubernetes_have_to_say() {
-        let (plain, said) = (br#"{"cidr":"10.0.0.0/30"}"#, br#"{"strictAffinity":false,"cidr":"10.0.0.0/30"}"#);
+        let (plain, said) =
+            (br#"{"cidr":"10.0.0.0/30"}"#, br#"{"strictAffinity":false,"cidr":"10.0.0.0/30"}"#);
         assert!(same_value(plain, said) && same_value(said, plain));
         assert!(same_value(b"no JSON", b"no JSON") && same_value(b"[]", b"[]"));
         let strict = br#"{"strictAffinity":true,"cidr":"10.0.0.0/30"}"#;

@@ -332,11 +332,16 @@ mod tests {
 
     #[test]
     fn a_version_is_the_same_by_revision_and_value() {
-        let version = |revision: &str, value: u8| handle(Some(value), None).left.map(|left| LeftVersion { revision: revision.into(), ..left });
+        let version = |revision: &str, value: u8| {
+            handle(Some(value), None).left.map(|left| LeftVersion { revision: revision.into(), ..left })
+        };
         let is_same = |other: Option<LeftVersion>| {
             is_same_version(&Key::Handle("h".into()), version("7", 1).as_ref(), other.as_ref())
         };
-        assert_eq!([version("7", 1), version("8", 1), version("7", 2), None].map(is_same), [true, false, false, false]);
+        assert_eq!(
+            [version("7", 1), version("8", 1), version("7", 2), None].map(is_same),
+            [true, false, false, false]
+        );
         assert!(is_same_version(&Key::Handle("h".into()), None, None));
     }
 

@@ -164,7 +164,9 @@ async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recor
 #[tokio::test]
 async fn two_runs_may_find_the_same_outcome() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, second, is_read) in [("same", vec![None], true), ("another", vec![Some("7".to_owned())], false)] {
+    for (name, second, is_read) in
+        [("same", vec![None], true), ("another", vec![Some("7".to_owned())], false)]
+    {
         let path = journal_path(folder.path(), name);
         let journal = Journal::create(&path, &header("c")).unwrap();
         let mut one = intent("/calico/ipam/v2/handle/x", Some(Value::Text("{}".into())));

@@ -336,7 +336,8 @@ fn a_block_that_is_written_while_it_is_given_up_is_given_up_after_that() {
     const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30";
     for steps in 1.. {
         let cluster = Cluster::with_blocks(&[("10.0.0.0/30", 30), ("10.1.0.0/30", 30)]);
-        let given = cluster.addresses(&AutoAssign { pools_v4: vec![net("10.0.0.0/30")], ..wants("host-a", 1) });
+        let given =
+            cluster.addresses(&AutoAssign { pools_v4: vec![net("10.0.0.0/30")], ..wants("host-a", 1) });
         cluster.release_all(&given);
         cluster.pool("10.0.0.0/30", json!({"blockSize": 30, "nodeSelector": "!all()"}));
         let cluster = Cluster { store: cluster.store.interleaved() };
