@@ -142,3 +142,32 @@ impl WrittenSubject {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_are_read_as_they_are_written() {
+        let cidr = "10.0.0.0/26".parse().unwrap();
+        let name = || "a/b".to_owned();
+        let subjects = [
+            Subject::Address("10.0.0.1".parse().unwrap()),
+            Subject::Block(cidr),
+            Subject::Pool(cidr),
+            Subject::Handle(name()),
+            Subject::Affinity { node: name(), cidr },
+            Subject::Endpoint(name()),
+            Subject::Service(name()),
+            Subject::Node(name()),
+            Subject::Configuration(name()),
+            Subject::Object(name()),
+            Subject::Cluster(name()),
+        ];
+        for subject in subjects {
+            let written = WrittenSubject { kind: subject.kind().to_owned(), name: subject.to_string() };
+            assert_eq!(written.read(), Some(subject));
+        }
+        assert_eq!(WrittenSubject { kind: "of the future".into(), name: name() }.read(), None);
+    }
+}

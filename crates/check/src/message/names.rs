@@ -109,6 +109,15 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_without_pod_has_its_own_name() {
+        let endpoint = |pod: &str| {
+            let owner = OwnerEvidence::new(OwnerKind::Endpoint, "ns/of-a-host".to_owned());
+            names_of_owners(&[Arc::new(OwnerEvidence { pod: pod.to_owned(), ..owner })])
+        };
+        assert_eq!([endpoint(""), endpoint("ns/web")], ["ns/of-a-host", "ns/web"]);
+    }
+
+    #[test]
     fn lists() {
         assert_eq!(list(["a"]), "a");
         assert_eq!(list(["a", "b"]), "a and b");

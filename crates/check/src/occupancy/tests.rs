@@ -268,6 +268,14 @@ fn blocks_of_another_size_are_not_borrowed_from() {
 }
 
 #[test]
+fn a_block_that_is_reserved_as_a_whole_takes_no_room_twice() {
+    let mut cluster = small();
+    cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.4/30"]}));
+    cluster.block("10.244.1.4/30", Some("host:gone"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(allocatable(&cluster).0, Some(9), "two more blocks can be claimed");
+}
+
+#[test]
 fn load_balancer_pools_serve_their_virtual_owner() {
     let mut cluster = small();
     cluster.0.pools.clear();

@@ -84,6 +84,41 @@ fn the_endpoint_of_a_pod_that_is_gone_says_nothing_of_its_node() {
 }
 
 #[test]
+fn what_findings_say() {
+    let message = |cluster: &Cluster, code| only(cluster, code).message();
+    let none = || Value::Null;
+    let mut cluster = whole();
+    cluster.endpoint("node-1", "web-9", &["10.244.1.1/32"]);
+    let users = "10.244.1.1 used by default/web-0 (node-1) and default/web-9 (node-1)";
+    assert_eq!(message(&cluster, Code::DuplicateAddress), users);
+
+    let mut cluster = whole();
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.block("10.244.2.0/30", Some("host:node-2"), [pod("web-1"), none(), none(), none()]);
+    cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
+    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    let held = "10.244.2.0 allocated on node-1 from 10.244.2.0/30, a block of node-2";
+    assert_eq!(message(&cluster, Code::BorrowedUnderStrictAffinity), held);
+
+    let mut cluster = whole();
+    cluster.block("10.244.2.0/30", None, [none(), none(), none(), none()]);
+    let empty = message(&cluster, Code::EmptyUnownedBlock);
+    assert!(empty.ends_with("has no owner and no allocated address"), "{empty}");
+
+    let mut cluster = whole();
+    let pending = json!({"state": "pending"});
+    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30", pending);
+    let unsettled = message(&cluster, Code::UnsettledAffinity);
+    assert!(unsettled.ends_with(" is pending"), "{unsettled}");
+}
+
+#[test]
+fn rules_about_services_need_them() {
+    let codes = [Code::ServiceWithoutAddress, Code::ServiceAddressExtra, Code::LeakedAddress];
+    assert_eq!(codes.map(|code| code.needs().contains(&Source::Services)), [true, true, false]);
+}
+
+#[test]
 fn a_node_that_runs_a_pod_may_be_alive_without_its_object() {
     let names = |phase: &str| {
         let parts = PodParts { node: "node-9", phase, ..running("web-9", "10.244.9.1") };

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use calipam_check::fleet::{Cluster, compare, leave_out_doubles};
+use calipam_check::views::PoolView;
 use calipam_check::{Code, Options, check};
 use calipam_testkit::cluster::{Fleet, FleetFault};
 
@@ -112,6 +113,41 @@ fn messages_name_both_sides() {
     assert!(address.contains("used by") && address.ends_with(" in b"), "{address}");
     let covers = said(1, Code::PoolCoversOtherCluster);
     assert!(covers.contains("192.168.0.1 of node node-1 in a") && covers.ends_with("and 6 more"), "{covers}");
+}
+
+#[test]
+fn a_disabled_pool_in_which_addresses_are_used_overlaps_that_of_another_cluster() {
+    let fleet = Fleet::healthy(2);
+    let overlaps = |uses: bool| {
+        let mut clusters = checked(&fleet);
+        let pool = PoolView { enabled: false, ..clusters[0].pools.pools[0].clone() };
+        clusters[1].pools.pools.push(pool);
+        if uses {
+            clusters[1].ranges.used = clusters[0].ranges.used.clone();
+        }
+        compare(&mut clusters);
+        found(&clusters)
+            .iter()
+            .any(|[cluster, code, _]| cluster == "b" && code == "overlapping-cluster-pools")
+    };
+    assert_eq!([false, true].map(overlaps), [false, true]);
+}
+
+#[test]
+fn how_many_more_pools_overlap_is_told() {
+    let fleet = Fleet::healthy(1);
+    let one = checked(&fleet).remove(0);
+    let mut clusters: Vec<Cluster> = (0..20)
+        .map(|number| {
+            let mut cluster = Cluster { name: format!("c{number:02}"), ..one.clone() };
+            cluster.report.cluster.guid = cluster.name.clone();
+            cluster
+        })
+        .collect();
+    compare(&mut clusters);
+    let overlapping = clusters[0].report.findings.iter().find(|f| f.code == Code::OverlappingClusterPools);
+    let said = overlapping.unwrap().message();
+    assert!(said.contains("16 more"), "of 19 others: {said}");
 }
 
 #[test]

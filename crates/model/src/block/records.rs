@@ -269,9 +269,7 @@ impl<'de> Visitor<'de> for &mut OwnerEntries<'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.is_there = true;
         while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {
-            if self.entries.iter().any(|known| known.key.0 == key.0) {
-                self.entries.retain(|known| known.key.0 != key.0);
-            }
+            self.entries.retain(|known| known.key.0 != key.0);
             let value = value.unwrap_or(Str(Cow::Borrowed("")));
             self.entries.push(Entry { code: code_of(&key.0), key, value });
         }

@@ -205,6 +205,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_is_about_as_long_as_its_hint() {
+        let value = |length: usize| Value::Text("x".repeat(length).into());
+        let before = Version { revision: "7".into(), value: value(3_000) };
+        let change = |key: &str| ChangeRecord {
+            key: key.repeat(100),
+            before: Some(before.clone()),
+            after: Some(value(50_000)),
+        };
+        let guard = GuardRecord { key: "/calico/resources/v3/a-pool".into(), revision: None };
+        let guarded = Intent {
+            id: 1,
+            step: 2,
+            reason: "of a test".into(),
+            changes: Vec::new(),
+            guards: vec![guard; 90],
+        };
+        let changing =
+            Intent { changes: vec![change("a"), change("b")], guards: Vec::new(), ..guarded.clone() };
+        for intent in [guarded, changing] {
+            let (length, hint) = (serde_json::to_vec(&intent).unwrap().len(), intent.length_hint());
+            assert!(hint >= length && hint <= 2 * length + 4_096, "{hint} of {length}");
+        }
+    }
+
+    #[test]
     fn values_differ_by_more_than_what_blocks_on_kubernetes_have_to_say() {
         let (plain, said) =
             (br#"{"cidr":"10.0.0.0/30"}"#, br#"{"strictAffinity":false,"cidr":"10.0.0.0/30"}"#);

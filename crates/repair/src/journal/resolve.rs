@@ -159,8 +159,8 @@ pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use calipam_model::object::Object;
     use calipam_model::snapshot::Revision;
+    use calipam_model::writable::Object;
 
     use super::*;
     use crate::journal::{Value, Version};

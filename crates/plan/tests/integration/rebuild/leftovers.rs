@@ -2,13 +2,14 @@
 
 use calipam_check::{Code, Options, Subject, check};
 use calipam_model::affinity::{AffinityState, AffinityType};
-use calipam_model::block::BlockContent;
+use calipam_model::block::{BlockContent, BlockOwner};
+use calipam_model::config::IpamConfig;
 use calipam_model::edit::{BlockEdit, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, Request};
 use calipam_plan::release::{self, Observations};
-use calipam_plan::{Basis, Plan, SkipReason, Verb};
+use calipam_plan::{Basis, Plan, SkipReason, Skipped, Verb};
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use jiff::SignedDuration;
@@ -125,6 +126,32 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     let [skipped] = &plan.skipped[..] else { panic!("{:?}", plan.skipped) };
     assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
     assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
+
+    // Those of one node only, where it is named.
+    snapshot.affinities.iter_mut().for_each(|affinity| {
+        affinity.value.state = AffinityState::Other("odd".to_owned());
+    });
+    let node = snapshot.affinities[0].value.key.node.clone();
+    let own = snapshot.affinities.iter().filter(|affinity| affinity.value.key.node == node).count();
+    assert!(own > 0 && own < snapshot.affinities.len());
+    let options = Options::default();
+    let report = check(&snapshot, &options);
+    let request = Request { nodes: [node].into(), ..Request::default() };
+    let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0);
+    assert_eq!(plan.skipped.len(), own, "{:?}", plan.skipped);
+}
+
+#[test]
+fn what_is_borrowed_under_strict_affinity_is_left_to_a_person() {
+    let mut snapshot = plain().snapshot();
+    let other = BlockOwner::Host(snapshot.nodes[1].value.name.clone());
+    let strict = IpamConfig { strict_affinity: true, ..IpamConfig::default() };
+    snapshot.ipam_config = Some(strict);
+    let BlockContent::Sound(block) = &mut snapshot.blocks[0].value.content else { panic!() };
+    block.update(|update| update.set_owner(other, jiff::Timestamp::UNIX_EPOCH));
+    let [_, plan] = plans(&snapshot, &[]);
+    let borrowed = |skipped: &&Skipped| skipped.code == Some(Code::BorrowedUnderStrictAffinity);
+    assert!(plan.skipped.iter().any(|skipped| borrowed(&skipped)), "{:?}", plan.skipped);
 }
 
 /// Marks a block as deleted that records addresses, as versions did that wrote the mark alone.
