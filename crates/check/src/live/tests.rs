@@ -272,6 +272,15 @@ fn without_blocks_of_calico_everything_is_checked() {
     let mut one = crate::test_cluster::Cluster::new();
     one.endpoint("node-1", "web", &["10.9.0.1/32"]);
     assert_eq!(follow(&none.0, one.0), Checked::Everything);
+
+    let mut of_services = crate::test_cluster::Cluster::new();
+    of_services.0.mark_read([Source::Affinities]);
+    let free = [Value::Null, Value::Null, Value::Null, Value::Null];
+    of_services.block("10.244.1.0/30", Some("virtual:load-balancer"), free);
+    assert!(is_for_services_only(&of_services.0));
+    let affinity = json!({"state": "confirmed"});
+    of_services.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.2.0-30", affinity);
+    assert!(!is_for_services_only(&of_services.0), "a node had a block");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::{Value, json};
 
 use super::kubernetes_tests::{running, with_pods};
-use super::structure_tests::{handle, only, pod, verdict, whole};
+use super::structure_tests::{findings, handle, only, pod, verdict, whole};
 use crate::claim::{Claim, describe};
 use crate::context::Context;
 use crate::test_cluster::Cluster;
@@ -110,6 +110,82 @@ fn what_findings_say() {
     cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30", pending);
     let unsettled = message(&cluster, Code::UnsettledAffinity);
     assert!(unsettled.ends_with(" is pending"), "{unsettled}");
+}
+
+#[test]
+fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
+    let without = |name: &str| {
+        let mut cluster = whole();
+        cluster.0.handles.retain(|stored| stored.value.id() != *format!("k8s-pod-network.{name}").as_str());
+        cluster
+    };
+    let mut twice = without("web-0");
+    handle(&mut twice, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 2}));
+    assert_eq!(verdict(&twice), ["handle-count k8s-pod-network.web-0"]);
+
+    // What another block is said to hold: one that comes before, or after it.
+    for (name, own, other) in [("web-0", 1, 2), ("web-1", 2, 1)] {
+        let of_handle = |block: u8| {
+            let mut cluster = without(name);
+            let free = || Value::Null;
+            cluster.block("10.244.2.0/30", Some("host:node-1"), [pod("web-1"), free(), free(), free()]);
+            cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
+            let state = json!({"state": "confirmed"});
+            cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.2.0-30", state);
+            if name == "web-0" {
+                handle(&mut cluster, "k8s-pod-network.web-1", json!({"10.244.2.0/30": 1}));
+            }
+            let id = format!("k8s-pod-network.{name}");
+            handle(&mut cluster, &id, json!({format!("10.244.{block}.0/30"): 1}));
+            verdict(&cluster)
+        };
+        assert_eq!(of_handle(own), [""; 0]);
+        assert_eq!(of_handle(other), [format!("handle-count k8s-pod-network.{name}")]);
+    }
+}
+
+#[test]
+fn what_overlapping_blocks_record_is_told_once_for_each_address() {
+    let mut cluster = whole();
+    let cidr = "10.244.1.0/31";
+    let value = json!({"cidr": cidr, "affinity": "host:node-1", "allocations": [0, 1], "unallocated": [],
+        "attributes": [pod("gone-0"), pod("gone-1")]});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", value);
+    cluster.block(
+        "10.244.1.0/30",
+        Some("host:node-1"),
+        [pod("gone-0"), pod("gone-1"), Value::Null, Value::Null],
+    );
+    cluster.0.blocks.sort_by_key(|block| block.value.key);
+    cluster.0.blocks.dedup_by_key(|block| block.value.key);
+    let found = verdict(&cluster);
+    for address in ["10.244.1.0", "10.244.1.1"] {
+        for code in ["address-in-several-blocks", "leaked-address"] {
+            let line = format!("{code} {address}");
+            assert!(found.iter().filter(|found| **found == line).count() <= 1, "{line}: {found:?}");
+        }
+        assert!(found.contains(&format!("address-in-several-blocks {address}")), "{found:?}");
+    }
+}
+
+#[test]
+fn two_addresses_of_one_legacy_handle_are_shared() {
+    let record = json!({"handle_id": "default.web-9"});
+    let shared = |cidr: &str, records: [Value; 4]| {
+        let mut cluster = whole();
+        cluster.block(cidr, Some("host:node-1"), records);
+        findings(&cluster).iter().any(|finding| finding.code == Code::SharedLegacyHandle)
+    };
+    for cidr in ["10.244.2.0/30", "fd00::/126"] {
+        assert!(shared(cidr, [record.clone(), record.clone(), Value::Null, Value::Null]));
+        assert!(!shared(cidr, [record.clone(), Value::Null, Value::Null, Value::Null]));
+    }
+}
+
+#[test]
+fn handles_with_an_empty_part_name_no_pod() {
+    let is_of_pod = |id: &str| Claim::of_handle(id).pod().is_some();
+    assert_eq!(["ns.web", ".web", "ns.", "web"].map(is_of_pod), [true, false, false, false]);
 }
 
 #[test]

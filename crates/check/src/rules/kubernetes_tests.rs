@@ -1,9 +1,11 @@
 //! What pods, services and machines add to the picture.
 
-use calipam_model::key::ENDPOINT_PREFIX;
+use calipam_model::key::{ENDPOINT_PREFIX, Key};
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::service::Machine;
-use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
+use calipam_model::snapshot::{
+    DatastoreKind, Defect, DefectKind, ObjectVersion, Revision, Source, Versioned,
+};
 use serde_json::{Value, json};
 
 use crate::test_cluster::{Cluster, pod};
@@ -190,6 +192,20 @@ fn both(pods: &[PodParts<'_>]) -> Cluster {
     cluster.0.mark_read([Source::Endpoints]);
     cluster.endpoint("node-1", "web", &["10.244.1.0/32"]);
     with_pods(cluster, pods)
+}
+
+#[test]
+fn a_pod_that_cannot_be_decoded_keeps_its_address() {
+    let mut cluster = kubernetes(pod("node-1", "web"));
+    assert_eq!(verdict(&cluster).len(), 1, "it leaks");
+    let key = Key::Pod { namespace: "default".into(), name: "web".into() };
+    let kind = DefectKind::Value("no pod".into());
+    cluster.0.defects.push(Defect { path: "pods/default/web".into(), key: Some(key), kind });
+    assert!(
+        !verdict(&cluster).iter().any(|line| line.starts_with("leaked-address")),
+        "{:?}",
+        verdict(&cluster)
+    );
 }
 
 #[test]

@@ -70,6 +70,19 @@ fn an_instance_whose_machine_is_deleted_keeps_no_address() {
 }
 
 #[test]
+fn a_pod_that_a_record_names_has_its_address_whatever_machine_it_names() {
+    let mut record = pod("node-1", "odd");
+    record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
+    record["secondary"]["vmi-name"] = "vm-1".into();
+    for (name, expected) in [("odd", NOTHING.as_slice()), ("other", &["error owner-mismatch 10.244.1.4"])] {
+        let pod = PodParts { machine: Some("vm-2"), ..running(name, "10.244.1.4") };
+        let mut cluster = kubernetes(one(record.clone()), &[pod]);
+        cluster.0.machines.extend([machine("vm-1", false), machine("vm-2", false)]);
+        assert_eq!(verdict(&cluster), expected, "{name}");
+    }
+}
+
+#[test]
 fn a_machine_stays_in_the_block_of_its_first_node() {
     let mut record = pod("node-2", "virt-launcher-vm-1-abcde");
     record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();

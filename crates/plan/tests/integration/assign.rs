@@ -213,6 +213,12 @@ fn why_an_address_cannot_be_had_is_told() {
     assert_eq!(told(addresses[0]), (SkipReason::WindowsReserved, None));
     let explained = Some(SuggestedAction::ExplainAssignment);
     assert_eq!(told(addresses[1]), (SkipReason::NotAvailable, explained));
+
+    let mut cluster = Cluster::plain(ClusterSpec::new(12), 1, 1);
+    let pod = cluster.add_pod_on(0);
+    let plan = of_addresses(&cluster.snapshot(), vec![pod.addresses[0].0], false);
+    let said = &plan.skipped[0].detail;
+    assert!(said.contains(", for ") && said.contains(" on node-1; "), "{said}");
 }
 
 /// Verbs, subjects and details of a plan.

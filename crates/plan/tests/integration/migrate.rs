@@ -73,14 +73,19 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
 
 #[test]
 fn what_is_left_in_the_old_pool_is_counted() {
+    let left = |snapshot: &Snapshot| {
+        let options = Options::default();
+        let report = check(snapshot, &options);
+        survey(&Basis::new(snapshot, &report, &options), migration(snapshot)).left
+    };
     let mut snapshot = cluster();
+    let unused = left(&snapshot);
+    assert_eq!((unused.in_use, unused.leaked, unused.others), (0, 0, 2));
     let endpoint = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "a", "endpoint": "eth0", "ipNetworks": ["10.0.0.0/32"]}});
     let path = format!("{RESOURCES}/workloadendpoints/ns/node--1-k8s-a-eth0");
     snapshot.add_entry(path.as_bytes(), endpoint.to_string().as_bytes(), 7);
-    let options = Options::default();
-    let report = check(&snapshot, &options);
-    let left = survey(&Basis::new(&snapshot, &report, &options), migration(&snapshot)).left;
-    assert_eq!((left.blocks, left.affinities, left.in_use, left.leaked, left.others), (3, 3, 1, 0, 1));
+    let used = left(&snapshot);
+    assert_eq!((used.blocks, used.affinities, used.in_use, used.leaked, used.others), (3, 3, 1, 0, 1));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::edit::{BlockEdit, Edit, Precondition};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
 use calipam_plan::rebuild::{self, Request};
 use calipam_plan::release::{self, Observations};
 use calipam_plan::{Basis, Plan, SkipReason, Skipped, Verb};
@@ -136,9 +136,35 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     assert!(own > 0 && own < snapshot.affinities.len());
     let options = Options::default();
     let report = check(&snapshot, &options);
-    let request = Request { nodes: [node].into(), ..Request::default() };
-    let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0);
-    assert_eq!(plan.skipped.len(), own, "{:?}", plan.skipped);
+    let skipped = |request: Request| {
+        rebuild::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0).skipped.len()
+    };
+    assert_eq!(skipped(Request { nodes: [node].into(), ..Request::default() }), own);
+    let pool = snapshot.pools[0].value.cidr;
+    let inside = snapshot.affinities.iter().filter(|a| pool.contains(&a.value.key.cidr)).count();
+    assert!(inside > 0);
+    assert_eq!(skipped(Request { pools: vec![pool], ..Request::default() }), inside);
+}
+
+#[test]
+fn tunnels_in_the_blocks_of_others_are_told_by_where_they_lie() {
+    let mut snapshot = plain().snapshot();
+    let owner = |index: usize| BlockOwner::Host(snapshot.nodes[index].value.name.clone());
+    let owners = [owner(0), owner(1)];
+    let v4 = |block: &&mut Versioned<StoredBlock>| block.value.key.addr().is_ipv4();
+    for block in snapshot.blocks.iter_mut().filter(v4) {
+        let BlockContent::Sound(block) = &mut block.value.content else { panic!() };
+        let other = owners.iter().position(|owner| block.owner() == Some(owner)).map(|index| 1 - index);
+        if let Some(other) = other {
+            block.update(|update| update.set_owner(owners[other].clone(), jiff::Timestamp::UNIX_EPOCH));
+        }
+    }
+    let [_, plan] = plans(&snapshot, &[]);
+    let of_tunnels = |skipped: &&Skipped| skipped.code == Some(Code::BorrowedTunnelAddress);
+    let mut told: Vec<_> = plan.skipped.iter().filter(of_tunnels).collect();
+    told.sort_by_key(|skipped| skipped.subject.clone());
+    let reasons: Vec<SkipReason> = told.iter().map(|skipped| skipped.reason).collect();
+    assert_eq!(reasons, [SkipReason::TunnelAddressTooLow, SkipReason::TunnelAddressTooHigh], "{told:?}");
 }
 
 #[test]
@@ -151,7 +177,8 @@ fn what_is_borrowed_under_strict_affinity_is_left_to_a_person() {
     block.update(|update| update.set_owner(other, jiff::Timestamp::UNIX_EPOCH));
     let [_, plan] = plans(&snapshot, &[]);
     let borrowed = |skipped: &&Skipped| skipped.code == Some(Code::BorrowedUnderStrictAffinity);
-    assert!(plan.skipped.iter().any(|skipped| borrowed(&skipped)), "{:?}", plan.skipped);
+    let skipped = plan.skipped.iter().find(borrowed).unwrap();
+    assert!(skipped.detail.ends_with("or switch strict affinity off"), "{}", skipped.detail);
 }
 
 /// Marks a block as deleted that records addresses, as versions did that wrote the mark alone.
