@@ -284,3 +284,19 @@ impl Execution {
         self.conflicts.append(&mut conflicts);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_broke_off_was_written_in_part_or_not_begun() {
+        let group = Group { step: 0, reason: "of a test".into(), tasks: Vec::new() };
+        let broken = || RepairError::StrangeKey { path: "x".into() };
+        let mut execution = Execution::default();
+        for wrote in [true, false, false] {
+            execution.note(&group, Ended::Broken(broken(), wrote), Vec::new());
+        }
+        assert_eq!((execution.partly, execution.not_started, execution.failure.is_some()), (1, 2, true));
+    }
+}
