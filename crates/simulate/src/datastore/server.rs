@@ -154,15 +154,21 @@ impl Server {
             let server = Rc::clone(self);
             return self.engine.at(back, move || server.arrive(work, job));
         }
-        let ready = match work {
-            Work::List(kind) => self.caches.borrow_mut().ready(now, kind, self.costs.refresh),
-            Work::Read | Work::Write(_) => now,
-        };
-        if ready == now {
+        let Work::List(kind) = work else { return self.take(job) };
+        if self.costs.refresh.is_zero() {
             return self.take(job);
         }
-        let server = Rc::clone(self);
-        self.engine.at(ready, move || server.take(job));
+        let (server, trip) = (Rc::clone(self), self.trip_to_etcd());
+        self.engine.at(now + trip, move || {
+            let ready = server.caches.borrow_mut().ready(now + trip, kind, server.costs.refresh, trip);
+            let answering = Rc::clone(&server);
+            server.engine.at(ready, move || answering.take(job));
+        });
+    }
+
+    /// From the API server to its etcd and back: about half of a read, of which it is a part.
+    fn trip_to_etcd(&self) -> Micros {
+        Micros(self.costs.read.median().0 / 2)
     }
 
     fn take(self: &Rc<Self>, job: Job) {

@@ -83,11 +83,8 @@ impl Moving {
             all.extend(pins(format!("Namespace {}", namespace.name), &namespace.asks, old));
         }
         let (moves, ties) = (Moves { machines: live_migration_moves }, Ties::of(old, &namespaces));
-        let evicted: Vec<&WorkloadPod> = moving
-            .iter()
-            .copied()
-            .filter(|pod| moves.can_move(pod, old.cidr) && !ties.hold(pod))
-            .collect();
+        let evicted: Vec<&WorkloadPod> =
+            moving.iter().copied().filter(|pod| moves.can_move(pod, old.cidr) && !ties.hold(pod)).collect();
         let estimate = Estimate::of(snapshot, &survey.migration, &evicted, eviction);
         Self {
             estimate: estimate.unwrap_or_else(|error| {
