@@ -197,6 +197,8 @@ pub struct Run {
     pub deleted: u64,
     /// All requests to the datastore, those of kube-controllers too.
     pub datastore_requests: u64,
+    /// The most bytes that the datastore held for lists at the same time.
+    pub most_listed_bytes: u64,
     pub blocks: BlockUse,
     /// Addresses that two pods used at a time.
     pub clashes: u64,

@@ -17,6 +17,7 @@ impl World {
         result
     }
 
+    /// The pods that are evicted.
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
         let pods = self.pods.borrow();
         let is_meant = |addresses: &[_]| addresses.iter().any(|address| eviction.addresses.contains(address));
@@ -37,14 +38,14 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         if evicted.moved > 0 {
             world.engine.sleep(eviction.pause).await;
         }
-        let first = world.pods.borrow().all().count();
+        let before = world.pods.borrow().count();
         let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
         gone.iter().for_each(|id| world.replace(*id));
 
         // Those that no node takes yet are not among the pods.
         let until = world.engine.now() + eviction.patience;
         let started = || -> Vec<Micros> {
-            world.pods.borrow().all().skip(first).filter_map(|(_, pod)| pod.started).collect()
+            world.pods.borrow().since(before).iter().filter_map(|pod| pod.started).collect()
         };
         while started().len() < gone.len() && world.engine.now() < until {
             world.engine.sleep(POLL).await;
