@@ -80,21 +80,20 @@ pub(super) fn costs(
     let connects: Vec<_> =
         adds.iter().map(|add| Micros(add.saturating_sub(others).as_micros() as u64)).collect();
     let connect = Latency::measured(&connects).ok_or("no calls")?.text();
-    let mut latency = format!(
-        "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100",
+    // Servers and those who ask share the processors of this machine.
+    let share = writes_of.add.as_secs_f64() / (reads_of.add + writes_of.add).as_secs_f64();
+    let latency = format!(
+        "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100{}",
         start.as_micros(),
         read.as_micros(),
         write.as_micros(),
+        throughput(cluster, seconds_of_request, share)?,
     );
-    if let Caller::Thread = caller {
-        let share = writes_of.add.as_secs_f64() / (reads_of.add + writes_of.add).as_secs_f64();
-        latency += &throughput(cluster, seconds_of_request, share)?;
-    }
     Ok(Costs { latency, add })
 }
 
-/// How many requests the machine can do in a second, by the processor time of one, of which `share` are writes: that of the
-/// servers and of those who ask, since they share the processors. A write takes so many times as long as is assumed.
+/// How many requests the machine can do in a second, by the processor time of one, if `share` of them are writes. A write takes so
+/// many times as long as is assumed.
 fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<String, Failed> {
     let assumed = calipam_simulate::Costs::assumed(cluster.kind());
     let threads = thread::available_parallelism()?.get() as f64;
@@ -103,7 +102,7 @@ fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<
     Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
 }
 
-/// What the servers and this process do for some calls.
+/// What the servers, this process and its calls of the plugin do.
 struct Work {
     seconds: f64,
     /// What the servers use of a second if nobody asks for anything.
@@ -129,7 +128,7 @@ impl Work {
     }
 }
 
-/// The processor time of servers and of this process so far.
+/// The processor time of servers, of this process and of its calls so far.
 fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
     Ok(cluster.processor_time()? + processor_time(std::process::id())?)
 }
