@@ -290,13 +290,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_broke_off_was_written_in_part_or_not_begun() {
+    fn steps_are_counted_by_how_they_ended() {
         let group = Group { step: 0, reason: "of a test".into(), tasks: Vec::new() };
         let broken = || RepairError::StrangeKey { path: "x".into() };
         let mut execution = Execution::default();
         for wrote in [true, false, false] {
             execution.note(&group, Ended::Broken(broken(), wrote), Vec::new());
         }
-        assert_eq!((execution.partly, execution.not_started, execution.failure.is_some()), (1, 2, true));
+        execution.note(&group, Ended::Partly("others changed it".into()), Vec::new());
+        execution.note(&group, Ended::Conflict("others changed it".into()), Vec::new());
+        assert_eq!((execution.partly, execution.not_started, execution.aborted), (2, 2, 1));
+        assert!(execution.failure.is_some() && execution.conflicts.len() == 2);
     }
 }
