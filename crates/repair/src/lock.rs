@@ -117,6 +117,8 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
     let mut is_certain = true;
     // A write whose answer was lost: what it was to replace, and what it was to write.
     let mut unsure: Option<(Information, Bytes)> = None;
+    // What the journal says that the field was.
+    let mut marked = None;
     for _ in 0..RETRIES {
         let now = Information::read(writer, LockAction::Take).await?;
         let now = now.ok_or_else(|| failed(LockFailure::NoInformation))?;
@@ -135,7 +137,11 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
         }
 
         let locked = with_ready(&now.stored.raw, Some(false)).map_err(failed)?;
-        journal.mark_lock(LockMark::Taking(now.ready)).await?;
+        // Once is enough: a journal that cannot be written any more would end the run with its first attempt still on the way.
+        if marked != Some(now.ready) {
+            journal.mark_lock(LockMark::Taking(now.ready)).await?;
+            marked = Some(now.ready);
+        }
         match now.swap(writer, locked.clone()).await {
             Ok(Some(revision)) => {
                 return Ok(Held { before: now.ready, replaced: Some((now.stored, revision)) });

@@ -52,6 +52,10 @@ fn large_worlds_hold_under_schedules_by_chance() {
 const SCHEDULES: &[(&str, &str)] = &[
     ("late-write-during-del", include_str!("schedules/late-write-during-del.txt")),
     ("lock-arrives-between-attempts", include_str!("schedules/lock-arrives-between-attempts.txt")),
+    (
+        "lock-on-its-way-when-the-disk-is-full",
+        include_str!("schedules/lock-on-its-way-when-the-disk-is-full.txt"),
+    ),
     ("split-deletes-late", include_str!("schedules/split-deletes-late.txt")),
     ("handle-deleted-late", include_str!("schedules/handle-deleted-late.txt")),
     ("lock-of-a-killed-run-lands-late", include_str!("schedules/lock-of-a-killed-run-lands-late.txt")),
