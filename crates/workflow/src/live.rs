@@ -222,8 +222,8 @@ impl Live {
             Ok(news) => {
                 self.take(news, Some(snapshot.taken_at));
                 if self.followed.is_at(&followed) {
-                    let (found, expected) = (self.check.findings(), whole.findings());
-                    let (lost, wrong) = (missing(expected, found), missing(found, expected));
+                    let (found, expected) = (|| self.check.findings(), || whole.findings());
+                    let (lost, wrong) = (missing(expected(), found()), missing(found(), expected()));
                     self.counts.differences += (lost.len() + wrong.len()) as u64;
                     step = Step::Compared { lost, wrong };
                 }
@@ -239,11 +239,14 @@ impl Live {
 }
 
 /// The findings of one report that another does not have.
-fn missing(all: &[Finding], others: &[Finding]) -> Vec<Finding> {
-    let known: HashMap<_, _> = others.iter().map(|other| (other.key_ref(), other)).collect();
+fn missing<'f>(
+    all: impl Iterator<Item = &'f Finding>,
+    others: impl Iterator<Item = &'f Finding>,
+) -> Vec<Finding> {
+    let known: HashMap<_, _> = others.map(|other| (other.key_ref(), other)).collect();
     let is_missing =
         |finding: &&Finding| known.get(&finding.key_ref()).is_none_or(|other| *other != *finding);
-    all.iter().filter(is_missing).cloned().collect()
+    all.filter(is_missing).cloned().collect()
 }
 
 async fn follow(

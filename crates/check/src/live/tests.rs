@@ -187,7 +187,7 @@ fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds(
             };
             world.wait([0, 2, 60, 600][dice.below(4)]);
             world.change(changes, Vec::new(), &format!("seed {seed}, step {step}"));
-            codes.extend(world.live.findings.iter().map(|finding| finding.code));
+            codes.extend(world.live.findings().map(|finding| finding.code));
         }
         parts += world.parts;
     }
