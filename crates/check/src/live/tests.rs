@@ -221,8 +221,8 @@ fn swapped(dice: &mut Dice, stored: &Stored) -> BTreeMap<Vec<u8>, Option<Vec<u8>
     BTreeMap::from([(one.clone(), value(other)), (other.clone(), value(one))])
 }
 
-/// What changes to make the first state the second: checked by that, it is what a full check finds. Gives how much was checked.
-fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
+/// What changes to make the first state the second.
+fn touched(before: &Snapshot, after: &Snapshot) -> Touched {
     fn others<T: PartialEq + Clone>(all: &[T], others: &[T]) -> Vec<T> {
         all.iter().filter(|object| !others.contains(object)).cloned().collect()
     }
@@ -233,11 +233,67 @@ fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
         pods: others(&one.pods, &other.pods),
         ..Snapshot::default()
     };
-    let touched = Touched::between(&changed(before, &after), &changed(&after, before));
+    Touched::between(&changed(before, after), &changed(after, before))
+}
+
+/// Checked by what changes, the second state is what a full check finds. Gives how much was checked.
+fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
     let mut live = LiveCheck::new(before, &Options::default());
+    let touched = touched(before, &after);
     let checked = live.update(&mut after, touched);
     assert_eq!(live.report(&after), check(&after, &Options::default()));
     checked
+}
+
+/// The layout is found anew where a change reaches it, and nowhere else.
+#[test]
+fn blocks_that_fill_and_empty_are_what_a_full_check_finds() {
+    let (mut codes, mut kept) = (HashSet::new(), 0);
+    for seed in 0..rounds(16) {
+        let dice = &mut Dice(seed);
+        let [is_shared, is_unowned, is_tainted] = [1, 2, 4].map(|bit| seed & bit == 0);
+        let mut taken = [4, 4, 4, 3];
+        let mut is_awaited = false;
+        let mut next = |dice: &mut Dice| {
+            if dice.one_in(2) {
+                taken[dice.below(4)] = [4, 3, 2, 0][dice.below(4)];
+            }
+            is_awaited ^= dice.one_in(3);
+            let owned = [("node-1", taken[0]), ("node-2", taken[1]), ("node-2", taken[2])];
+            let mut cluster = small(strict(), &owned);
+            let records = [0, 1, 2, 3].map(|place| match place < taken[3] {
+                true => json!({"handle_id": format!("last-{place}")}),
+                false => Value::Null,
+            });
+            cluster.block("10.244.1.12/30", Some("host:node-2").filter(|_| !is_unowned), records);
+            if is_shared {
+                cluster.put(
+                    "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30",
+                    json!({"state": "confirmed"}),
+                );
+            }
+            cluster.0.nodes[0].value.tainted = is_tainted;
+            let pod = PodParts { phase: "Pending", ..running("new", "") };
+            with_pods(cluster, if is_awaited { std::slice::from_ref(&pod) } else { &[] }).0
+        };
+        let mut before = next(dice);
+        let mut live = LiveCheck::new(&before, &Options::default());
+        for step in 0..12 {
+            let mut after = next(dice);
+            let seen = live.layout.findings.as_ptr();
+            let touched = touched(&before, &after);
+            let checked = live.update(&mut after, touched);
+            let expected = check(&after, &Options::default());
+            assert_eq!((checked, live.report(&after)), (Checked::Part, expected), "seed {seed}, step {step}");
+            codes.extend(live.findings().map(|finding| finding.code));
+            kept += usize::from(
+                step > 0 && !live.layout.findings.is_empty() && live.layout.findings.as_ptr() == seen,
+            );
+            before = after;
+        }
+    }
+    let wanted = [Code::StrandedAddresses, Code::EmptyUnownedBlock, Code::AffinityConflict];
+    assert!(wanted.iter().all(|code| codes.contains(code)) && kept > 10, "{codes:?}, {kept} times as it was");
 }
 
 /// Whether a stranded node is an error is decided by pods anywhere.
