@@ -10,7 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::Finding;
-use crate::occupancy::Occupancy;
+use crate::occupancy::{Claimants, Occupancy, Stranded};
 use crate::rules;
 
 /// What the [rules about the layout](rules::run_layout) have found, and what they saw of each block and pool.
@@ -18,6 +18,8 @@ use crate::rules;
 pub(super) struct Layout {
     pub findings: Vec<Finding>,
     seen: Vec<u8>,
+    /// No node is stranded however full blocks are.
+    is_ample: bool,
 }
 
 /// What a change may do to the layout.
@@ -32,9 +34,9 @@ pub(super) struct Reach {
 }
 
 impl Layout {
-    /// `seen` is nothing that is seen of a cluster with a block.
+    /// Nothing was seen so far: whatever is seen next is something else.
     pub(super) fn new(findings: Vec<Finding>) -> Self {
-        Self { findings, seen: Vec::new() }
+        Self { findings, seen: vec![u8::MAX], is_ample: false }
     }
 
     /// The same, or that of a cluster in which the change may have come to others.
@@ -44,10 +46,16 @@ impl Layout {
         occupancy: &Occupancy<'_, '_>,
         reach: &Reach,
     ) -> Option<Self> {
-        let seen = seen(context, occupancy);
-        let stays =
-            seen == self.seen && !reach.is_rearranged && !self.shows(reach) && !is_tainted(context, reach);
-        (!stays).then(|| Self { findings: rules::run_layout(context, occupancy), seen })
+        let stays = !reach.is_rearranged
+            && !self.shows(reach)
+            && (self.is_ample || !is_tainted(context, reach))
+            && seen(context, occupancy, self.is_ample) == self.seen;
+        (!stays).then(|| {
+            let claimants = Claimants::new(context);
+            let is_ample = is_ample(context, occupancy, &claimants);
+            let findings = rules::run_layout(context, occupancy, &claimants);
+            Self { findings, seen: seen(context, occupancy, is_ample), is_ample }
+        })
     }
 
     /// True if a finding says how many addresses are taken or free.
@@ -59,16 +67,26 @@ impl Layout {
     }
 }
 
-/// Of each block whether it is sound, has room and is empty, and of each pool whether an address is free.
-fn seen(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Vec<u8> {
-    let blocks = context.index.blocks.iter().map(|block| match block.current() {
+fn is_ample(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, claimants: &Claimants<'_, '_>) -> bool {
+    let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
+    Stranded::new(context, occupancy, claimants).is_none_or(|stranded| stranded.is_impossible(nodes))
+}
+
+/// Of each block whether it is sound, has room and is empty, and of each pool whether an address is free; in an ample cluster only of
+/// blocks without owner.
+fn seen(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, is_ample: bool) -> Vec<u8> {
+    let is_owned =
+        |owner: Option<&BlockOwner>| matches!(owner, Some(BlockOwner::Host(_) | BlockOwner::Virtual(_)));
+    let blocks = context.index.blocks.iter().filter(|block| !is_ample || !is_owned(block.owner));
+    let blocks = blocks.map(|block| match block.current() {
         None => 0,
         Some(current) => {
             let bits = [!current.free().is_empty(), occupancy.open(current) > 0, current.is_empty()];
             bits.into_iter().fold(1, |seen, bit| seen << 1 | u8::from(bit))
         }
     });
-    let pools = context.snapshot.pools.iter().map(|pool| occupancy.total_tally(pool.value.cidr).free > 0);
+    let pools = context.snapshot.pools.iter().filter(|_| !is_ample);
+    let pools = pools.map(|pool| occupancy.total_tally(pool.value.cidr).free > 0);
     blocks.chain(pools.map(u8::from)).collect()
 }
 

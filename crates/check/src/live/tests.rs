@@ -251,7 +251,7 @@ fn blocks_that_fill_and_empty_are_what_a_full_check_finds() {
     let (mut codes, mut kept) = (HashSet::new(), 0);
     for seed in 0..rounds(16) {
         let dice = &mut Dice(seed);
-        let [is_shared, is_unowned, is_tainted] = [1, 2, 4].map(|bit| seed & bit == 0);
+        let [is_shared, is_unowned, is_tainted, is_ample] = [1, 2, 4, 8].map(|bit| seed & bit == 0);
         let mut taken = [4, 4, 4, 3];
         let mut is_awaited = false;
         let mut next = |dice: &mut Dice| {
@@ -271,6 +271,9 @@ fn blocks_that_fill_and_empty_are_what_a_full_check_finds() {
                     "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30",
                     json!({"state": "confirmed"}),
                 );
+            }
+            if is_ample {
+                cluster.resource("ippools/large", json!({"cidr": "10.244.2.0/24", "blockSize": 30}));
             }
             cluster.0.nodes[0].value.tainted = is_tainted;
             let pod = PodParts { phase: "Pending", ..running("new", "") };

@@ -90,7 +90,8 @@ impl Found {
 pub(crate) fn run(context: &Context<'_>) -> Found {
     let occupancy = Occupancy::new(context);
     let (walked, (others, layout)) = beside_walk(context, None, || {
-        (run_others(context, &occupancy, None), run_layout(context, &occupancy))
+        let layout = run_layout(context, &occupancy, &Claimants::new(context));
+        (run_others(context, &occupancy, None), layout)
     });
     walked.with(others, layout)
 }
@@ -136,13 +137,16 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
 
 /// Runs the rules about whose the blocks are, and what nodes can still get. Of what a block holds they see only whether it is full or
 /// empty; their findings also say how many addresses are taken.
-pub(crate) fn run_layout(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Vec<Finding> {
+pub(crate) fn run_layout(
+    context: &Context<'_>,
+    occupancy: &Occupancy<'_, '_>,
+    claimants: &Claimants<'_, '_>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let claimants = Claimants::new(context);
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
-    block_limit::check(context, &claimants, &mut findings);
-    stranded::check(context, occupancy, &claimants, &mut findings);
+    block_limit::check(context, claimants, &mut findings);
+    stranded::check(context, occupancy, claimants, &mut findings);
     findings
 }
 
