@@ -114,14 +114,20 @@ impl Live {
         self.whole.elapsed() >= WHOLE || self.has_new_machines
     }
 
+    /// How long it takes until a finding has stood for long enough.
+    pub fn until_due(&self) -> Duration {
+        let now = self.followed.now();
+        let due =
+            self.standing.next().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+        due.unwrap_or(Duration::MAX)
+    }
+
     /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true if something has.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
         if self.has_new_machines {
             return Ok(true);
         }
-        let until_due =
-            self.standing.next().map_or(SignedDuration::MAX, |at| at.duration_since(self.followed.now()));
-        let most = most.min(until_due.try_into().unwrap_or_default());
+        let most = most.min(self.until_due());
         match tokio::time::timeout(most, datastore.await_news(&mut self.followed)).await {
             Ok(changed) => Ok(changed.map(|()| true)?),
             Err(_) => Ok(false),

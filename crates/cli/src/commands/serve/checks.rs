@@ -194,7 +194,10 @@ impl<'a> Checks<'a> {
 
     /// Rests after a check that took so long, and waits for a change, or until the interval has passed.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
-        let least = if self.live.is_some() { EVERY.saturating_sub(took) } else { Duration::ZERO };
+        let least = self
+            .live
+            .as_ref()
+            .map_or(Duration::ZERO, |live| EVERY.saturating_sub(took).min(live.until_due()));
         let rest = (self.cost(took) * REST).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
