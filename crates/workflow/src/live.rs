@@ -1,18 +1,19 @@
 //! A cluster that is read once and followed from then on: what it changes is read and checked, and nothing else. Each hour it is read
 //! and checked as a whole; where that finds something else, it counts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use calipam_check::live::{Checked, LiveCheck, Standing, Touched};
-use calipam_check::{Finding, Report};
+use calipam_check::{Finding, Report, drop_changed};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
 use calipam_datastore::follow::{Changed, Followed, News};
 use calipam_history::trend::Trends;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -21,6 +22,9 @@ use crate::read::{Criteria, name_unread, wait, watched};
 
 /// After how long everything is read and checked again.
 const WHOLE: Duration = Duration::from_hours(1);
+
+/// So many objects are read again for findings; for more it is quicker to ask whether everything was reported.
+const MOST_AGAIN: usize = 100;
 
 /// A snapshot that changes, and that others ask.
 pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
@@ -31,6 +35,8 @@ pub struct Live {
     snapshot: SharedSnapshot,
     check: LiveCheck,
     standing: Standing,
+    /// What was read again was not enough for all findings that had stood for long enough.
+    needs_proof: bool,
     criteria: Criteria,
     /// When everything was read last.
     whole: Instant,
@@ -88,6 +94,7 @@ impl Live {
                 followed,
                 snapshot: Arc::new(RwLock::new(snapshot)),
                 check,
+                needs_proof: false,
                 criteria: criteria.clone(),
                 whole: Instant::now(),
                 has_new_machines: false,
@@ -134,7 +141,8 @@ impl Live {
         }
     }
 
-    /// Reads what has changed, and checks it. If a finding has stood for long enough, everything that has happened by then is known.
+    /// Reads what has changed, and checks it. If a finding has stood for long enough, everything that has happened by then is known, or
+    /// it is that its own objects have not changed.
     ///
     /// # Errors
     /// If the datastore cannot be read. What is known stays as it is.
@@ -147,18 +155,49 @@ impl Live {
             if self.is_due() {
                 return self.compare(datastore, operator).await;
             }
-            if self.standing.next().is_some_and(|due| due <= self.followed.now()) {
+            let is_due = self.until_due().is_zero();
+            let again = if is_due { self.read_again(datastore).await? } else { None };
+            if is_due && again.is_none() {
                 datastore.prove(&mut self.followed).await?;
+                self.needs_proof = false;
             }
             match datastore.news(&mut self.followed, None).await? {
                 Ok(news) => {
                     let changes = news.len();
                     self.take(news, None);
+                    if let Some((at, later)) = again {
+                        self.confirm(at, &later);
+                    }
                     Ok(Step::Changes(changes))
                 }
                 Err(why) => self.read(datastore, operator, why).await,
             }
         })
+    }
+
+    /// Reads again what the findings rest on that have stood for long enough, and gives it with the time: quicker than a proof of everything
+    /// where the changes of several kinds are reported apart. `None` where it is much, or would not be enough.
+    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Error> {
+        let now = self.followed.now();
+        let due = || self.check.findings().filter(|finding| self.standing.is_due(&finding.key(), now));
+        let is_enough = self.followed.is_apart() && !self.needs_proof;
+        if !is_enough || due().any(|finding| finding.depends_on.is_empty()) {
+            return Ok(None);
+        }
+        let keys: BTreeSet<Key> = due().flat_map(|finding| finding.depends_on.iter().cloned()).collect();
+        if keys.is_empty() || keys.len() > MOST_AGAIN {
+            return Ok(None);
+        }
+        Ok(datastore.reread(&keys).await?.map(|later| (now, later)))
+    }
+
+    /// Takes note of the findings whose objects are what they were when they were read again at this time.
+    fn confirm(&mut self, at: Timestamp, later: &Snapshot) {
+        let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.check.report(&snapshot);
+        report.retain(|finding| self.standing.is_due(&finding.key(), at));
+        self.needs_proof = !drop_changed(&mut report, &snapshot, later).is_empty();
+        report.findings.iter().for_each(|finding| self.standing.confirm(&finding.key(), at));
     }
 
     /// What stands of what was found.

@@ -419,3 +419,23 @@ fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
     assert_eq!(found_at(10, 5), (false, true));
     assert_eq!(found_at(11, 5), (false, true));
 }
+
+#[test]
+fn a_finding_whose_objects_were_read_again_counts_before_all_is_known() {
+    let (_, snapshot) = without_a_handle();
+    let at = |seconds: i64| snapshot.taken_at + SignedDuration::from_secs(seconds);
+    let mut standing = Standing::new(SignedDuration::from_secs(5)).apart(true);
+    let key = check(&snapshot, &Options::default()).findings[0].key();
+    let mut counts = |now: i64, read_again: Option<i64>| {
+        let is_due = standing.is_due(&key, at(now));
+        read_again.into_iter().for_each(|seconds| standing.confirm(&key, at(seconds)));
+        let mut report = check(&snapshot, &Options::default());
+        standing.hold_back(&mut report, at(now), at(0));
+        (is_due, report.findings.len())
+    };
+    assert_eq!(counts(0, None), (false, 0));
+    assert_eq!(counts(4, Some(4)), (false, 0), "it has not stood for long enough");
+    assert_eq!(counts(6, None), (true, 0));
+    assert_eq!(counts(7, Some(7)), (true, 1));
+    assert_eq!(counts(8, None), (false, 1));
+}
