@@ -12,6 +12,8 @@ mod places;
 mod scope;
 mod standing;
 #[cfg(test)]
+mod standing_tests;
+#[cfg(test)]
 mod tests;
 mod touched;
 
