@@ -22,8 +22,8 @@ struct Seen {
     /// What was found; `None` once it has stood long enough. From then on it stands for as long as it is found at all: what is
     /// wrong with a block is not right again because something else of it has changed.
     evidence: Option<Evidence>,
-    /// Up to when it is known of its own objects that they have not changed.
-    known: Timestamp,
+    /// When its own objects were read again, and were the same.
+    read_again: Option<Timestamp>,
 }
 
 impl Standing {
@@ -58,12 +58,12 @@ impl Standing {
             };
             let same = before.remove(&key).filter(is_same);
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
-            let known_of_it = same.as_ref().map_or(known, |seen| seen.known);
+            let read_again = same.as_ref().and_then(|seen| seen.read_again);
             let was_standing = same.is_some_and(|seen| seen.evidence.is_none());
-            let known = known.max(known_of_it);
+            let known = read_again.map_or(known, |at| known.max(at.min(now)));
             let stands = was_standing || known.duration_since(since) >= self.settle;
             let evidence = (!stands).then(|| finding.evidence.clone());
-            self.seen.insert(key, Seen { since, evidence, known });
+            self.seen.insert(key, Seen { since, evidence, read_again: None });
             stands
         });
         report.rechecked = true;
@@ -79,7 +79,7 @@ impl Standing {
     /// The objects that a finding rests on are known to be the same at this time.
     pub fn confirm(&mut self, finding: &FindingKey, at: Timestamp) {
         if let Some(seen) = self.seen.get_mut(finding) {
-            seen.known = at;
+            seen.read_again = Some(at);
         }
     }
 
