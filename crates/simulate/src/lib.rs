@@ -17,5 +17,6 @@ mod time;
 pub use self::datastore::{Costs, CostsError, Latency, NoHistogram, PROFILES, Profile};
 pub use self::scenario::{
     Collector, Event, Families, FileError, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start,
+    StartPod,
 };
 pub use self::time::{Micros, NotADuration};

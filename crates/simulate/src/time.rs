@@ -43,7 +43,8 @@ impl Micros {
         self.0 == 0
     }
 
-    fn duration(self) -> SignedDuration {
+    /// As the rest of the program counts time.
+    pub fn duration(self) -> SignedDuration {
         SignedDuration::from_micros(i64::try_from(self.0).unwrap_or(i64::MAX))
     }
 }
@@ -51,6 +52,13 @@ impl Micros {
 impl From<std::time::Duration> for Micros {
     fn from(duration: std::time::Duration) -> Self {
         Self(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Nothing below 0.
+impl From<SignedDuration> for Micros {
+    fn from(duration: SignedDuration) -> Self {
+        Self(u64::try_from(duration.as_micros()).unwrap_or(if duration.is_negative() { 0 } else { u64::MAX }))
     }
 }
 

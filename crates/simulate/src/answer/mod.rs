@@ -5,6 +5,7 @@ mod at_end;
 mod block_size;
 mod clash;
 mod comparison;
+mod eviction;
 mod failure;
 mod parallel;
 mod phases;
@@ -21,6 +22,7 @@ pub use self::advise::{Advice, Candidate, Objection, Tipping, advise};
 pub use self::block_size::block_sizes;
 pub use self::clash::{Cause, CauseRow, Clashes, Sighting, clashes};
 pub use self::comparison::{Compared, Comparison, compare};
+pub use self::eviction::{Evicted, Eviction, evict};
 pub use self::failure::{Course, Failure, FailureRange, Point, failure};
 pub use self::parallel::{Runs, Threads};
 pub use self::run::{run, runs};
@@ -195,6 +197,8 @@ pub struct Run {
     pub deleted: u64,
     /// All requests to the datastore, those of kube-controllers too.
     pub datastore_requests: u64,
+    /// The most bytes that the datastore held for lists at the same time.
+    pub most_listed_bytes: u64,
     pub blocks: BlockUse,
     /// Addresses that two pods used at a time.
     pub clashes: u64,

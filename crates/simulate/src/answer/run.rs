@@ -75,6 +75,7 @@ impl World {
             adds: adds(&measured),
             deleted: measured.deleted,
             datastore_requests: self.server.requests.get(),
+            most_listed_bytes: self.server.most_listed(),
             blocks: BlockUse { stranded_nodes: stranded.len() as u64, ..self.block_use() },
             clashes: self.ledger.borrow().clashes.len() as u64,
             at_end: self.at_end(),

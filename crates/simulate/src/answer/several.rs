@@ -111,7 +111,8 @@ of_fields! {
     Phases { fill, storm, after }
     AtEnd { blocks, handles, leaked, unallocated }
     Run {
-        nodes, pods, waiting_pods, time_to_address, phases, simulated, adds, deleted, datastore_requests, blocks, clashes, at_end;
+        nodes, pods, waiting_pods, time_to_address, phases, simulated, adds, deleted, datastore_requests, most_listed_bytes, blocks,
+        clashes, at_end;
         seed, curve, range
     }
 }

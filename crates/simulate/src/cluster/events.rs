@@ -118,11 +118,12 @@ impl World {
 /// Replaces all pods, `batch` at a time.
 async fn restart(world: Rc<World>, batch: u32) {
     for old in world.running().chunks(batch.max(1) as usize) {
-        let first = world.pods.borrow().all().count() as u32;
+        let before = world.pods.borrow().count();
         old.iter().for_each(|_| world.arrive());
-        let last = world.pods.borrow().all().count() as u32;
+        let new = world.pods.borrow().count() - before;
         let until = world.engine.now() + BATCH;
-        let is_waiting = || (first..last).any(|id| world.pods.borrow().get(id).started.is_none());
+        let is_waiting =
+            || world.pods.borrow().since(before).iter().take(new).any(|pod| pod.started.is_none());
         while is_waiting() && world.engine.now() < until {
             world.engine.sleep(POLL).await;
         }

@@ -5,6 +5,7 @@ mod changes;
 mod checks;
 mod collector;
 mod events;
+mod eviction;
 mod failure;
 mod ledger;
 mod machines;

@@ -72,6 +72,16 @@ impl Pods {
         (0..).zip(&mut self.all)
     }
 
+    /// How many there were so far.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Those that were made since there were `count`.
+    pub(super) fn since(&self, count: usize) -> &[Pod] {
+        self.all.get(count..).unwrap_or_default()
+    }
+
     /// The pod that a record in a block names as its owner; where there is none, the target of a migration. `None` if it is of
     /// something else.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {

@@ -1,8 +1,8 @@
 //! The caches that an API server of Kubernetes (1.31 and later) answers lists from: one of each kind of objects.
 //!
-//! A list tells the newest write to anything. The cache of its kind knows it at once where the write was to that kind; else
-//! the server has to ask etcd how far the cache is, which it does not more often than once in a period (100 ms), and lists
-//! wait for the answer.
+//! For each list the server asks etcd for the newest write to anything. The cache of the kind knows it at once if the write was to
+//! that kind; else the server has to ask etcd how far the cache is, which it does not more often than once in a period (100 ms),
+//! and lists wait for the answer. Meanwhile others write: a call that lists twice may wait twice.
 
 use calipam_assign::{Query, Record};
 
@@ -58,17 +58,22 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// When a list that arrives now can be answered, where the server asks at most once in `period`.
-    pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros) -> Micros {
+    /// When a list that knows the newest write now can be answered, if the server asks at most once in `period` and etcd
+    /// answers after `trip`.
+    pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
         let Some((written, of)) = self.newest else { return now };
-        let asked = &mut self.asked[kind as usize];
-        if of == kind || period.is_zero() || asked.is_some_and(|asked| written < asked && asked <= now) {
+        if of == kind || period.is_zero() {
             return now;
         }
-        // Another list may wait for the same answer already.
-        let next = asked.map_or(now, |asked| if asked > now { asked } else { now.max(asked + period) });
+        let asked = &mut self.asked[kind as usize];
+        let next = match *asked {
+            // What it was told, or will be, includes the write.
+            Some(asked) if written < asked => asked,
+            Some(asked) => now.max(asked + period),
+            None => now,
+        };
         *asked = Some(next);
-        next
+        now.max(next + trip)
     }
 }
 
@@ -76,27 +81,31 @@ impl Caches {
 mod tests {
     use super::*;
 
-    const PERIOD: Micros = Micros::from_millis(100);
-
     fn at(millis: u64) -> Micros {
         Micros::from_millis(millis)
+    }
+
+    /// When a list can be answered where etcd answers after 2 ms and is asked every 100 ms.
+    fn ready(caches: &mut Caches, millis: u64, kind: Kind) -> u64 {
+        caches.ready(at(millis), kind, at(100), at(2)).0 / 1_000
     }
 
     #[test]
     fn lists_wait_where_the_newest_write_is_of_another_kind_and_the_server_has_just_asked() {
         let mut caches = Caches::default();
-        assert_eq!(caches.ready(at(0), Kind::Pools, PERIOD), at(0), "nothing was written");
+        assert_eq!(ready(&mut caches, 0, Kind::Pools), 0, "nothing was written");
         caches.note_write(at(1), Kind::Handles);
-        assert_eq!(caches.ready(at(5), Kind::Handles, PERIOD), at(5), "its own kind");
-        assert_eq!(caches.ready(at(5), Kind::Affinities, PERIOD), at(5), "the server asks at once");
-        assert_eq!(caches.ready(at(7), Kind::Affinities, PERIOD), at(7), "nothing was written since");
+        assert_eq!(ready(&mut caches, 5, Kind::Handles), 5, "its own kind");
+        assert_eq!(ready(&mut caches, 5, Kind::Affinities), 7, "the server asks at once");
+        assert_eq!(ready(&mut caches, 6, Kind::Affinities), 7, "the answer is on its way");
+        assert_eq!(ready(&mut caches, 8, Kind::Affinities), 8, "nothing was written since");
         caches.note_write(at(10), Kind::Blocks);
-        assert_eq!(caches.ready(at(20), Kind::Affinities, PERIOD), at(105), "not more often");
-        assert_eq!(caches.ready(at(30), Kind::Affinities, PERIOD), at(105), "two wait for one answer");
-        assert_eq!(caches.ready(at(30), Kind::Pools, PERIOD), at(30), "each kind is asked about alone");
-        assert_eq!(caches.ready(at(110), Kind::Affinities, PERIOD), at(110));
+        assert_eq!(ready(&mut caches, 20, Kind::Affinities), 107, "not more often");
+        assert_eq!(ready(&mut caches, 30, Kind::Affinities), 107, "two wait for one answer");
+        assert_eq!(ready(&mut caches, 30, Kind::Pools), 32, "each kind is asked about alone");
+        assert_eq!(ready(&mut caches, 110, Kind::Affinities), 110);
         caches.note_write(at(111), Kind::Blocks);
-        assert_eq!(caches.ready(at(300), Kind::Affinities, PERIOD), at(300), "the last time was long ago");
-        assert_eq!(caches.ready(at(301), Kind::Pools, Micros::ZERO), at(301), "servers before 1.31");
+        assert_eq!(ready(&mut caches, 112, Kind::Affinities), 207, "a call that lists again waits again");
+        assert_eq!(caches.ready(at(301), Kind::Pools, Micros::ZERO, at(2)), at(301), "servers before 1.31");
     }
 }

@@ -51,6 +51,39 @@ struct Job {
     after: Micros,
     /// Of a read: whether the client still waits. Servers do not read for connections that are closed.
     client: Option<Watch>,
+    /// What the server holds for it from the moment when a processor begins.
+    listed: Listed,
+}
+
+/// The bytes that lists have at the same time.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    now: u64,
+    most: u64,
+}
+
+/// The bytes of one list: not held yet, or held until this is dropped.
+enum Listed {
+    Waiting(u64),
+    Held(u64, Rc<Cell<Held>>),
+}
+
+impl Listed {
+    fn hold(&mut self, held: &Rc<Cell<Held>>) {
+        if let Self::Waiting(bytes) = *self {
+            let now = held.get().now + bytes;
+            held.set(Held { now, most: held.get().most.max(now) });
+            *self = Self::Held(bytes, Rc::clone(held));
+        }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Self::Held(bytes, held) = self {
+            held.set(Held { now: held.get().now - *bytes, ..held.get() });
+        }
+    }
 }
 
 /// The server of the datastore, and what it holds.
@@ -68,6 +101,7 @@ pub(crate) struct Server {
     away_until: Cell<Micros>,
     /// Requests served.
     pub requests: Cell<u64>,
+    held: Rc<Cell<Held>>,
 }
 
 impl Server {
@@ -83,7 +117,13 @@ impl Server {
             data: RefCell::new(data),
             random: RefCell::new(Random::new(seed, 0x7365_7276)),
             requests: Cell::new(0),
+            held: Rc::default(),
         })
+    }
+
+    /// The most bytes that lists had at the same time.
+    pub(crate) fn most_listed(&self) -> u64 {
+        self.held.get().most
     }
 
     pub(crate) fn data(&self) -> Ref<'_, Data> {
@@ -141,6 +181,7 @@ impl Server {
             }),
             after,
             client: (!work.is_write()).then(|| slot.watch()),
+            listed: Listed::Waiting(listing.bytes),
         };
         let server = Rc::clone(self);
         self.engine.at(self.engine.now() + wait + there, move || server.arrive(work, job));
@@ -154,15 +195,21 @@ impl Server {
             let server = Rc::clone(self);
             return self.engine.at(back, move || server.arrive(work, job));
         }
-        let ready = match work {
-            Work::List(kind) => self.caches.borrow_mut().ready(now, kind, self.costs.refresh),
-            Work::Read | Work::Write(_) => now,
-        };
-        if ready == now {
+        let Work::List(kind) = work else { return self.take(job) };
+        if self.costs.refresh.is_zero() {
             return self.take(job);
         }
-        let server = Rc::clone(self);
-        self.engine.at(ready, move || server.take(job));
+        let (server, trip) = (Rc::clone(self), self.trip_to_etcd());
+        self.engine.at(now + trip, move || {
+            let ready = server.caches.borrow_mut().ready(now + trip, kind, server.costs.refresh, trip);
+            let answering = Rc::clone(&server);
+            server.engine.at(ready, move || answering.take(job));
+        });
+    }
+
+    /// From the API server to its etcd and back: about half of a read, of which it is a part.
+    fn trip_to_etcd(&self) -> Micros {
+        Micros(self.costs.read.median().0 / 2)
     }
 
     fn take(self: &Rc<Self>, job: Job) {
@@ -173,6 +220,7 @@ impl Server {
     /// Gives what waits to the processors that have nothing to do.
     fn go_on(self: &Rc<Self>) {
         while let Some(mut job) = self.processors.borrow_mut().next() {
+            job.listed.hold(&self.held);
             let slice = job.busy.min(SLICE);
             job.busy = job.busy - slice;
             let server = Rc::clone(self);
@@ -190,7 +238,9 @@ impl Job {
     /// Answers; gives what the server still has to do.
     fn answered(self) -> Option<Self> {
         (self.finish)();
-        let rest = Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None };
+        let listed = Listed::Waiting(0);
+        let rest =
+            Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None, listed };
         Some(rest).filter(|rest| !rest.busy.is_zero())
     }
 }
@@ -223,8 +273,8 @@ mod tests {
     }
 
     /// Sends three requests at once, of which the client of the second gives up; gives which were done, and after how many
-    /// whole seconds each was answered.
-    fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>) {
+    /// whole seconds each was answered, and the bytes that they had at the same time.
+    fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>, u64) {
         let engine = Engine::default();
         let server = server(&engine);
         let (done, answered): (Rc<RefCell<Vec<_>>>, Rc<RefCell<Vec<_>>>) = Default::default();
@@ -232,7 +282,7 @@ mod tests {
             let (engine, server) = (engine.clone(), Rc::clone(&server));
             let (done, answered) = (Rc::clone(&done), Rc::clone(&answered));
             engine.clone().spawn(async move {
-                let listing = Listing { objects: 1, bytes: 0 };
+                let listing = Listing { objects: 1, bytes: 1_000 };
                 let action = move |_: &mut Data| done.borrow_mut().push(number);
                 let answer = server.send(work, Micros::ZERO, listing, action);
                 if within(&engine, Micros::from_secs(patience), answer).await.is_ok() {
@@ -241,14 +291,15 @@ mod tests {
             });
         }
         engine.run_until(Micros::from_secs(60));
-        (done.take(), answered.take())
+        assert_eq!(server.held.get().now, 0, "nothing is held in the end");
+        (done.take(), answered.take(), server.most_listed())
     }
 
     #[test]
     fn requests_share_the_processors_and_reads_that_were_given_up_take_none() {
         // Three share the second that each of them takes, until the second is given up.
-        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)]));
-        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)]));
+        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)], 3_000));
+        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)], 3_000));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use self::check::ScenarioError;
 pub use self::event::{Event, Planned};
 pub use self::file::FileError;
 pub use self::rate::{NotARate, Rate};
-pub use self::start::Start;
+pub use self::start::{Start, StartPod};
 use crate::datastore::{Costs, CostsError};
 use crate::time::Micros;
 

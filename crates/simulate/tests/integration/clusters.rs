@@ -5,8 +5,8 @@ use std::sync::Arc;
 use calipam_model::config::IpamConfig;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_simulate::answer::{advise, block_sizes, run};
-use calipam_simulate::{Micros, Scenario, Start};
+use calipam_simulate::answer::{Evicted, Eviction, advise, block_sizes, evict, run};
+use calipam_simulate::{Micros, Scenario, Start, StartPod};
 
 use crate::once;
 
@@ -86,4 +86,39 @@ fn a_pool_for_services_alone_gives_no_pod_an_address() {
     assert_eq!((shown.pods, shown.waiting_pods), (16, 0));
     let alone = cluster(vec![services], IpamConfig::default());
     assert!(alone.check().unwrap_err().to_string().contains("no pool"));
+}
+
+/// Two pods on each of four nodes are evicted from a disabled pool, three at a time.
+fn evicted_to(new: Pool) -> Evicted {
+    let old = Pool { disabled: true, ..pool("old", "10.0.0.0/24", 26) };
+    let mut scenario = Scenario { pods_per_node: 0, ..cluster(vec![old, new], IpamConfig::default()) };
+    let pods = (0..8u8).map(|number| StartPod {
+        handle: format!("h{number}"),
+        node: format!("worker-{}", number % 4),
+        addresses: vec![[10, 0, 0, number].into()],
+    });
+    Arc::make_mut(scenario.start.as_mut().unwrap()).pods = pods.collect();
+    let addresses = scenario.start.iter().flat_map(|start| &start.pods).flat_map(|pod| pod.addresses.clone());
+    let eviction = Eviction {
+        addresses: addresses.collect(),
+        batch: 3,
+        pause: Micros::from_secs(5),
+        patience: Micros::from_mins(3),
+        ready_after: vec![Micros::from_secs(20)],
+    };
+    evict(&scenario, &eviction).unwrap()
+}
+
+#[test]
+fn an_eviction_takes_as_long_as_its_batches_and_the_pauses_between_them() {
+    let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/24", 28));
+    assert_eq!((pods, moved), (8, 8));
+    // Three batches of 20 seconds, two pauses, and what the addresses take.
+    assert!((Micros::from_secs(70)..Micros::from_secs(75)).contains(&took), "{took}");
+
+    // There are four addresses: the second batch waits until it is given up.
+    let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/30", 30));
+    assert_eq!((pods, moved), (8, 4));
+    let given_up = Micros::from_secs(20 + 5 + 180);
+    assert!((given_up..given_up + Micros::from_secs(5)).contains(&took), "{took}");
 }

@@ -9,6 +9,7 @@ use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::{Value, json};
 
 use crate::Failed;
+use crate::child::processor_time;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// The pool, and the prefix length of its blocks.
@@ -104,6 +105,15 @@ impl Cluster {
             Self::Etcd(etcd) => etcd,
             Self::Kubernetes(server) => server.etcd(),
         }
+    }
+
+    /// Seconds of processor time that the servers have used so far.
+    pub(crate) fn processor_time(&self) -> Result<f64, Failed> {
+        let of_etcd = processor_time(self.etcd().process_id().ok_or("etcd does not run")?)?;
+        Ok(match self {
+            Self::Etcd(_) => of_etcd,
+            Self::Kubernetes(server) => of_etcd + server.processor_seconds(),
+        })
     }
 
     pub(crate) fn kind(&self) -> DatastoreKind {

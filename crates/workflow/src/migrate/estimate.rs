@@ -1,56 +1,93 @@
-//! How long an eviction takes, by how long the same pods took when they were last started.
+//! How long an eviction takes: simulated with what the cluster holds, and with how long its pods took when they last started.
 
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_datastore::workloads::WorkloadPod;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::migrate::Migration;
+use calipam_simulate::answer::{self, Evicted};
+use calipam_simulate::{Scenario, ScenarioError, Start, StartPod};
 use jiff::SignedDuration;
+
+use super::Eviction;
 
 /// An estimate. Budgets that let no pod go, and images that a node does not have yet, come on top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Pods that can be evicted.
     pub pods: usize,
+    /// Those of them that get no address any more, because the other pools do not suffice on the nodes where they come back.
+    pub without_address: usize,
     /// Those that go at the same time.
     pub batch: usize,
-    /// From the creation of a batch of pods until all of them are ready.
+    /// From the creation of a pod until it was ready, in the median of those that say it.
     pub each: SignedDuration,
     pub total: SignedDuration,
 }
 
+/// How many times the median a pod may have taken: one that took longer was not ready in between, and says nothing about its start.
+const OUTLIER: i32 = 10;
+/// How long a batch waits for addresses where no eviction says it: longer than a runtime takes to try a few times.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
 impl Estimate {
-    /// `None` if none of the pods says how long it took. `ready_after`: of each that does, the time from its creation until it was
-    /// ready. A batch takes as long as its slowest pod, which is that of the quantile n/(n+1) where there are n.
+    /// `None` if none of the pods that are evicted says how long it took to be ready.
+    ///
+    /// # Errors
+    /// If the cluster cannot be simulated.
     pub(super) fn of(
-        pods: usize,
-        mut ready_after: Vec<SignedDuration>,
-        batch: usize,
-        pause: SignedDuration,
-    ) -> Option<Self> {
-        let batch = batch.max(1);
+        snapshot: &Snapshot,
+        migration: &Migration,
+        pods: &[&WorkloadPod],
+        eviction: Option<&Eviction>,
+    ) -> Result<Option<Self>, ScenarioError> {
+        let mut ready_after: Vec<SignedDuration> = pods.iter().filter_map(|pod| pod.ready_after).collect();
         ready_after.sort_unstable();
-        let slowest = ready_after.len().saturating_mul(batch) / batch.saturating_add(1);
-        let each = *ready_after.get(slowest).or(ready_after.last())?;
-        let batches = i32::try_from(pods.div_ceil(batch)).unwrap_or(i32::MAX);
-        let total = each.saturating_add(pause).saturating_mul(batches);
-        Some(Self { pods, batch, each, total })
+        let Some(each) = ready_after.get(ready_after.len() / 2).copied() else { return Ok(None) };
+        ready_after.retain(|took| *took <= each.saturating_mul(OUTLIER));
+
+        let batch = eviction.map_or(1, |eviction| eviction.batch);
+        let simulated = answer::Eviction {
+            addresses: pods.iter().flat_map(|pod| pod.addresses.iter().copied()).collect(),
+            batch,
+            pause: eviction.map_or(SignedDuration::ZERO, |eviction| eviction.pause).into(),
+            patience: eviction.map_or(PATIENCE, |eviction| eviction.patience).into(),
+            ready_after: ready_after.into_iter().map(Into::into).collect(),
+        };
+        let scenario = scenario(snapshot, migration, pods);
+        let Evicted { pods, moved, took } = answer::evict(&scenario, &simulated)?;
+        Ok(Some(Self { pods, without_address: pods - moved, batch, each, total: took.duration() }))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The cluster once the old pool is disabled, and the new one enabled.
+fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
+    let mut start = Start::of(snapshot);
+    let new = migration.new.as_ref();
+    start.pools.retain(|pool| new.is_none_or(|new| new.name != pool.name));
+    start.pools.extend(new.map(|new| Pool { disabled: false, ..new.clone() }));
+    start.pools.iter_mut().filter(|pool| pool.name == migration.old.name).for_each(|old| old.disabled = true);
 
-    #[test]
-    fn batches_take_as_long_as_their_slowest_pod() {
-        let seconds = SignedDuration::from_secs;
-        let times = || [40, 10, 30, 20].map(seconds).to_vec();
-        let of = |pods, batch, pause| Estimate::of(pods, times(), batch, seconds(pause)).unwrap();
-        let one = of(10, 1, 5);
-        assert_eq!((one.each, one.total), (seconds(30), seconds(350)));
-        let three = of(10, 3, 0);
-        assert_eq!((three.each, three.total), (seconds(40), seconds(160)));
-        assert_eq!(of(0, 1, 5).total, seconds(0));
-        assert_eq!(Estimate::of(10, Vec::new(), 1, seconds(0)), None);
-        assert_eq!(
-            Estimate::of(usize::MAX, times(), 0, SignedDuration::MAX).unwrap().total,
-            SignedDuration::MAX
-        );
+    let recorded: BTreeSet<IpAddr> = start.pods.iter().flat_map(|pod| pod.addresses.clone()).collect();
+    let is_recorded = |pod: &WorkloadPod| pod.addresses.iter().any(|address| recorded.contains(address));
+    start.pods.extend(pods.iter().filter(|pod| !is_recorded(pod)).map(|pod| StartPod {
+        handle: pod.uid.clone(),
+        node: pod.node.clone(),
+        addresses: pod.addresses.clone(),
+    }));
+    let mut on_node: HashMap<&str, u32> = HashMap::new();
+    start.pods.iter().for_each(|pod| *on_node.entry(&pod.node).or_default() += 1);
+    let most = on_node.into_values().max().unwrap_or_default();
+
+    let usual = Scenario::default();
+    Scenario {
+        datastore: snapshot.datastore,
+        pods_per_node: 0,
+        max_pods_per_node: usual.max_pods_per_node.max(most),
+        start: Some(Arc::new(start)),
+        ..usual
     }
 }

@@ -196,7 +196,8 @@ async fn survey(
     let moving = match datastore.workloads() {
         Some(workloads) => {
             let since = seen.snapshot.cluster.as_ref().and_then(|cluster| cluster.is_since((3, 32)));
-            Some(Moving::read(&workloads, &survey, request.eviction.as_ref(), since == Some(false)).await)
+            let (eviction, moves) = (request.eviction.as_ref(), since == Some(false));
+            Some(Moving::read(&workloads, &seen.snapshot, &survey, eviction, moves).await)
         }
         None => None,
     };

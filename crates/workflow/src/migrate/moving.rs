@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use calipam_datastore::workloads::{AskingNamespace, Asks, Budget, WorkloadPod, Workloads};
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
+use calipam_model::snapshot::Snapshot;
 use calipam_plan::migrate::{Survey, UserKind};
-use jiff::SignedDuration;
 use serde::Serialize;
 
 use super::Eviction;
@@ -54,6 +54,7 @@ impl Moving {
     /// Reads what it can.
     pub(super) async fn read(
         workloads: &Workloads,
+        snapshot: &Snapshot,
         survey: &Survey,
         eviction: Option<&Eviction>,
         live_migration_moves: bool,
@@ -82,13 +83,14 @@ impl Moving {
             all.extend(pins(format!("Namespace {}", namespace.name), &namespace.asks, old));
         }
         let (moves, ties) = (Moves { machines: live_migration_moves }, Ties::of(old, &namespaces));
-        let evicted: Vec<&&WorkloadPod> =
-            moving.iter().filter(|pod| moves.can_move(pod, old.cidr) && !ties.hold(pod)).collect();
-        let ready_after = evicted.iter().filter_map(|pod| pod.ready_after).collect();
-        let (batch, pause) =
-            eviction.map_or((1, SignedDuration::ZERO), |eviction| (eviction.batch, eviction.pause));
+        let evicted: Vec<&WorkloadPod> =
+            moving.iter().copied().filter(|pod| moves.can_move(pod, old.cidr) && !ties.hold(pod)).collect();
+        let estimate = Estimate::of(snapshot, &survey.migration, &evicted, eviction);
         Self {
-            estimate: Estimate::of(evicted.len(), ready_after, batch, pause),
+            estimate: estimate.unwrap_or_else(|error| {
+                unread.push(format!("how long an eviction takes cannot be simulated: {error}"));
+                None
+            }),
             workloads: groups(&moving, &budgets),
             pins: all.into_iter().collect(),
             live_migration_moves,

@@ -126,6 +126,7 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("Stranded nodes", thousands(blocks.stranded_nodes)),
         ("Conflicts", thousands(adds.conflicts)),
         ("Requests to the datastore", thousands(run.datastore_requests)),
+        ("Lists at the same time, most", format!("{} KiB", thousands(run.most_listed_bytes.div_ceil(1024)))),
     ]
 }
 

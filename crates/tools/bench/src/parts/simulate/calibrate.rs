@@ -1,6 +1,5 @@
 //! What single calls cost, one after the other: all that a simulation is told of this machine.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::Begin;
-use super::reality::{VERSION, call};
+use super::reality::{Caller, VERSION};
+use super::requests;
 use crate::Failed;
+use crate::child::processor_time;
 use crate::cluster::{CAUGHT_UP, Cluster};
 
 /// Calls of each kind; each that claims a block needs a node of its own.
@@ -21,6 +22,9 @@ const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0
                        reads-per-second=0,writes-per-second=0";
 /// So that no call waits for another.
 const FAR_APART: Duration = Duration::from_mins(2);
+
+/// For how long the servers are watched while nobody asks.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// What single calls take.
 pub(super) struct Costs {
@@ -37,7 +41,7 @@ pub(super) struct Costs {
 /// when writes and reads are taken off goes to starting (VERSION, which reads nothing) and connecting. How far ADDs in a block
 /// of the node differ is given to connecting, too: single requests hardly do on this machine, processes do.
 pub(super) fn costs(
-    plugin: &Path,
+    caller: &Caller,
     cluster: &Cluster,
     begin: &Begin,
     nodes: &[String],
@@ -47,8 +51,9 @@ pub(super) fn costs(
         thread::sleep(CAUGHT_UP);
         let lock = locks.path().join(node).join("ipam.lock").display().to_string();
         let configuration = cluster.configuration(VERSION, node, &lock).to_string();
-        call(plugin, command, container, &configuration)
+        caller.call(command, container, &configuration)
     };
+    let work = Work::begin(cluster)?;
     let (mut starts, mut claims, mut adds, mut reads) = (vec![], vec![], vec![], vec![]);
     for node in nodes {
         starts.push(time("VERSION", node, node)?);
@@ -58,6 +63,7 @@ pub(super) fn costs(
         time("DEL", node, node)?;
         time("DEL", node, &format!("{node}-again"))?;
     }
+    let seconds_of_request = work.seconds_of_request(cluster)?;
     adds.sort();
     let [start, claim, add, read] = [starts, claims, adds.clone(), reads].map(median);
 
@@ -74,13 +80,57 @@ pub(super) fn costs(
     let connects: Vec<_> =
         adds.iter().map(|add| Micros(add.saturating_sub(others).as_micros() as u64)).collect();
     let connect = Latency::measured(&connects).ok_or("no calls")?.text();
+    // Servers and those who ask share the processors of this machine.
+    let share = writes_of.add.as_secs_f64() / (reads_of.add + writes_of.add).as_secs_f64();
     let latency = format!(
-        "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100",
+        "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100{}",
         start.as_micros(),
         read.as_micros(),
         write.as_micros(),
+        throughput(cluster, seconds_of_request, share)?,
     );
     Ok(Costs { latency, add })
+}
+
+/// How many requests the machine can do in a second, by the processor time of one, if `share` of them are writes. A write takes so
+/// many times as long as is assumed.
+fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<String, Failed> {
+    let assumed = calipam_simulate::Costs::assumed(cluster.kind());
+    let threads = thread::available_parallelism()?.get() as f64;
+    let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
+    let reads = threads * (1.0 - share + share * times) / seconds_of_request;
+    Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
+}
+
+/// What the servers, this process and its calls of the plugin do.
+struct Work {
+    seconds: f64,
+    /// What the servers use of a second if nobody asks for anything.
+    idle: f64,
+    requests: requests::Requests,
+    begin: Instant,
+}
+
+impl Work {
+    fn begin(cluster: &Cluster) -> Result<Self, Failed> {
+        let before = cluster.processor_time()?;
+        thread::sleep(IDLE);
+        let idle = (cluster.processor_time()? - before) / IDLE.as_secs_f64();
+        let requests = requests::done(cluster)?;
+        Ok(Self { seconds: seconds(cluster)?, idle, requests, begin: Instant::now() })
+    }
+
+    /// The processor time of a request since then.
+    fn seconds_of_request(self, cluster: &Cluster) -> Result<f64, Failed> {
+        let idle = self.idle * self.begin.elapsed().as_secs_f64();
+        let requests = requests::done(cluster)?.since(&self.requests).done;
+        Ok((seconds(cluster)? - self.seconds - idle).max(0.0) / requests.max(1) as f64)
+    }
+}
+
+/// The processor time of servers, of this process and of its calls so far.
+fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
+    Ok(cluster.processor_time()? + processor_time(std::process::id())?)
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -1,5 +1,6 @@
 //! Simulations against reality. The plugin lies next to `calipam`. Pods arrive on so many nodes, as processes of the plugin
-//! against a real server and in a simulation whose costs were measured with single calls.
+//! against a real server and in a simulation whose costs were measured with single calls. In a burst all of them arrive at once, on
+//! threads.
 
 mod calibrate;
 mod reality;
@@ -17,7 +18,7 @@ use calipam_simulate::answer::{self, Run};
 use calipam_simulate::{Micros, Rate, Scenario, Start};
 use calipam_testkit::blocks::TakenBlock;
 
-use self::reality::Real;
+use self::reality::{Caller, Real};
 use crate::Failed;
 use crate::cluster::{Cluster, POOL};
 use crate::parts::cni::large::{LARGE, some_places};
@@ -36,8 +37,11 @@ const RANKS: [(&str, usize); 4] = [("median", 500), ("90 %", 900), ("99 %", 990)
 /// Addresses that are taken in blocks of others.
 const TAKEN: usize = 50;
 
+/// What a size begins with whose pods arrive at once.
+const BURST: &str = "burst:";
+
 /// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each. `50+1000` are 50 nodes among 1,000 blocks
-/// of others.
+/// of others, `burst:50` are 50 nodes whose pods arrive at once.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
     println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
@@ -47,22 +51,29 @@ pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<()
     }
     println!();
     sizes.iter().try_for_each(|size| {
+        let (caller, size) = match size.strip_prefix(BURST) {
+            Some(size) => (Caller::Thread, size),
+            None => (Caller::Process(plugin.clone()), size.as_str()),
+        };
         let (nodes, others) = size.split_once('+').unwrap_or((size, "0"));
-        compare(&plugin, datastore, nodes.parse()?, others.parse()?)
+        compare(&caller, datastore, nodes.parse()?, others.parse()?)
     })
 }
 
-fn compare(plugin: &Path, datastore: &str, nodes: u32, others: usize) -> Result<(), Failed> {
+fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Result<(), Failed> {
     let pool = if others == 0 { POOL } else { LARGE };
     let cluster = Cluster::start_with(datastore, pool, (0..nodes + calibrate::CALLS).map(node_name))?;
     let blocks = some_places(others)?.into_iter().map(|cidr| TakenBlock { cidr, taken: TAKEN });
     cluster.put_blocks(&blocks.collect::<Vec<_>>())?;
     let begin = Begin { start: start(&cluster)?, datastore: cluster.kind() };
     let for_single_calls: Vec<String> = (nodes..nodes + calibrate::CALLS).map(node_name).collect();
-    let costs = calibrate::costs(plugin, &cluster, &begin, &for_single_calls)?;
-    let between = BETWEEN.max(costs.add * SINGLE_ADDS);
+    let costs = calibrate::costs(caller, &cluster, &begin, &for_single_calls)?;
+    let between = match caller {
+        Caller::Process(_) => BETWEEN.max(costs.add * SINGLE_ADDS),
+        Caller::Thread => Duration::ZERO,
+    };
     let predicted = begin.predict(nodes, &costs.latency, between)?;
-    let real = reality::run(plugin, &cluster, nodes, between)?;
+    let real = reality::run(caller, &cluster, nodes, between)?;
     print_row(nodes, others, &predicted, &real);
     println!("          a pod every {} ms, by --latency {}", between.as_millis(), costs.latency);
     Ok(())
@@ -110,7 +121,10 @@ impl Begin {
             pods_per_node: PODS,
             start: Some(Arc::new(start)),
             // A rate is so many in whole seconds.
-            arrival: Some(Rate::per(1_000_000, Micros::from_secs(u64::try_from(between.as_micros())?))),
+            arrival: Some(Rate::per(
+                1_000_000,
+                Micros::from_secs(u64::try_from(between.as_micros())?.max(1)),
+            )),
             latency: latency.to_owned(),
             collector: None,
             ..Scenario::default()

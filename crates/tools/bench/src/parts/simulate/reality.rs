@@ -1,7 +1,7 @@
 //! The same arrivals with processes of the plugin.
 
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::thread;
@@ -61,7 +61,7 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 }
 
 /// Calls ADD for each pod when it arrives.
-pub(super) fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
+pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
     let before = requests::done(cluster)?;
@@ -74,8 +74,7 @@ pub(super) fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Durati
             let configuration = cluster.configuration(VERSION, &node, &lock).to_string();
             let times = &times;
             scope.spawn(move || {
-                let taken =
-                    call(program, "ADD", &format!("c{pod}"), &configuration).map_err(|e| e.to_string());
+                let taken = caller.call("ADD", &format!("c{pod}"), &configuration).map_err(|e| e.to_string());
                 times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(taken);
             });
         }
@@ -87,14 +86,41 @@ pub(super) fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Durati
     Ok(Real { times, requests })
 }
 
-/// Calls the plugin once; gives how long that took.
-pub(super) fn call(
+/// Who calls the plugin.
+pub(super) enum Caller {
+    /// A process for each call, as runtimes have.
+    Process(PathBuf),
+    /// The same code on threads of this process: of many calls at once, processes would wait for each other to start.
+    Thread,
+}
+
+impl Caller {
+    /// Calls the plugin once; gives how long that took.
+    pub(super) fn call(
+        &self,
+        command: &str,
+        container: &str,
+        configuration: &str,
+    ) -> Result<Duration, Failed> {
+        let begin = Instant::now();
+        let (is_done, answer) = match self {
+            Self::Process(program) => in_process(program, command, container, configuration)?,
+            Self::Thread => on_thread(command, container, configuration),
+        };
+        let taken = begin.elapsed();
+        if is_done {
+            return Ok(taken);
+        }
+        Err(format!("{command} of {container}: {}", String::from_utf8_lossy(&answer)).into())
+    }
+}
+
+fn in_process(
     program: &Path,
     command: &str,
     container: &str,
     configuration: &str,
-) -> Result<Duration, Failed> {
-    let begin = Instant::now();
+) -> Result<(bool, Vec<u8>), Failed> {
     let mut child = plugin::command(program, command, container).stdout(Stdio::piped()).spawn()?;
     match child.stdin.take().ok_or("no pipe")?.write_all(configuration.as_bytes()) {
         // VERSION reads no configuration.
@@ -102,9 +128,12 @@ pub(super) fn call(
         _ => {}
     }
     let output = child.wait_with_output()?;
-    let taken = begin.elapsed();
-    if output.status.success() {
-        return Ok(taken);
-    }
-    Err(format!("{command} of {container}: {}", String::from_utf8_lossy(&output.stdout)).into())
+    Ok((output.status.success(), output.stdout))
+}
+
+fn on_thread(command: &str, container: &str, configuration: &str) -> (bool, Vec<u8>) {
+    let variables = plugin::variables(command, container).map(|(name, value)| (name.to_owned(), value));
+    let mut answer = Vec::new();
+    let code = calipam_cni::run(&[], &variables.into(), &mut configuration.as_bytes(), &mut answer);
+    (code == 0, answer)
 }

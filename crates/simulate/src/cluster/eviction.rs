@@ -1,0 +1,65 @@
+//! Pods that are evicted in batches, as `migrate --evict` does.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::World;
+use super::events::POLL;
+use crate::answer::{Evicted, Eviction};
+use crate::time::Micros;
+
+impl World {
+    /// Begins to evict; the result is there once that has ended.
+    pub(crate) fn begin_eviction(self: &Rc<Self>, eviction: &Eviction) -> Rc<Cell<Option<Evicted>>> {
+        let result = Rc::new(Cell::new(None));
+        let (world, eviction, set) = (Rc::clone(self), eviction.clone(), Rc::clone(&result));
+        self.engine.spawn(async move { set.set(Some(evict(&world, &eviction).await)) });
+        result
+    }
+
+    /// The pods that are evicted.
+    fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
+        let pods = self.pods.borrow();
+        let is_meant = |addresses: &[_]| addresses.iter().any(|address| eviction.addresses.contains(address));
+        pods.all().filter(|(_, pod)| pod.runs && is_meant(&pod.addresses)).map(|(id, _)| id).collect()
+    }
+
+    /// How long a pod takes from its addresses until it is ready: one of those that are known.
+    fn time_until_ready(&self, eviction: &Eviction) -> Micros {
+        let place = self.random_below(eviction.ready_after.len() as u64) as usize;
+        eviction.ready_after.get(place).copied().unwrap_or_default()
+    }
+}
+
+async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
+    let pods = world.evicted(eviction);
+    let mut evicted = Evicted { pods: pods.len(), ..Evicted::default() };
+    for batch in pods.chunks(eviction.batch.max(1)) {
+        if evicted.moved > 0 {
+            world.engine.sleep(eviction.pause).await;
+        }
+        let before = world.pods.borrow().count();
+        let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
+        gone.iter().for_each(|id| world.replace(*id));
+
+        // Those that no node takes yet are not among the pods.
+        let until = world.engine.now() + eviction.patience;
+        let started = || -> Vec<Micros> {
+            world.pods.borrow().since(before).iter().filter_map(|pod| pod.started).collect()
+        };
+        while started().len() < gone.len() && world.engine.now() < until {
+            world.engine.sleep(POLL).await;
+        }
+
+        let started = started();
+        evicted.moved += started.len();
+        if started.len() < gone.len() {
+            evicted.took = world.engine.now();
+            break;
+        }
+        let ready = started.into_iter().map(|started| started + world.time_until_ready(eviction));
+        evicted.took = ready.max().unwrap_or_default().max(world.engine.now());
+        world.engine.sleep(evicted.took.saturating_sub(world.engine.now())).await;
+    }
+    evicted
+}
