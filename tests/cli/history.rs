@@ -73,6 +73,18 @@ impl Site {
         self.put()
     }
 
+    /// Assigns another address, by its place in the block.
+    pub(super) fn assign_at(&mut self, place: u32) -> i64 {
+        let record = Attribute::new(Some(format!("other.{place}").as_str()), [("pod", "other")]);
+        self.block.update(|update| update.assign(place, &record)).unwrap();
+        self.put()
+    }
+
+    /// Key and value of the block.
+    pub(super) fn block(&self) -> (Vec<u8>, Vec<u8>) {
+        (KEY.into(), serde_json::to_vec(&self.block).unwrap())
+    }
+
     /// Stores something else.
     pub(super) fn put_other(&self) {
         let key = "/calico/ipam/v2/handle/other";

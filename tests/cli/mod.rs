@@ -54,6 +54,7 @@ mod schemas;
 mod selection;
 mod serve;
 mod serve_kubernetes;
+mod serve_records;
 mod shell;
 mod show;
 mod simulate;

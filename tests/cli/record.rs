@@ -18,7 +18,6 @@ use serde_json::Value;
 use super::history::{ADDRESS, Site, events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
 use super::program::{EXAMPLE, calipam, command, on_example, root};
-use super::serve::Server;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,13 +76,13 @@ impl Drop for Recorder {
 }
 
 /// Length of the changes of all full states.
-fn length(folder: &Path) -> u64 {
+pub(super) fn length(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let changes = files.filter(|file| file.file_name().to_string_lossy().ends_with(".changes"));
     changes.map(|file| file.metadata().unwrap().len()).sum()
 }
 
-fn wait(is_recorded: impl Fn() -> bool) {
+pub(super) fn wait(is_recorded: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_recorded() {
         assert!(begin.elapsed() < PATIENCE, "nothing is recorded");
@@ -99,7 +98,7 @@ fn is_recorded(archive: &str, datastore: &[&str]) -> bool {
     run.code == 0
 }
 
-fn spans(told: &Value) -> usize {
+pub(super) fn spans(told: &Value) -> usize {
     told["recorded"].as_array().unwrap().len()
 }
 
@@ -270,46 +269,6 @@ fn kubernetes_is_recorded() {
     assert_eq!(said, "");
     let told = calipam(&["history", "--archive", archive, "--ip", "10.0.0.65", "-o", "json"]).json();
     assert_eq!(spans(&told), 1, "{told}");
-}
-
-#[test]
-fn serve_records_and_goes_on_where_it_cannot() {
-    let etcd = Etcd::start().unwrap();
-    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().to_str().unwrap();
-    let endpoint = etcd.endpoint();
-    let arguments =
-        ["--settle", "0", "--record", archive, "--keep", "24h:all", "--etcd-endpoints", &endpoint];
-    let server = Server::start(&arguments);
-    server.wait("/healthz", |answer| answer.status == 200);
-    wait(|| length(folder.path()) > 0);
-    // The folder is in use.
-    let second = Server::start(&arguments);
-    second.wait("/healthz", |answer| answer.status == 200);
-    let (code, said) = second.terminate();
-    assert!(code == Some(0) && said.contains("another run writes to this archive"), "{said}");
-    assert_eq!(server.terminate().0, Some(0));
-
-    // A disk that is full, as a limit for files stands for it: it is said, and checks go on.
-    let full = tempfile::tempdir().unwrap();
-    let script = format!(
-        "trap '' XFSZ; ulimit -f 1; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
-        env!("CARGO_BIN_EXE_calipam"),
-        full.path().display()
-    );
-    let server = Server::of(command("/bin/sh").args(["-c", &script]));
-    server.wait("/healthz", |answer| answer.status == 200);
-    thread::sleep(Duration::from_secs(2));
-    let (code, said) = server.terminate();
-    assert!(code == Some(0) && said.contains("File too large"), "{said}");
-    assert!(
-        !fs::read_dir(full.path()).unwrap().any(|file| file
-            .unwrap()
-            .file_name()
-            .to_string_lossy()
-            .ends_with(".zst"))
-    );
 }
 
 #[test]

@@ -53,13 +53,13 @@ pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedS
 impl Context<'_> {
     /// Checks by all rules.
     pub fn check(&self) -> Report {
-        report(self.snapshot, self.index.services_only, self.find().findings)
+        report(self.snapshot, self.index.services_only, self.find().all())
     }
 
     fn find(&self) -> Found {
         match uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
-            true => rules::run_on(self, None),
-            false => Found { findings: rules::run_unused(self), unused: Vec::new() },
+            true => rules::run(self),
+            false => Found { findings: rules::run_unused(self), ..Found::default() },
         }
     }
 
@@ -88,7 +88,7 @@ pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
 
 /// What a check finds once a node has its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
-    report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
+    report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)).all())
 }
 
 /// The report of what was found.

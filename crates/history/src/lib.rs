@@ -2,12 +2,14 @@
 //!
 //! [`diff`]: how two snapshots of one cluster differ. [`timeline`]: the revisions of some objects, read as events.
 //! [`trend`]: what is assigned and released while a cluster is followed. [`rates`]: how often pods came and how long they stayed.
+//! [`past`]: what a recording tells of both.
 //!
 //! What cannot be decoded, or was not read, is never said to be gone or to be the same: it is listed as not compared.
 
 pub mod diff;
 mod held;
 pub mod keep;
+pub mod past;
 pub mod rates;
 pub mod timeline;
 pub mod trend;

@@ -1,11 +1,10 @@
 //! How often pods get addresses and how long they keep them, by what an archive or a recording holds of blocks.
 
-use std::collections::HashMap;
-
-use calipam_model::snapshot::Snapshot;
+use calipam_model::IpNet;
+use calipam_model::block::Allocation;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::held::Held;
+use crate::past::Past;
 
 /// Pods that came and left in the time that was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,6 +18,8 @@ pub struct Rates {
     pub held: f64,
     /// Some of the time lies between two exports: what came and left there is not known.
     pub is_least: bool,
+    /// Addresses that pods hold.
+    pods: u64,
 }
 
 impl Rates {
@@ -40,101 +41,32 @@ impl Rates {
     }
 }
 
-/// How a state follows what was told before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follows {
-    /// It is what the changes had come to.
-    Changes,
-    /// It is another export: what lies between is not known, but what differs.
-    Export,
-    /// Nothing is known of the time between.
-    Nothing,
-}
+impl Past for Rates {
+    const BRIDGES: bool = true;
 
-/// Takes blocks in the order of time.
-#[derive(Debug, Default)]
-pub struct RateReader {
-    rates: Rates,
-    /// By the key that the block has in exports.
-    blocks: HashMap<Vec<u8>, Held>,
-    /// The blocks of the next state.
-    next: HashMap<Vec<u8>, Held>,
-    pods: u64,
-    at: Option<Timestamp>,
-}
-
-impl RateReader {
-    /// Takes a block of the next state.
-    pub fn add(&mut self, key: &[u8], entry: &Snapshot) {
-        if !entry.blocks.is_empty() {
-            self.next.insert(key.to_vec(), held(entry));
-        }
+    fn counts(held: &Allocation<'_>) -> bool {
+        held.attribute.get("pod").is_some()
     }
 
-    /// The next state is complete.
-    pub fn begin(&mut self, at: Timestamp, follows: Follows) {
-        let next = std::mem::take(&mut self.next);
-        match follows {
-            Follows::Changes => {}
-            Follows::Export => {
-                self.reach(at);
-                self.rates.is_least = true;
-                let mut before = std::mem::take(&mut self.blocks);
-                for (key, now) in &next {
-                    self.count(&before.remove(key).unwrap_or_default(), now);
-                }
-                before.values().for_each(|before| self.count(before, &Held::default()));
-                self.blocks = next;
-            }
-            Follows::Nothing => {
-                self.pods = next.values().map(|held| held.len() as u64).sum();
-                (self.blocks, self.at) = (next, Some(at));
-            }
-        }
+    fn begin(&mut self, _: Timestamp, held: u64) {
+        self.pods = held;
     }
 
-    /// A block is another one from this time on, or is gone. What was told before is passed over: two recorders tell it.
-    pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
-        if self.at.is_some_and(|known| at < known) {
-            return;
-        }
-        self.reach(at);
-        let now = entry.map(held).unwrap_or_default();
-        let before = self.blocks.remove(key).unwrap_or_default();
-        self.count(&before, &now);
-        if now.len() > 0 {
-            self.blocks.insert(key.to_vec(), now);
-        }
+    fn pass(&mut self, from: Timestamp, until: Timestamp) {
+        let passed = until.duration_since(from);
+        self.observed += passed;
+        self.held += self.pods as f64 * passed.as_secs_f64();
     }
 
-    /// Everything is known up to this time.
-    pub fn reach(&mut self, at: Timestamp) {
-        if let Some(before) = self.at.filter(|before| *before < at) {
-            let passed = at.duration_since(before);
-            self.rates.observed += passed;
-            self.rates.held += self.pods as f64 * passed.as_secs_f64();
-            self.at = Some(at);
-        }
+    fn change(&mut self, _: IpNet, assigned: u64, released: u64) {
+        self.arrived += assigned;
+        self.left += released;
+        self.pods = (self.pods + assigned).saturating_sub(released);
     }
 
-    pub fn finish(self) -> Rates {
-        self.rates
+    fn bridge(&mut self) {
+        self.is_least = true;
     }
-
-    fn count(&mut self, before: &Held, now: &Held) {
-        let (arrived, left) = before.assigned_and_released(now);
-        self.rates.arrived += arrived;
-        self.rates.left += left;
-        self.pods = (self.pods + arrived).saturating_sub(left);
-    }
-}
-
-/// The addresses of pods in a block.
-fn held(entry: &Snapshot) -> Held {
-    let mut contents =
-        entry.blocks.iter().map(|block| &block.value.content).filter(|content| !content.is_deleted());
-    let block = contents.next().and_then(|content| content.usable());
-    block.map(|block| Held::of(block, |held| held.attribute.get("pod").is_some())).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -142,6 +74,7 @@ mod tests {
     use calipam_model::snapshot::Snapshot;
 
     use super::*;
+    use crate::past::{Follows, PastReader};
 
     const KEY: &[u8] = b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
 
@@ -168,14 +101,14 @@ mod tests {
 
     #[test]
     fn pods_count_that_come_and_leave_while_it_is_known() {
-        let mut reader = RateReader::default();
+        let mut reader = PastReader::<Rates>::default();
         reader.add(KEY, &block(&["a", "b"]));
         reader.begin(at(0), Follows::Nothing);
         reader.change(at(50), KEY, Some(&block(&["a", "c"])));
         reader.change(at(50), KEY, Some(&block(&["a"])));
         reader.change(at(40), KEY, Some(&block(&["a", "x"])));
         reader.reach(at(100));
-        let rates = reader.rates;
+        let rates = reader.past;
         assert_eq!((rates.arrived, rates.left, rates.observed), (1, 2, SignedDuration::from_secs(100)));
         assert_eq!((rates.held, rates.average(), rates.arrived_per_hour()), (150.0, 1.5, 36.0));
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
@@ -187,13 +120,13 @@ mod tests {
         reader.add(KEY, &block(&["d", "e", "f"]));
         reader.begin(at(500), Follows::Nothing);
         reader.reach(at(600));
-        assert_eq!((reader.rates.arrived, reader.rates.left), (1, 2));
-        assert_eq!((reader.rates.observed, reader.rates.held), (SignedDuration::from_secs(200), 450.0));
+        assert_eq!((reader.past.arrived, reader.past.left), (1, 2));
+        assert_eq!((reader.past.observed, reader.past.held), (SignedDuration::from_secs(200), 450.0));
 
         // Between two exports only what differs is known.
         reader.begin(at(700), Follows::Export);
-        assert_eq!((reader.rates.arrived, reader.rates.left), (1, 5));
-        assert!(reader.rates.is_least);
-        assert_eq!(RateReader::default().finish().lifetime(), None);
+        assert_eq!((reader.past.arrived, reader.past.left), (1, 5));
+        assert!(reader.past.is_least);
+        assert_eq!(Rates::default().lifetime(), None);
     }
 }

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use calipam_model::IpNet;
-use calipam_model::block::Block;
+use calipam_model::block::{Allocation, Block};
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::held::Held;
+use crate::past::Past;
 
 /// Changes are summed up for so long.
 const SPAN: SignedDuration = SignedDuration::from_mins(10);
-/// So many sums are kept: those of a day.
-const MOST: usize = 144;
+/// Sums are kept for so long.
+pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// For a forecast there have to be as many.
 const LEAST: usize = 6;
 
@@ -29,8 +30,9 @@ pub struct Trend {
     /// When the sum that grows has begun.
     begin: Timestamp,
     growing: i64,
-    /// By how many more addresses were assigned than released in each span, the oldest first.
-    sums: VecDeque<i64>,
+    /// By how many more addresses were assigned than released in each span that ended at a time, the oldest first. Spans of which not
+    /// everything is known are left out.
+    sums: VecDeque<(Timestamp, i64)>,
 }
 
 /// In how many seconds nothing of a pool is free any more; infinite where it does not shrink. It will be between `earliest` and
@@ -59,9 +61,7 @@ impl Trends {
             }
             let [before, now] = [before, now].map(|block| held(block.flatten()));
             let (assigned, released) = before.assigned_and_released(&now);
-            for trend in self.0.iter_mut().filter(|(pool, _)| pool.contains(&key)).map(|(_, trend)| trend) {
-                trend.add(assigned, released);
-            }
+            self.change(key, assigned, released);
         }
     }
 
@@ -70,9 +70,46 @@ impl Trends {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
 
+    /// Those of these pools, of which nothing is known.
+    pub fn of_pools(pools: impl Iterator<Item = IpNet>) -> Self {
+        Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
+    }
+
+    /// Takes over what is known of the time before these began.
+    pub fn recall(&mut self, mut past: Self) {
+        for (pool, trend) in &mut self.0 {
+            let Some(Trend { mut sums, .. }) = past.0.remove(pool) else { continue };
+            sums.retain(|(end, _)| *end <= trend.first());
+            sums.append(&mut trend.sums);
+            trend.sums = sums;
+        }
+    }
+
     /// The trend of the pool of a CIDR.
     pub fn of(&self, pool: IpNet) -> Option<&Trend> {
         self.0.get(&pool)
+    }
+}
+
+impl Past for Trends {
+    const BRIDGES: bool = false;
+
+    fn counts(held: &Allocation<'_>) -> bool {
+        !held.attribute.is_windows_reserved()
+    }
+
+    fn begin(&mut self, at: Timestamp, _: u64) {
+        self.interrupt(at);
+    }
+
+    fn pass(&mut self, _: Timestamp, until: Timestamp) {
+        self.0.values_mut().for_each(|trend| trend.reach(until));
+    }
+
+    fn change(&mut self, block: IpNet, assigned: u64, released: u64) {
+        for trend in self.0.iter_mut().filter(|(pool, _)| pool.contains(&block)).map(|(_, trend)| trend) {
+            trend.add(assigned, released);
+        }
     }
 }
 
@@ -82,7 +119,12 @@ impl Trend {
     }
 
     fn begin_anew(&mut self, now: Timestamp) {
-        *self = Self { assigned: self.assigned, released: self.released, ..Self::new(now) };
+        (self.begin, self.growing) = (now, 0);
+    }
+
+    /// When the first span that is known began.
+    fn first(&self) -> Timestamp {
+        self.sums.front().map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
     }
 
     fn add(&mut self, assigned: u64, released: u64) {
@@ -94,15 +136,16 @@ impl Trend {
     /// Ends the sums whose span has passed.
     fn reach(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.begin);
-        if passed.is_negative() || passed >= SPAN * MOST as i32 {
+        if passed.is_negative() || passed >= KEPT {
             // The clock was set.
+            self.sums.clear();
             return self.begin_anew(now);
         }
         while let Some(end) = self.begin.checked_add(SPAN).ok().filter(|end| *end <= now) {
-            self.sums.push_back(std::mem::take(&mut self.growing));
+            self.sums.push_back((end, std::mem::take(&mut self.growing)));
             self.begin = end;
         }
-        self.sums.drain(..self.sums.len().saturating_sub(MOST));
+        self.sums.retain(|(end, _)| now.duration_since(*end) < KEPT);
     }
 
     /// When so many free addresses will be taken; `None` where too little is known.
@@ -111,8 +154,9 @@ impl Trend {
         if self.sums.len() < LEAST {
             return None;
         }
-        let mean = self.sums.iter().map(|sum| *sum as f64).sum::<f64>() / number;
-        let squares = self.sums.iter().map(|sum| (*sum as f64 - mean).powi(2)).sum::<f64>();
+        let sums = self.sums.iter().map(|(_, sum)| *sum as f64);
+        let mean = sums.clone().sum::<f64>() / number;
+        let squares = sums.map(|sum| (sum - mean).powi(2)).sum::<f64>();
         let error = (squares / (number - 1.0) / number).sqrt();
         // Near enough to Student's distribution for 5 degrees of freedom and more.
         let beyond = (1.96 + 3.05 / (number - 1.0)) * error;
@@ -135,12 +179,13 @@ fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
 
 /// The addresses of a block but those that Windows reserves.
 fn held(block: Option<&Block>) -> Held {
-    block.map(|block| Held::of(block, |held| !held.attribute.is_windows_reserved())).unwrap_or_default()
+    block.map(|block| Held::of(block, Trends::counts)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::past::{Follows, PastReader};
 
     const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
 
@@ -215,7 +260,7 @@ mod tests {
         assert_eq!(forecast(&[-5; 6], 100).unwrap().earliest, f64::INFINITY);
         assert_eq!(forecast(&[0; 6], 0).unwrap().latest, 0.0);
         // Only the last day counts.
-        let changed = [&[100; 20][..], &[5; MOST]].concat();
+        let changed = [&[100; 20][..], &[5; 144]].concat();
         assert_eq!(forecast(&changed, 100), Some(even));
     }
 
@@ -230,5 +275,38 @@ mod tests {
         trend.reach(at(110));
         trend.reach(at(1_000_000_000));
         assert_eq!(trend.sums.len(), 0);
+    }
+
+    #[test]
+    fn what_a_recording_tells_counts_before_what_was_followed_since() {
+        let pool: IpNet = "10.0.0.0/24".parse().unwrap();
+        let mut reader = PastReader::new(Trends::of_pools([pool].into_iter()));
+        let key = b"block";
+        reader.add(key, &snapshot(0, &[(0, "a")]));
+        reader.begin(at(0), Follows::Nothing);
+        for minutes in 1..=35 {
+            let held = if minutes % 10 == 5 { &[(0, "a"), (1, "b")][..] } else { &[(0, "a")] };
+            reader.change(at(minutes), key, Some(&snapshot(minutes, held)));
+        }
+        reader.add(key, &snapshot(50, &[(0, "a"), (1, "b"), (2, "c")]));
+        reader.begin(at(50), Follows::Export);
+        reader.reach(at(70));
+        let past = reader.finish();
+        let sums = |trends: &Trends| {
+            let sums = trends.of(pool).unwrap().sums.iter();
+            sums.map(|(end, sum)| (end.duration_since(at(0)).as_mins(), *sum)).collect::<Vec<_>>()
+        };
+        assert_eq!(sums(&past), [(10, 0), (20, 0), (30, 0), (60, 0), (70, 0)], "the gap is left out");
+
+        let (mut trends, nothing) = (Trends::default(), Snapshot::default());
+        trends.note(&nothing, &nothing, &snapshot(65, &[]));
+        trends.note(&nothing, &snapshot(66, &[(0, "a")]), &snapshot(66, &[]));
+        trends.note(&nothing, &nothing, &snapshot(76, &[]));
+        trends.recall(past);
+        assert_eq!(sums(&trends), [(10, 0), (20, 0), (30, 0), (60, 0), (75, 1)], "no time counts twice");
+        trends.note(&nothing, &nothing, &snapshot(24 * 60 + 15, &[]));
+        assert_eq!(sums(&trends)[..2], [(20, 0), (30, 0)], "a day is kept");
+        trends.interrupt(at(24 * 60 + 16));
+        assert_eq!(sums(&trends)[..2], [(20, 0), (30, 0)], "what is known stays");
     }
 }

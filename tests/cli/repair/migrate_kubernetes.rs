@@ -188,7 +188,7 @@ fn pods_are_named_by_what_brings_them_back_and_with_what_ties_them_to_the_pool()
     let pin = |subject: &str| json!({"subject": subject, "annotation": "cni.projectcalico.org/ipv4pools", "value": "[\"p\"]"});
     assert_eq!(document["pins"], json!([pin("Pod default/web-4"), pin("StatefulSet default/web-5d9")]));
     assert_eq!(document["differences"][0]["setting"], "ipipMode");
-    let eviction = json!({"pods": 4, "withoutAddress": 0, "batch": 1, "eachSeconds": 20, "totalSeconds": 80});
+    let eviction = json!({"pods": 4, "notMoved": 0, "batch": 1, "eachSeconds": 20, "totalSeconds": 80});
     assert_eq!(document["eviction"], eviction, "{run:?}");
 }
 

@@ -2,13 +2,17 @@
 //!
 //! Nothing is checked by other rules than those of a check: they run on the same snapshot, in which the long lists, of endpoints,
 //! pods and handles, are cut to what the [touched](Touched) addresses, handles and workloads depend on ([`scope`]). What is about
-//! anything else (blocks, affinities, nodes, pools, settings) is found anew each time, since blocks are few. Where a change may
-//! reach further, as that of a node, of a pool or of something that cannot be decoded, everything is checked again.
+//! anything else (pools, settings) is found anew each time, since blocks are few, and what is about blocks, affinities and nodes
+//! where a change reaches the [`layout`]. Where a change may reach further, as that of a node, of a pool or of something that cannot
+//! be decoded, everything is checked again.
 
+mod layout;
 mod near;
 mod places;
 mod scope;
 mod standing;
+#[cfg(test)]
+mod standing_tests;
 #[cfg(test)]
 mod tests;
 mod touched;
@@ -22,6 +26,7 @@ use calipam_model::IpNet;
 use calipam_model::snapshot::{Snapshot, StoredBlock};
 use jiff::Timestamp;
 
+use self::layout::Layout;
 use self::places::Places;
 use self::scope::{Needed, Scope};
 pub use self::standing::Standing;
@@ -29,6 +34,7 @@ pub use self::touched::Touched;
 use crate::context::{grace, is_young, next_turn};
 use crate::finding::Finding;
 use crate::index::{Index, Owner, is_for_services_only};
+use crate::occupancy::Occupancy;
 use crate::report::Report;
 use crate::rules::{self, Found};
 use crate::{Context, Options, report, uses_ipam};
@@ -39,6 +45,7 @@ pub struct LiveCheck {
     options: Options,
     places: Places,
     findings: Vec<Finding>,
+    layout: Layout,
     /// Addresses that blocks record and nothing uses.
     unused: BTreeSet<IpAddr>,
     /// When the next allocation of a block becomes old enough to be checked; blocks without such are left out.
@@ -62,12 +69,21 @@ pub enum Checked {
     Everything,
 }
 
+/// What the rules have found again.
+struct Renewed {
+    found: Found,
+    /// `None` where it is as it was.
+    layout: Option<Layout>,
+    /// What is known to be in use.
+    in_use: [Option<IpAddr>; 2],
+}
+
 impl LiveCheck {
     /// Checks everything.
     pub fn new(snapshot: &Snapshot, options: &Options) -> Self {
         let context = Context::new(snapshot, options);
         let services_only = context.index.services_only;
-        let Found { findings, unused } = context.find();
+        let Found { findings, layout, unused } = context.find();
         let in_use = Family::BOTH.map(|family| used_by_workload(&context.index, family));
         let unchecked = context.index.unchecked();
         // It is large, and the places need as much memory as is left then.
@@ -76,6 +92,7 @@ impl LiveCheck {
             options: options.clone(),
             places: Places::new(snapshot),
             findings,
+            layout: Layout::new(layout),
             unused: unused.into_iter().collect(),
             turns: BTreeMap::new(),
             in_use,
@@ -102,13 +119,13 @@ impl LiveCheck {
     }
 
     /// What a check finds, in no order.
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(&self.layout.findings)
     }
 
     /// The report of a check.
     pub fn report(&self, snapshot: &Snapshot) -> Report {
-        report(snapshot, self.services_only, self.findings.clone())
+        report(snapshot, self.services_only, self.findings().cloned().collect())
     }
 
     /// False where everything has to be checked.
@@ -120,9 +137,14 @@ impl LiveCheck {
         self.age(snapshot, &mut touched);
         let scope = Scope::new(touched, &self.places, snapshot, &self.unused);
         let needed = Needed::new(&scope, &self.places, snapshot, self.in_use.into_iter().flatten());
-        let Some((found, in_use)) = self.find(snapshot, &scope, needed) else { return false };
+        let Some(Renewed { found, layout, in_use }) = self.find(snapshot, &scope, needed) else {
+            return false;
+        };
 
         self.in_use = in_use;
+        if let Some(layout) = layout {
+            self.layout = layout;
+        }
         self.findings.retain(|finding| !scope.decides(&finding.subject));
         self.findings.extend(found.findings.into_iter().filter(|finding| scope.decides(&finding.subject)));
         self.unused.retain(|address| !scope.part.addresses.contains(*address));
@@ -130,14 +152,9 @@ impl LiveCheck {
         true
     }
 
-    /// Runs the rules on the snapshot, with what is needed of its long lists in their place. Gives what they found, and what is
-    /// known to be in use; `None` where everything has to be checked.
-    fn find(
-        &self,
-        snapshot: &mut Snapshot,
-        scope: &Scope,
-        needed: Needed,
-    ) -> Option<(Found, [Option<IpAddr>; 2])> {
+    /// Runs the rules on the snapshot, with what is needed of its long lists in their place; `None` where everything has to be
+    /// checked.
+    fn find(&self, snapshot: &mut Snapshot, scope: &Scope, needed: Needed) -> Option<Renewed> {
         let Needed { endpoints, pods, handles } = needed;
         let endpoints = replace(&mut snapshot.endpoints, endpoints);
         let pods = replace(&mut snapshot.pods, pods);
@@ -151,7 +168,7 @@ impl LiveCheck {
         found
     }
 
-    fn find_narrowed(&self, snapshot: &Snapshot, scope: &Scope) -> Option<(Found, [Option<IpAddr>; 2])> {
+    fn find_narrowed(&self, snapshot: &Snapshot, scope: &Scope) -> Option<Renewed> {
         let context = Context::of_nodes(snapshot, &self.options);
         if context.index.unchecked() != self.unchecked {
             return None;
@@ -167,7 +184,12 @@ impl LiveCheck {
                 return None;
             }
         }
-        Some((rules::run_on(&context, Some(&scope.part)), in_use))
+        let occupancy = Occupancy::new(&context);
+        Some(Renewed {
+            found: rules::run_on(&context, &occupancy, &scope.part),
+            layout: self.layout.renewed(&context, &occupancy, &scope.reach),
+            in_use,
+        })
     }
 
     /// Touches what is checked otherwise only because time has passed, and notes when that will be so again.

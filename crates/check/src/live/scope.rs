@@ -11,6 +11,7 @@ use calipam_model::snapshot::{Snapshot, Source, Versioned};
 use calipam_model::text::{Text, TextRef};
 use foldhash::fast::FixedState;
 
+use super::layout::Reach;
 use super::near::{Near, place_of_block};
 use super::places::Places;
 use super::touched::{Touched, pod_of};
@@ -23,6 +24,7 @@ use crate::rules::{Part, hash_of_name};
 /// What is checked again.
 pub(super) struct Scope {
     pub part: Part,
+    pub reach: Reach,
     /// Endpoints and pods by the names that findings have for them.
     workloads: HashSet<String>,
     /// Identities of endpoints and pods that decide about unused addresses, or are checked themselves.
@@ -43,11 +45,13 @@ impl Scope {
         add_same_handle(&mut touched, places, snapshot);
 
         let addresses = touched.addresses.into_iter().map(IpNet::from);
-        let addresses = CidrSet::new(touched.blocks.into_iter().chain(addresses));
+        let addresses = CidrSet::new(touched.blocks.iter().copied().chain(addresses));
         let mut named = touched.pods;
         named.extend(claimed_in(&addresses, snapshot));
         let part = Part { addresses, handles: touched.handles };
-        Self { part, workloads: touched.workloads, named }
+        let reach =
+            Reach { is_rearranged: touched.is_rearranged, blocks: touched.blocks, nodes: touched.nodes };
+        Self { part, reach, workloads: touched.workloads, named }
     }
 
     /// True for the subject of a finding that the rules decide about within this scope: what is not about addresses, handles or

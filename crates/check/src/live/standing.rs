@@ -22,6 +22,8 @@ struct Seen {
     /// What was found; `None` once it has stood long enough. From then on it stands for as long as it is found at all: what is
     /// wrong with a block is not right again because something else of it has changed.
     evidence: Option<Evidence>,
+    /// When its own objects were read again, and were the same.
+    read_again: Option<Timestamp>,
 }
 
 impl Standing {
@@ -56,14 +58,29 @@ impl Standing {
             };
             let same = before.remove(&key).filter(is_same);
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
+            let read_again = same.as_ref().and_then(|seen| seen.read_again);
             let was_standing = same.is_some_and(|seen| seen.evidence.is_none());
+            let known = read_again.map_or(known, |at| known.max(at.min(now)));
             let stands = was_standing || known.duration_since(since) >= self.settle;
             let evidence = (!stands).then(|| finding.evidence.clone());
-            self.seen.insert(key, Seen { since, evidence });
+            self.seen.insert(key, Seen { since, evidence, read_again: None });
             stands
         });
         report.rechecked = true;
         held_back
+    }
+
+    /// True for a finding that has stood for long enough, if all is known that has happened until `now`.
+    pub fn is_due(&self, finding: &FindingKey, now: Timestamp) -> bool {
+        let is_due = |seen: &Seen| seen.evidence.is_some() && now.duration_since(seen.since) >= self.settle;
+        self.seen.get(finding).is_some_and(is_due)
+    }
+
+    /// The objects that a finding rests on are known to be the same at this time.
+    pub fn confirm(&mut self, finding: &FindingKey, at: Timestamp) {
+        if let Some(seen) = self.seen.get_mut(finding) {
+            seen.read_again = Some(at);
+        }
     }
 
     /// When the first of those that were held back will have stood for long enough.

@@ -187,7 +187,7 @@ fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds(
             };
             world.wait([0, 2, 60, 600][dice.below(4)]);
             world.change(changes, Vec::new(), &format!("seed {seed}, step {step}"));
-            codes.extend(world.live.findings.iter().map(|finding| finding.code));
+            codes.extend(world.live.findings().map(|finding| finding.code));
         }
         parts += world.parts;
     }
@@ -221,8 +221,8 @@ fn swapped(dice: &mut Dice, stored: &Stored) -> BTreeMap<Vec<u8>, Option<Vec<u8>
     BTreeMap::from([(one.clone(), value(other)), (other.clone(), value(one))])
 }
 
-/// What changes to make the first state the second: checked by that, it is what a full check finds. Gives how much was checked.
-fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
+/// What changes to make the first state the second.
+fn touched(before: &Snapshot, after: &Snapshot) -> Touched {
     fn others<T: PartialEq + Clone>(all: &[T], others: &[T]) -> Vec<T> {
         all.iter().filter(|object| !others.contains(object)).cloned().collect()
     }
@@ -233,11 +233,70 @@ fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
         pods: others(&one.pods, &other.pods),
         ..Snapshot::default()
     };
-    let touched = Touched::between(&changed(before, &after), &changed(&after, before));
+    Touched::between(&changed(before, after), &changed(after, before))
+}
+
+/// Checked by what changes, the second state is what a full check finds. Gives how much was checked.
+fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
     let mut live = LiveCheck::new(before, &Options::default());
+    let touched = touched(before, &after);
     let checked = live.update(&mut after, touched);
     assert_eq!(live.report(&after), check(&after, &Options::default()));
     checked
+}
+
+/// The layout is found anew where a change reaches it, and nowhere else.
+#[test]
+fn blocks_that_fill_and_empty_are_what_a_full_check_finds() {
+    let (mut codes, mut kept) = (HashSet::new(), 0);
+    for seed in 0..rounds(16) {
+        let dice = &mut Dice(seed);
+        let [is_shared, is_unowned, is_tainted, is_ample] = [1, 2, 4, 8].map(|bit| seed & bit == 0);
+        let mut taken = [4, 4, 4, 3];
+        let mut is_awaited = false;
+        let mut next = |dice: &mut Dice| {
+            if dice.one_in(2) {
+                taken[dice.below(4)] = [4, 3, 2, 0][dice.below(4)];
+            }
+            is_awaited ^= dice.one_in(3);
+            let owned = [("node-1", taken[0]), ("node-2", taken[1]), ("node-2", taken[2])];
+            let mut cluster = small(strict(), &owned);
+            let records = [0, 1, 2, 3].map(|place| match place < taken[3] {
+                true => json!({"handle_id": format!("last-{place}")}),
+                false => Value::Null,
+            });
+            cluster.block("10.244.1.12/30", Some("host:node-2").filter(|_| !is_unowned), records);
+            if is_shared {
+                cluster.put(
+                    "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30",
+                    json!({"state": "confirmed"}),
+                );
+            }
+            if is_ample {
+                cluster.resource("ippools/large", json!({"cidr": "10.244.2.0/24", "blockSize": 30}));
+            }
+            cluster.0.nodes[0].value.tainted = is_tainted;
+            let pod = PodParts { phase: "Pending", ..running("new", "") };
+            with_pods(cluster, if is_awaited { std::slice::from_ref(&pod) } else { &[] }).0
+        };
+        let mut before = next(dice);
+        let mut live = LiveCheck::new(&before, &Options::default());
+        for step in 0..12 {
+            let mut after = next(dice);
+            let seen = live.layout.findings.as_ptr();
+            let touched = touched(&before, &after);
+            let checked = live.update(&mut after, touched);
+            let expected = check(&after, &Options::default());
+            assert_eq!((checked, live.report(&after)), (Checked::Part, expected), "seed {seed}, step {step}");
+            codes.extend(live.findings().map(|finding| finding.code));
+            kept += usize::from(
+                step > 0 && !live.layout.findings.is_empty() && live.layout.findings.as_ptr() == seen,
+            );
+            before = after;
+        }
+    }
+    let wanted = [Code::StrandedAddresses, Code::EmptyUnownedBlock, Code::AffinityConflict];
+    assert!(wanted.iter().all(|code| codes.contains(code)) && kept > 10, "{codes:?}, {kept} times as it was");
 }
 
 /// Whether a stranded node is an error is decided by pods anywhere.
@@ -331,72 +390,4 @@ fn what_a_handle_holds_elsewhere_is_checked_with_it() {
     other.put("/calico/ipam/v2/handle/net.abc", json!({"block": {}}));
     assert_eq!(follow(&one.0, other.0.clone()), Checked::Part);
     assert_eq!(follow(&other.0, one.0), Checked::Part, "what shared an object is alone again");
-}
-
-/// A cluster, and the same without the handle of a pod.
-fn without_a_handle() -> (Cluster, Snapshot) {
-    let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
-    let handle = cluster.add_pod_on(0).handle;
-    let mut snapshot = cluster.snapshot();
-    snapshot.handles.retain(|stored| stored.value.id() != *handle.as_str());
-    (cluster, snapshot)
-}
-
-#[test]
-fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
-    let (cluster, snapshot) = without_a_handle();
-    let begin = snapshot.taken_at;
-    let mut standing = Standing::new(SignedDuration::from_secs(5));
-    let mut found_at = |seconds: i64, snapshot: &Snapshot| {
-        let mut report = check(snapshot, &Options::default());
-        let now = begin + SignedDuration::from_secs(seconds);
-        let held = standing.hold_back(&mut report, now, now);
-        assert!(report.rechecked);
-        (report.findings.len(), held.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
-    };
-    assert_eq!(found_at(0, &snapshot), (0, 1, Some(5)));
-    assert_eq!(found_at(4, &snapshot), (0, 1, Some(5)));
-    // Gone in between, it begins again.
-    assert_eq!(found_at(5, &cluster.snapshot()), (0, 0, None));
-    assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
-    assert_eq!(found_at(11, &snapshot), (1, 0, None));
-    assert_eq!(found_at(12, &snapshot), (1, 0, None));
-}
-
-#[test]
-fn a_clock_that_jumps_neither_keeps_a_finding_back_nor_hurries_it() {
-    let (_, snapshot) = without_a_handle();
-    let begin = snapshot.taken_at;
-    let mut standing = Standing::new(SignedDuration::from_secs(5));
-    let mut stands_at = |seconds: i64| {
-        let mut report = check(&snapshot, &Options::default());
-        let now = begin + SignedDuration::from_secs(seconds);
-        standing.hold_back(&mut report, now, now);
-        (report.findings.len(), standing.next().map(|at| at.duration_since(begin).as_secs()))
-    };
-    assert_eq!(stands_at(0), (0, Some(5)));
-    assert_eq!(stands_at(-3_600), (0, Some(-3_595)), "an hour back: it stands five seconds from then");
-    assert_eq!(stands_at(-3_596), (0, Some(-3_595)));
-    assert_eq!(stands_at(-3_595), (1, None));
-    assert_eq!(stands_at(-7_200), (1, None), "what stands goes on standing");
-}
-
-/// What is known of some objects may be older than what is known of others.
-#[test]
-fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
-    let cluster = Cluster::all_faults(ClusterSpec::new(5), 1).snapshot();
-    let begin = cluster.taken_at;
-    let mut standing = Standing::new(SignedDuration::from_secs(5)).apart(true);
-    let mut found_at = |now: i64, known: i64| {
-        let mut report = check(&cluster, &Options::default());
-        let all = report.findings.len();
-        let [now, known] = [now, known].map(|seconds| begin + SignedDuration::from_secs(seconds));
-        let held = standing.hold_back(&mut report, now, known);
-        assert_eq!(held.len() + report.findings.len(), all);
-        (report.findings.is_empty(), held.is_empty())
-    };
-    assert_eq!(found_at(0, -60), (true, false));
-    assert_eq!(found_at(9, 4), (true, false), "it is not known whether it has stood for so long");
-    assert_eq!(found_at(10, 5), (false, true));
-    assert_eq!(found_at(11, 5), (false, true));
 }

@@ -9,6 +9,7 @@ use calipam_model::pod::Pod;
 use calipam_model::snapshot::{Snapshot, StoredBlock};
 use calipam_model::text::TextRef;
 
+use super::layout::is_rearranged;
 use super::places::Entries;
 use crate::owner::{each_identity, identity, texts_of_pod};
 use crate::rules::hash_of_name;
@@ -18,6 +19,8 @@ use crate::rules::hash_of_name;
 pub struct Touched {
     /// A change may concern everything.
     pub(super) everything: bool,
+    /// See [`is_rearranged`].
+    pub(super) is_rearranged: bool,
     pub(super) blocks: BTreeSet<IpNet>,
     pub(super) addresses: BTreeSet<IpAddr>,
     /// Hashes of IDs.
@@ -44,7 +47,7 @@ impl Touched {
     /// What is concerned where the objects `before` have become those of `now`: all that have changed, and no others.
     pub fn between(before: &Snapshot, now: &Snapshot) -> Self {
         let (gone, come) = (Entries::of(before), Entries::of(now));
-        let mut touched = Self { gone, come, ..Self::default() };
+        let mut touched = Self { gone, come, is_rearranged: is_rearranged(before, now), ..Self::default() };
         for objects in [before, now] {
             touched.everything |= reaches_far(objects);
             objects.blocks.iter().for_each(|block| touched.note_block(&block.value));
@@ -62,6 +65,7 @@ impl Touched {
     /// Takes note of more.
     pub fn add(&mut self, other: Self) {
         self.everything |= other.everything;
+        self.is_rearranged |= other.is_rearranged;
         self.blocks.extend(other.blocks);
         self.addresses.extend(other.addresses);
         self.handles.extend(other.handles);

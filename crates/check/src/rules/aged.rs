@@ -27,7 +27,7 @@ pub(crate) fn findings(
     if has_future_releases(&context) {
         // What is in a block that was corrupt is checked by any rule.
         context.index = Index::new(context.snapshot, later);
-        return has(run(&context)).collect();
+        return has(run(&context).all()).collect();
     }
 
     let mut found = Vec::new();

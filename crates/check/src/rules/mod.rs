@@ -72,32 +72,59 @@ impl Part {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub findings: Vec<Finding>,
+    /// What the [rules about the layout](run_layout) have found.
+    pub layout: Vec<Finding>,
     /// Of the addresses that were checked, those that blocks record and nothing uses.
     pub unused: Vec<IpAddr>,
 }
 
-/// Runs all rules.
-pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
-    run_on(context, None).findings
+impl Found {
+    /// All findings.
+    pub(crate) fn all(mut self) -> Vec<Finding> {
+        self.findings.append(&mut self.layout);
+        self.findings
+    }
 }
 
-/// Runs all rules, those about addresses and handles on a part of these if one is given. The walk over addresses takes as long
-/// as all others together, so that it runs at the same time.
-pub(crate) fn run_on(context: &Context<'_>, part: Option<&Part>) -> Found {
+/// Runs all rules.
+pub(crate) fn run(context: &Context<'_>) -> Found {
+    let occupancy = Occupancy::new(context);
+    let (walked, (others, layout)) = beside_walk(context, None, || {
+        let layout = run_layout(context, &occupancy, &Claimants::new(context));
+        (run_others(context, &occupancy, None), layout)
+    });
+    walked.with(others, layout)
+}
+
+/// Runs the rules but those about the layout; those about addresses and handles on a part of these.
+pub(crate) fn run_on(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: &Part) -> Found {
+    let (walked, others) = beside_walk(context, Some(part), || run_others(context, occupancy, Some(part)));
+    walked.with(others, Vec::new())
+}
+
+/// What was found in a walk over addresses.
+struct Walked {
+    findings: Vec<Finding>,
+    unused: Vec<IpAddr>,
+}
+
+impl Walked {
+    fn with(self, mut findings: Vec<Finding>, layout: Vec<Finding>) -> Found {
+        findings.extend(self.findings);
+        Found { findings, layout, unused: self.unused }
+    }
+}
+
+/// The walk over addresses takes as long as all other rules together, so that these run at the same time.
+fn beside_walk<T>(context: &Context<'_>, part: Option<&Part>, others: impl FnOnce() -> T) -> (Walked, T) {
     std::thread::scope(|scope| {
         let walk = scope.spawn(|| {
             let mut findings = Vec::new();
             let unused = addresses::check(context, part.map(|part| &part.addresses), &mut findings);
-            Found { findings, unused }
+            Walked { findings, unused }
         });
-        let mut findings = run_others(context, part);
-        match walk.join() {
-            Ok(walked) => {
-                findings.extend(walked.findings);
-                Found { findings, unused: walked.unused }
-            }
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let others = others();
+        (walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), others)
     })
 }
 
@@ -108,15 +135,25 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-fn run_others(context: &Context<'_>, part: Option<&Part>) -> Vec<Finding> {
+/// Runs the rules about whose the blocks are, and what nodes can still get. Of what a block holds they see only whether it is full or
+/// empty; their findings also say how many addresses are taken.
+pub(crate) fn run_layout(
+    context: &Context<'_>,
+    occupancy: &Occupancy<'_, '_>,
+    claimants: &Claimants<'_, '_>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let (occupancy, claimants) = (Occupancy::new(context), Claimants::new(context));
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
-    block_limit::check(context, &claimants, &mut findings);
+    block_limit::check(context, claimants, &mut findings);
+    stranded::check(context, occupancy, claimants, &mut findings);
+    findings
+}
+
+fn run_others(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: Option<&Part>) -> Vec<Finding> {
+    let mut findings = Vec::new();
     handles::check(context, part, &mut findings);
-    pools::check(context, &occupancy, &mut findings);
-    stranded::check(context, &occupancy, &claimants, &mut findings);
+    pools::check(context, occupancy, &mut findings);
     configuration::check(context, &mut findings);
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);

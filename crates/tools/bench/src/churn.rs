@@ -75,7 +75,7 @@ impl Churn {
         // A pod of a StatefulSet has the name of the one before it.
         let new_pod = match pod.rsplit_once('-') {
             Some((workload, chance)) if chance.len() == SUFFIX => {
-                format!("{workload}-{}", &random[..SUFFIX])
+                format!("{workload}-{}", letters(self.replaced))
             }
             _ => pod.to_owned(),
         };
@@ -106,6 +106,16 @@ impl Churn {
         let read = self.client.get(key, None).await?;
         Ok(read.kvs().first().ok_or_else(|| format!("{key} is not there"))?.value_str()?.to_owned())
     }
+}
+
+/// Another text of [`SUFFIX`] letters for each number. What there was at first has digits there.
+fn letters(mut number: u64) -> String {
+    let mut letter = || {
+        let letter = char::from(b'a' + (number % 26) as u8);
+        number /= 26;
+        letter
+    };
+    (0..SUFFIX).map(|_| letter()).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

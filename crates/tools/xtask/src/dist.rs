@@ -141,10 +141,7 @@ fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
     };
     let programs = match &request.programs {
         Some(programs) => programs.clone(),
-        None => {
-            let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-            build(&target, &workspace::root(), &folder)?
-        }
+        None => build(&target, &workspace::root(), &workspace::target()?)?,
     };
     Ok((target, programs))
 }

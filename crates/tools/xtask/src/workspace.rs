@@ -34,8 +34,18 @@ pub(crate) fn cargo() -> Command {
 
 /// Where cargo puts a program that it builds as it built this one, relative to the root where it is below it.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
-    let own = env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot tell where this program is: {error}")))?;
-    let path = own.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);
+    let path = own()?.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);
     Ok(path.strip_prefix(root()).map(Path::to_owned).unwrap_or(path))
+}
+
+/// The folder in which cargo builds: `target`, unless `CARGO_TARGET_DIR` or cargo's configuration says otherwise. This program lies in
+/// `debug` there.
+pub(crate) fn target() -> Result<PathBuf, Failure> {
+    let own = own()?;
+    let folder = own.ancestors().nth(2);
+    Ok(folder.map_or_else(|| root().join("target"), Path::to_owned))
+}
+
+fn own() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| Failure::new(format!("cannot tell where this program is: {error}")))
 }

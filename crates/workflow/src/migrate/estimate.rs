@@ -19,8 +19,8 @@ use super::Eviction;
 pub struct Estimate {
     /// Pods that can be evicted.
     pub pods: usize,
-    /// Those of them that get no address any more, because the other pools do not suffice on the nodes where they come back.
-    pub without_address: usize,
+    /// Those of them that do not move, because a batch before them, or theirs, finds no free addresses.
+    pub not_moved: usize,
     /// Those that go at the same time.
     pub batch: usize,
     /// From the creation of a pod until it was ready, in the median of those that say it.
@@ -59,7 +59,7 @@ impl Estimate {
         };
         let scenario = scenario(snapshot, migration, pods);
         let Evicted { pods, moved, took } = answer::evict(&scenario, &simulated)?;
-        Ok(Some(Self { pods, without_address: pods - moved, batch, each, total: took.duration() }))
+        Ok(Some(Self { pods, not_moved: pods - moved, batch, each, total: took.duration() }))
     }
 }
 

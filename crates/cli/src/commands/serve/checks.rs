@@ -1,13 +1,17 @@
 //! The checks of `serve`, one after the other. A datastore is read once and followed; of one that cannot be followed each check reads
 //! what it needs.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_check::Finding;
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
-use calipam_workflow::{Live, Step};
+use calipam_history::trend::Trends;
+use calipam_model::IpNet;
+use calipam_workflow::{Error, Live, Step, trends};
 
 use super::super::check::Checker;
 use super::served::Good;
@@ -37,6 +41,8 @@ pub(super) struct Checks<'a> {
     console: Console,
     /// The cluster that is followed.
     live: Option<Live>,
+    /// What is being read of the recording since it is followed.
+    past: Option<JoinHandle<Option<Trends>>>,
     /// Why it is not.
     not_followed: Option<WhyWhole>,
     /// Open for as long as it answers, if it is followed.
@@ -57,6 +63,7 @@ impl<'a> Checks<'a> {
             global,
             console,
             live: None,
+            past: None,
             not_followed: None,
             datastore: None,
             revision: None,
@@ -107,12 +114,18 @@ impl<'a> Checks<'a> {
         let person = Person::watching(&self.console);
         let Some(live) = &mut self.live else {
             match Live::begin(datastore, &checker.criteria(), &person).await? {
-                Ok(live) => self.live = Some(live),
+                Ok(live) => {
+                    self.past = self.args.record.as_deref().and_then(|folder| self.recall(&live, folder));
+                    self.live = Some(live);
+                }
                 Err(why) => self.not_followed(&why),
             }
             self.is_rare = self.live.is_some();
             return Ok(());
         };
+        if let Some(past) = self.past.take_if(|past| past.is_finished()) {
+            past.join().ok().flatten().into_iter().for_each(|past| live.trends.recall(past));
+        }
         let step = live.step(datastore, &person).await?;
         self.is_rare = matches!(step, Step::Compared { .. });
         match step {
@@ -129,6 +142,24 @@ impl<'a> Checks<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Reads on a thread of its own what the recording tells of the time before: that of a busy cluster takes a while.
+    fn recall(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
+        let snapshot = live.snapshot();
+        let snapshot = snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
+        let (folder, now, console) = (folder.to_owned(), snapshot.taken_at, self.console.clone());
+        let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
+            Ok(past) => Some(past),
+            // Where nothing was recorded before, the recorder begins now.
+            Err(Error::EmptyArchive(_)) => None,
+            Err(error) => {
+                console.warn(&format!("the forecast goes on without what was recorded: {error}"));
+                None
+            }
+        };
+        thread::Builder::new().name("past".into()).spawn(read).ok()
     }
 
     /// Says why each check reads everything.
@@ -163,7 +194,10 @@ impl<'a> Checks<'a> {
 
     /// Rests after a check that took so long, and waits for a change, or until the interval has passed.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
-        let least = if self.live.is_some() { EVERY.saturating_sub(took) } else { Duration::ZERO };
+        let least = self
+            .live
+            .as_ref()
+            .map_or(Duration::ZERO, |live| EVERY.saturating_sub(took).min(live.until_due()));
         let rest = (self.cost(took) * REST).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);

@@ -198,17 +198,17 @@ fn capacity(capacity: &[NodeCapacity], detail: Detail, page: Page) -> Grid {
 }
 
 /// How long the eviction takes, and what that rests on.
-fn how_long(Estimate { pods, without_address, batch, each, total }: &Estimate) -> String {
+fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> String {
     let (all, total) = (count(*pods, "pod", "pods"), total.round(Unit::Second).unwrap_or(*total));
-    if *without_address > 0 {
-        let left = thousands(*without_address);
+    if *not_moved > 0 {
+        let left = thousands(*not_moved);
         return format!(
-            "Evicting {all}, {batch} at a time, would stop after {total:#}, as simulated with this cluster's blocks: {left} would not have moved, because no address was free on the nodes of the next ones"
+            "Evicting {all}, {batch} at a time, would stop after {total:#}: simulated with this cluster's blocks, {left} of them do not move, because a batch finds no free addresses"
         );
     }
     let each = each.round(Unit::Second).unwrap_or(*each);
     format!(
-        "Evicting {all}, {batch} at a time, takes about {total:#}, as simulated with this cluster's blocks: at their last start, half of the pods were ready after {each:#}. Waiting for disruption budgets comes on top"
+        "Evicting {all}, {batch} at a time, takes about {total:#}: simulated with this cluster's blocks, and with how long the pods took at their last start, half of them {each:#} or less. Waiting for disruption budgets comes on top"
     )
 }
 

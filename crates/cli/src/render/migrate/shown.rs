@@ -53,17 +53,17 @@ struct ShownGroup<'a> {
 #[serde(rename_all = "camelCase")]
 struct ShownEstimate {
     pods: usize,
-    without_address: usize,
+    not_moved: usize,
     batch: usize,
     each_seconds: i64,
     total_seconds: i64,
 }
 
 impl From<&Estimate> for ShownEstimate {
-    fn from(Estimate { pods, without_address, batch, each, total }: &Estimate) -> Self {
+    fn from(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> Self {
         let (each_seconds, total_seconds) = (each.as_secs(), total.as_secs());
-        let (pods, without_address, batch) = (*pods, *without_address, *batch);
-        Self { pods, without_address, batch, each_seconds, total_seconds }
+        let (pods, not_moved, batch) = (*pods, *not_moved, *batch);
+        Self { pods, not_moved, batch, each_seconds, total_seconds }
     }
 }
 

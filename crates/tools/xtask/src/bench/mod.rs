@@ -91,7 +91,7 @@ The parts live and live-kubernetes measure `calipam serve` of an etcd with
 sizes are named: how long after a change its finding appears, and what it takes
 at rest and while 50 pods a second come or go. Three minutes each. As
 10000+1000000 it goes on for a million changes, as fast as the server takes
-them, and prints whether memory grows.
+them, and prints after each tenth whether memory grows.
 
 The part record measures `calipam record` of an etcd with 100,000 allocations,
 unless sizes are named: bytes and processor time of a change. Two minutes.
@@ -159,7 +159,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut bench = workspace::cargo();
     bench.args(["build", "--release", "--package", "calipam-bench"]).envs(protoc);
     step::run("Building the benchmark", &mut bench)?;
-    let release = workspace::root().join("target/release");
+    let release = workspace::target()?.join("release");
     for part in parts {
         let mut measure = Command::new(release.join("calipam-bench"));
         measure.arg(part.name).arg(release.join("calipam")).envs(servers.iter().cloned());

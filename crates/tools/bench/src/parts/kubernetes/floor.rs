@@ -32,14 +32,24 @@ pub(super) struct Floor {
     pub server_seconds: f64,
 }
 
+impl Kinds {
+    /// The path of each, and the encoding that it has.
+    pub(super) fn each(&self) -> impl Iterator<Item = (String, &'static str)> + use<> {
+        let core = self.core.iter().map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
+        let calico = self.calico.iter().copied().flatten();
+        core.chain(calico.map(|plural| (Flavour::Classic.path(plural), JSON)))
+    }
+}
+
 /// Pulls all objects of some kinds once.
-pub(super) fn pull(server: &KubeApiserver, kinds: &Kinds) -> Result<Floor, String> {
-    let core = kinds.core.iter().map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
-    let calico = kinds.calico.iter().copied().flatten().map(|plural| (Flavour::Classic.path(plural), JSON));
+pub(super) fn pull(
+    server: &KubeApiserver,
+    kinds: impl IntoIterator<Item = (String, &'static str)>,
+) -> Result<Floor, String> {
     let (start, used) = (Instant::now(), server.processor_seconds());
     let bytes = thread::scope(|scope| {
         let pull = |(path, accept): (String, &'static str)| scope.spawn(move || server.pull(&path, accept));
-        let pulls: Vec<_> = core.chain(calico).map(pull).collect();
+        let pulls: Vec<_> = kinds.into_iter().map(pull).collect();
         let ended = pulls.into_iter().map(|pull| pull.join().expect("a pull does not panic"));
         ended.sum::<Result<u64, _>>()
     });

@@ -58,7 +58,7 @@ pub(super) fn measure(
         let (mut floors, mut runs) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
             collect_garbage(server)?;
-            floors.push(pull(server, kinds)?);
+            floors.push(pull(server, kinds.each())?);
             collect_garbage(server)?;
             runs.push(check::run(program, command, connection)?);
         }

@@ -40,8 +40,6 @@ struct Row {
     /// From the write to the finding, without [`SETTLE`].
     latencies: Vec<f64>,
     peak_mib: f64,
-    /// Objects that were written in all, and resident memory then.
-    later: Vec<(u64, f64)>,
 }
 
 /// What is measured.
@@ -114,9 +112,9 @@ fn measure<C: Changing>(
         Ok(())
     })?;
     let (written, peak_mib) = (cluster.written(), server.running.peak_mib());
-    let later = server.rush(&mut cluster, size.rush)?;
+    server.rush(&mut cluster, size.rush)?;
     let size = size.objects;
-    Ok(Row { size, check_mib, first, at_rest, busy, written, latencies, peak_mib, later })
+    Ok(Row { size, check_mib, first, at_rest, busy, written, latencies, peak_mib })
 }
 
 /// `calipam serve`, which would look by itself after an hour.
@@ -187,18 +185,27 @@ impl Server {
         Ok(latency)
     }
 
-    /// So many changes: objects that were written, and resident memory, ten times on the way.
-    fn rush(&self, cluster: &mut impl Changing, changes: u64) -> Result<Vec<(u64, f64)>, Failed> {
-        let begin = cluster.written();
-        let mut seen = Vec::new();
-        for tenth in 1..=if changes > 0 { 10 } else { 0 } {
-            seen.push((cluster.written(), self.running.mib()));
-            while cluster.written() < begin + changes / 10 * tenth {
+    /// So many changes, as fast as the server takes them: prints a line after each tenth.
+    fn rush(&self, cluster: &mut impl Changing, changes: u64) -> Result<(), Failed> {
+        if changes == 0 {
+            return Ok(());
+        }
+        let (begin, before) = (Instant::now(), cluster.written());
+        println!("| objects written | a second | resident memory | peak |\n|---:|---:|---:|---:|");
+        for tenth in 0..=10 {
+            while cluster.written() < before + changes / 10 * tenth {
                 cluster.replace()?;
             }
+            let written = cluster.written();
+            println!(
+                "| {written} | {:.0} | {:.0} MiB | {:.0} MiB |",
+                (written - before) as f64 / begin.elapsed().as_secs_f64(),
+                self.running.mib(),
+                self.running.peak_mib(),
+            );
         }
-        seen.push((cluster.written(), self.running.mib()));
-        Ok(seen)
+        println!();
+        Ok(())
     }
 }
 
@@ -223,11 +230,5 @@ fn print(rows: &[Row], size: &str) {
             row.peak_mib,
             row.peak_mib / row.check_mib,
         );
-    }
-    for row in rows.iter().filter(|row| !row.later.is_empty()) {
-        println!("\n| {size} | objects written | resident memory |\n|---:|---:|---:|");
-        for (written, mib) in &row.later {
-            println!("| {} | {written} | {mib:.0} MiB |", row.size);
-        }
     }
 }

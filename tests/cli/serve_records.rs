@@ -1,0 +1,138 @@
+//! `calipam serve --record`: it records beside the checks, and its forecast knows what was recorded.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use calipam_files::recording::{Change, Journal, Position, Recorder};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::Etcd;
+use jiff::{SignedDuration, Timestamp};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use super::history::{ADDRESS, Site};
+use super::program::{calipam, command};
+use super::record::{length, spans, wait};
+use super::serve::Server;
+
+#[test]
+fn serve_records_and_goes_on_where_it_cannot() {
+    let etcd = Etcd::start().unwrap();
+    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let endpoint = etcd.endpoint();
+    let arguments =
+        ["--settle", "0", "--record", archive, "--keep", "24h:all", "--etcd-endpoints", &endpoint];
+    let server = Server::start(&arguments);
+    server.wait("/healthz", |answer| answer.status == 200);
+    wait(|| length(folder.path()) > 0);
+    // The folder is in use.
+    let second = Server::start(&arguments);
+    second.wait("/healthz", |answer| answer.status == 200);
+    let (code, said) = second.terminate();
+    assert!(code == Some(0) && said.contains("another run writes to this archive"), "{said}");
+    assert_eq!(server.terminate().0, Some(0));
+}
+
+/// A server whose files have a limit, which stands for the disk: it can be changed while it runs.
+struct OnSmallDisk(Server);
+
+impl OnSmallDisk {
+    fn start(folder: &Path, endpoint: &str) -> Self {
+        let script = format!(
+            "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
+            env!("CARGO_BIN_EXE_calipam"),
+            folder.display()
+        );
+        let server = Server::of(command("/bin/sh").args(["-c", &script]));
+        server.wait("/healthz", |answer| answer.status == 200);
+        Self(server)
+    }
+
+    /// No file becomes longer than this.
+    fn limit(&self, bytes: Option<u64>) {
+        let process = Pid::from_raw(self.0.process_id().cast_signed());
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        prlimit(process, Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
+    }
+}
+
+#[test]
+fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
+    let mut site = Site::begin(Etcd::start().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let mut server = OnSmallDisk::start(folder.path(), &site.etcd.endpoint());
+    let after = |change: &mut dyn FnMut()| {
+        let before = length(folder.path());
+        change();
+        wait(|| length(folder.path()) > before);
+    };
+    wait(|| length(folder.path()) > 0);
+    after(&mut || _ = site.assign("web-0"));
+    let recorded = length(folder.path());
+
+    server.limit(Some(recorded));
+    site.release();
+    server.0.wait_for_line("File too large");
+    site.put_other();
+    server.0.wait("/report.json", |answer| answer.body.contains("orphan-handle"));
+    assert_eq!(length(folder.path()), recorded);
+    let kept = site.assign("api-0");
+    site.compact(kept);
+
+    server.limit(None);
+    server.0.wait_for_line("a gap: the server no longer knows what has changed");
+    after(&mut || _ = site.release());
+    let told = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).json();
+    assert_eq!(spans(&told), 2, "{told}");
+    assert_eq!(server.0.terminate().0, Some(0));
+}
+
+/// For more than an hour before the start an address was assigned every ten minutes.
+#[test]
+fn the_forecast_knows_what_was_recorded_before_the_start() {
+    let mut site = Site::begin(Etcd::start().unwrap());
+    let endpoint = site.etcd.endpoint();
+    let connection = ["--etcd-endpoints", endpoint.as_str()];
+    let [exported, folder] = [0, 1].map(|_| tempfile::tempdir().unwrap());
+    let file = exported.path().join("export.jsonl");
+    let run = calipam(&[&["export", file.to_str().unwrap()], &connection[..]].concat());
+    assert_eq!(run.code, 0, "{run:?}");
+    let text = fs::read_to_string(&file).unwrap();
+    let (header, entries) = text.split_once('\n').unwrap();
+    let mut header: serde_json::Value = serde_json::from_str(header).unwrap();
+    let begin = Timestamp::now() - SignedDuration::from_mins(75);
+    header["takenAt"] = begin.to_string().into();
+    fs::write(&file, format!("{header}\n{entries}")).unwrap();
+    let archive = exported.path().join("archive");
+    let run = calipam(&["export", "--archive", archive.to_str().unwrap(), "-d", file.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let is_export = |path: &PathBuf| path.extension().is_some_and(|end| end == "zst");
+    let packed = fs::read_dir(archive).unwrap().map(|file| file.unwrap().path()).find(is_export).unwrap();
+    let revision = header["revision"].as_str().unwrap().parse().unwrap();
+
+    let recorder = Recorder::open(folder.path()).unwrap();
+    let adding = recorder.begin().unwrap();
+    fs::copy(packed, adding.path()).unwrap();
+    let added = adding.finish(0).unwrap();
+    let positions = [("etcd".to_owned(), Position::at(revision))].into();
+    let mut journal = Journal::create(&added, positions, false).unwrap();
+    for step in 0..7 {
+        let revision = site.assign_at(10 + step);
+        let (key, value) = site.block();
+        let change = Change { key, revision, value: Some(value) };
+        let now = begin + SignedDuration::from_mins(10 * i64::from(step) + 5);
+        journal.append(now, [("etcd".to_owned(), revision)].into(), vec![change]).unwrap();
+    }
+    drop((journal, recorder));
+
+    let arguments = ["--interval", "1s", "--settle", "0", "--record", folder.path().to_str().unwrap()];
+    let server = Server::start(&[&arguments[..], &connection].concat());
+    let has_forecast = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with("calipam_ippool_exhaustion_seconds{"));
+        lines.any(|line| line.contains("expected") && !line.ends_with("+Inf"))
+    };
+    server.wait("/metrics", |answer| has_forecast(&answer.body));
+    assert_eq!(server.terminate().0, Some(0));
+}
