@@ -360,7 +360,7 @@ fn a_pod_that_ended_is_judged_again_after_the_grace_period() {
         world.wait(seconds);
         world.change(BTreeMap::new(), Vec::new(), "later");
         let of_pod = |finding: &&Finding| finding.code == Code::EndpointWithoutPod;
-        assert_eq!(world.live.findings().iter().filter(of_pod).count(), found);
+        assert_eq!(world.live.findings().filter(of_pod).count(), found);
     }
     assert_eq!(world.parts, 3);
 }
