@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use calipam_simulate::answer::Times;
 use calipam_simulate::{Latency, Micros};
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::KubeApiserver;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::Begin;
 use super::reality::{Caller, VERSION};
 use super::requests;
+use super::{Begin, PODS};
 use crate::Failed;
 use crate::child::processor_time;
 use crate::cluster::{CAUGHT_UP, Cluster};
@@ -47,11 +49,14 @@ pub(super) fn costs(
     nodes: &[String],
 ) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
-    let time = |command: &str, node: &str, container: &str| {
-        thread::sleep(CAUGHT_UP);
+    let call = |command: &str, node: &str, container: &str| {
         let lock = locks.path().join(node).join("ipam.lock").display().to_string();
         let configuration = cluster.configuration(VERSION, node, &lock).to_string();
         caller.call(command, container, &configuration)
+    };
+    let time = |command: &str, node: &str, container: &str| {
+        thread::sleep(CAUGHT_UP);
+        call(command, node, container)
     };
     let work = Work::begin(cluster)?;
     let (mut starts, mut claims, mut adds, mut reads) = (vec![], vec![], vec![], vec![]);
@@ -63,7 +68,23 @@ pub(super) fn costs(
         time("DEL", node, node)?;
         time("DEL", node, &format!("{node}-again"))?;
     }
-    let seconds_of_request = work.seconds_of_request(cluster)?;
+    let seconds_of_request = match caller {
+        Caller::Process(_) => work.seconds_of_request(cluster)?,
+        // Many together take less than as many alone: how much, other nodes show.
+        Caller::Thread => {
+            let work = Work::begin(cluster)?;
+            let calls =
+                nodes.iter().flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
+            let add = |(node, container): (&String, String)| {
+                call("ADD", node, &container).map(drop).map_err(|error| error.to_string())
+            };
+            thread::scope(|scope| {
+                let calls: Vec<_> = calls.map(|one| scope.spawn(|| add(one))).collect();
+                calls.into_iter().try_for_each(|call| call.join().map_err(|_| "a call panicked")?)
+            })?;
+            work.seconds_of_request(cluster)?
+        }
+    };
     adds.sort();
     let [start, claim, add, read] = [starts, claims, adds.clone(), reads].map(median);
 
@@ -83,11 +104,12 @@ pub(super) fn costs(
     // Servers and those who ask share the processors of this machine.
     let share = writes_of.add.as_secs_f64() / (reads_of.add + writes_of.add).as_secs_f64();
     let latency = format!(
-        "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100{}",
+        "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100{}{}",
         start.as_micros(),
         read.as_micros(),
         write.as_micros(),
         throughput(cluster, seconds_of_request, share)?,
+        of_objects(cluster, read)?,
     );
     Ok(Costs { latency, add })
 }
@@ -168,18 +190,42 @@ fn read(cluster: &Cluster) -> Result<Duration, Failed> {
             Ok::<_, etcd_client::Error>(begin.elapsed())
         })?),
         Cluster::Kubernetes(server) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
-                let config =
-                    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-                let client = Client::try_from(config)?;
-                let namespace = || http::Request::get("/api/v1/namespaces/default").body(Vec::new());
-                client.request_text(namespace()?).await?;
-                let begin = Instant::now();
-                client.request_text(namespace()?).await?;
-                Ok(begin.elapsed())
-            })
+            let (took, _) = ask(server, "/api/v1/namespaces/default")?;
+            Ok(took)
         }
     }
+}
+
+/// Asks an API server for something on a connection that is open; gives the answer, too.
+fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        let request = || http::Request::get(path).body(Vec::new());
+        client.request_text(request()?).await?;
+        let begin = Instant::now();
+        let answer = client.request_text(request()?).await?;
+        Ok((begin.elapsed(), answer))
+    })
+}
+
+/// What an API server needs for each object of a list, as `--latency` takes it, by lists of the affinities that the calls have left;
+/// of etcd what is assumed, since its lists are short here.
+fn of_objects(cluster: &Cluster, read: Duration) -> Result<String, Failed> {
+    let Cluster::Kubernetes(server) = cluster else { return Ok(String::new()) };
+    let path = Flavour::Classic.path("blockaffinities");
+    let mut times = Vec::new();
+    let mut answer = String::new();
+    for _ in 0..11 {
+        let (took, text) = ask(server, &path)?;
+        times.push(took);
+        answer = text;
+    }
+    let list: serde_json::Value = serde_json::from_str(&answer)?;
+    let objects = list["items"].as_array().map_or(0, Vec::len).max(1);
+    let kib = Duration::from_nanos(calipam_simulate::Costs::assumed(cluster.kind()).kib_nanos);
+    let of_list = median(times).saturating_sub(read + kib.mul_f64(answer.len() as f64 / 1024.0));
+    Ok(format!(",object={}us", (of_list / u32::try_from(objects)?).as_micros()))
 }
