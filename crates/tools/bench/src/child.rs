@@ -54,11 +54,11 @@ fn memory(status: &str, field: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// Seconds of processor time that a process has used so far, and the processes that it has started and waited for.
+/// Seconds of processor time that a process has used so far.
 pub(crate) fn processor_time(process: u32) -> Result<f64, Failed> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let fields = text.rsplit_once(')').ok_or("no fields")?.1;
-    let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
+    let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
     Ok(ticks.iter().sum::<f64>() / clock_ticks_per_second() as f64)
 }
 

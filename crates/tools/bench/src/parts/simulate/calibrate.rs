@@ -41,12 +41,13 @@ pub(super) struct Costs {
 /// An ADD that claims a block and one in a block of the node have the same parts, but not as often: how often, a simulation
 /// tells in which nothing else takes time. So what the first takes longer is the cost of so many writes more; what is left
 /// when writes and reads are taken off goes to starting (VERSION, which reads nothing) and connecting. How far ADDs in a block
-/// of the node differ is given to connecting, too: single requests hardly do on this machine, processes do.
+/// of the node differ is given to connecting, too: single requests hardly do on this machine, processes do. What the processors do
+/// for a request in a burst, a burst on other nodes shows.
 pub(super) fn costs(
     caller: &Caller,
     cluster: &Cluster,
     begin: &Begin,
-    nodes: &[String],
+    [nodes, for_a_burst]: [&[String]; 2],
 ) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
     let call = |command: &str, node: &str, container: &str| {
@@ -73,8 +74,8 @@ pub(super) fn costs(
         // Many together take less than as many alone: how much, other nodes show.
         Caller::Thread => {
             let work = Work::begin(cluster)?;
-            let calls =
-                nodes.iter().flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
+            let calls = for_a_burst.iter();
+            let calls = calls.flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
             let add = |(node, container): (&String, String)| {
                 call("ADD", node, &container).map(drop).map_err(|error| error.to_string())
             };
@@ -101,8 +102,9 @@ pub(super) fn costs(
     let connects: Vec<_> =
         adds.iter().map(|add| Micros(add.saturating_sub(others).as_micros() as u64)).collect();
     let connect = Latency::measured(&connects).ok_or("no calls")?.text();
-    // Servers and those who ask share the processors of this machine.
-    let share = writes_of.add.as_secs_f64() / (reads_of.add + writes_of.add).as_secs_f64();
+    // Of the pods of a node the first claims a block.
+    let of_node = |simulated: &Simulated| (simulated.claim + simulated.add * (PODS - 1)).as_secs_f64();
+    let share = of_node(&writes_of) / (of_node(&reads_of) + of_node(&writes_of));
     let latency = format!(
         "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100{}{}",
         start.as_micros(),
@@ -124,7 +126,7 @@ fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<
     Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
 }
 
-/// What the servers, this process and its calls of the plugin do.
+/// What the servers and this process do.
 struct Work {
     seconds: f64,
     /// What the servers use of a second if nobody asks for anything.
@@ -150,7 +152,8 @@ impl Work {
     }
 }
 
-/// The processor time of servers, of this process and of its calls so far.
+/// The processor time of servers so far, and of this process, whose threads share the processors with them. What processes of the
+/// plugin use is a part of their start.
 fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
     Ok(cluster.processor_time()? + processor_time(std::process::id())?)
 }

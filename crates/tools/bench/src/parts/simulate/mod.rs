@@ -62,12 +62,13 @@ pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<()
 
 fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Result<(), Failed> {
     let pool = if others == 0 { POOL } else { LARGE };
-    let cluster = Cluster::start_with(datastore, pool, (0..nodes + calibrate::CALLS).map(node_name))?;
+    let cluster = Cluster::start_with(datastore, pool, (0..nodes + 2 * calibrate::CALLS).map(node_name))?;
     let blocks = some_places(others)?.into_iter().map(|cidr| TakenBlock { cidr, taken: TAKEN });
     cluster.put_blocks(&blocks.collect::<Vec<_>>())?;
     let begin = Begin { start: start(&cluster)?, datastore: cluster.kind() };
-    let for_single_calls: Vec<String> = (nodes..nodes + calibrate::CALLS).map(node_name).collect();
-    let costs = calibrate::costs(caller, &cluster, &begin, &for_single_calls)?;
+    let others_from = |first: u32| (first..first + calibrate::CALLS).map(node_name).collect::<Vec<_>>();
+    let (single, together) = (others_from(nodes), others_from(nodes + calibrate::CALLS));
+    let costs = calibrate::costs(caller, &cluster, &begin, [&single, &together])?;
     let between = match caller {
         Caller::Process(_) => BETWEEN.max(costs.add * SINGLE_ADDS),
         Caller::Thread => Duration::ZERO,
