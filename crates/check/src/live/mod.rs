@@ -2,8 +2,8 @@
 //!
 //! Nothing is checked by other rules than those of a check: they run on the same snapshot, in which the long lists, of endpoints,
 //! pods and handles, are cut to what the [touched](Touched) addresses, handles and workloads depend on ([`scope`]). What is about
-//! anything else (pools, settings) is found anew each time, since blocks are few, and what is about blocks, affinities and nodes
-//! where a change reaches the [`layout`]. Where a change may reach further, as that of a node, of a pool or of something that cannot
+//! anything else (pools, settings) is checked again each time, since blocks are few, and what is about blocks, affinities and nodes
+//! if a change reaches the [`layout`]. Where a change may reach further, as that of a node, of a pool or of something that cannot
 //! be decoded, everything is checked again.
 
 mod layout;

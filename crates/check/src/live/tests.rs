@@ -245,7 +245,7 @@ fn follow(before: &Snapshot, mut after: Snapshot) -> Checked {
     checked
 }
 
-/// The layout is found anew where a change reaches it, and nowhere else.
+/// The layout is checked again if a change reaches it, and only then.
 #[test]
 fn blocks_that_fill_and_empty_are_what_a_full_check_finds() {
     let (mut codes, mut kept) = (HashSet::new(), 0);

@@ -25,7 +25,7 @@ const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0
 /// So that no call waits for another.
 const FAR_APART: Duration = Duration::from_mins(2);
 
-/// For how long the servers are watched while nobody asks.
+/// How long the idle servers are watched.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// What single calls take.
@@ -72,19 +72,7 @@ pub(super) fn costs(
     let seconds_of_request = match caller {
         Caller::Process(_) => work.seconds_of_request(cluster)?,
         // Many together take less than as many alone: how much, other nodes show.
-        Caller::Thread => {
-            let work = Work::begin(cluster)?;
-            let calls = for_a_burst.iter();
-            let calls = calls.flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
-            let add = |(node, container): (&String, String)| {
-                call("ADD", node, &container).map(drop).map_err(|error| error.to_string())
-            };
-            thread::scope(|scope| {
-                let calls: Vec<_> = calls.map(|one| scope.spawn(|| add(one))).collect();
-                calls.into_iter().try_for_each(|call| call.join().map_err(|_| "a call panicked")?)
-            })?;
-            work.seconds_of_request(cluster)?
-        }
+        Caller::Thread => in_a_burst(cluster, for_a_burst, &call)?,
     };
     adds.sort();
     let [start, claim, add, read] = [starts, claims, adds.clone(), reads].map(median);
@@ -116,6 +104,24 @@ pub(super) fn costs(
     Ok(Costs { latency, add })
 }
 
+/// The processor time of a request while the pods of these nodes get their addresses at once.
+fn in_a_burst(
+    cluster: &Cluster,
+    nodes: &[String],
+    call: &(impl Fn(&str, &str, &str) -> Result<Duration, Failed> + Sync),
+) -> Result<f64, Failed> {
+    let work = Work::begin(cluster)?;
+    let pods = nodes.iter().flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
+    let add = |(node, container): (&String, String)| {
+        call("ADD", node, &container).map(drop).map_err(|error| error.to_string())
+    };
+    thread::scope(|scope| {
+        let calls: Vec<_> = pods.map(|pod| scope.spawn(|| add(pod))).collect();
+        calls.into_iter().try_for_each(|call| call.join().map_err(|_| "a call panicked")?)
+    })?;
+    work.seconds_of_request(cluster)
+}
+
 /// How many requests the machine can do in a second, by the processor time of one, if `share` of them are writes. A write takes so
 /// many times as long as is assumed.
 fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<String, Failed> {
@@ -129,7 +135,7 @@ fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<
 /// What the servers and this process do.
 struct Work {
     seconds: f64,
-    /// What the servers use of a second if nobody asks for anything.
+    /// What the idle servers use of a second.
     idle: f64,
     requests: requests::Requests,
     begin: Instant,
