@@ -38,9 +38,10 @@ fn serve_records_and_goes_on_where_it_cannot() {
 struct OnSmallDisk(Server);
 
 impl OnSmallDisk {
-    fn start(folder: &Path, endpoint: &str) -> Self {
+    /// Its files may have so many blocks of 512 bytes, or may be of any size.
+    fn start(folder: &Path, endpoint: &str, blocks: &str) -> Self {
         let script = format!(
-            "trap '' XFSZ; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
+            "trap '' XFSZ; ulimit -S -f {blocks}; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
             env!("CARGO_BIN_EXE_calipam"),
             folder.display()
         );
@@ -62,7 +63,7 @@ fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
     let mut site = Site::begin(Etcd::start().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
-    let mut server = OnSmallDisk::start(folder.path(), &site.etcd.endpoint());
+    let mut server = OnSmallDisk::start(folder.path(), &site.etcd.endpoint(), "unlimited");
     let after = |change: &mut dyn FnMut()| {
         let before = length(folder.path());
         change();
@@ -86,6 +87,22 @@ fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
     after(&mut || _ = site.release());
     let told = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).json();
     assert_eq!(spans(&told), 2, "{told}");
+    assert_eq!(server.0.terminate().0, Some(0));
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_has_no_part_of_a_state() {
+    let site = Site::begin(Etcd::start().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = OnSmallDisk::start(folder.path(), &site.etcd.endpoint(), "0");
+    server.0.wait_for_line("File too large");
+    server.0.wait_for_line("nothing is recorded; trying again in 10 s");
+    let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap());
+    let written: Vec<_> = files.filter(|file| file.metadata().unwrap().len() > 0).collect();
+    assert!(written.is_empty(), "{written:?}");
+
+    server.limit(None);
+    wait(|| length(folder.path()) > 0);
     assert_eq!(server.0.terminate().0, Some(0));
 }
 

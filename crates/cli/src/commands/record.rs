@@ -56,12 +56,11 @@ pub(super) fn start(
                 let failed = Err(record_again(&folder, keep.as_ref(), &global, &console).await);
                 let is_wrong_call = exit::code(&failed) == exit::USAGE;
                 if let Err(failure) = failed {
-                    console.failure(&failure);
+                    if is_wrong_call {
+                        break console.failure(&failure);
+                    }
+                    pause(&failure, &console).await;
                 }
-                if is_wrong_call {
-                    break;
-                }
-                tokio::time::sleep(PAUSE).await;
             }
         })
     };
@@ -81,7 +80,13 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
         if !has_begun.get() {
             return failure;
         }
-        console.failure(&failure);
-        tokio::time::sleep(PAUSE).await;
+        pause(&failure, console).await;
     }
+}
+
+/// Says what has failed, and waits before the next attempt.
+async fn pause(failure: &Failure, console: &Console) {
+    console.failure(failure);
+    console.warn(&format!("nothing is recorded; trying again in {} s", PAUSE.as_secs()));
+    tokio::time::sleep(PAUSE).await;
 }

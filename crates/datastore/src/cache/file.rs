@@ -238,3 +238,7 @@ pub(super) fn append<S: Serialize>(
     file.seek(SeekFrom::Start(kept.end))?;
     file.write_all(&frames)
 }
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

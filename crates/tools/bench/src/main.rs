@@ -8,6 +8,7 @@ mod kubernetes;
 mod leak;
 mod parts;
 mod plugin;
+mod requests;
 mod views;
 
 use std::process::ExitCode;

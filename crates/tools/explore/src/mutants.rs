@@ -51,7 +51,8 @@ enum Outcome {
     DoesNotEnd,
 }
 
-/// Tries mutants in a copy of the checkout, which is the working directory: all of them, or those whose name begins so.
+/// Tries mutants in a copy of the checkout, which is the working directory: all of them, or those whose names begin with one of
+/// these, with commas between.
 ///
 /// # Errors
 /// Where the list does not fit the code any more.
@@ -173,7 +174,7 @@ fn build(copy: &Path) -> Result<Option<PathBuf>, String> {
 }
 
 fn is_wanted(mutant: &Mutant, wanted: Option<&str>) -> bool {
-    wanted.is_none_or(|wanted| mutant.name.starts_with(wanted))
+    wanted.is_none_or(|wanted| wanted.split(',').any(|name| mutant.name.starts_with(name)))
 }
 
 fn make_copy(copy: &Path) -> std::io::Result<()> {

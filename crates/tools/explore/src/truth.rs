@@ -73,6 +73,11 @@ impl Truth {
         addresses
     }
 
+    /// What a pod was given.
+    pub fn addresses(&self, handle: &str) -> Vec<IpAddr> {
+        self.state().pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
+    }
+
     /// The pods that were ever there.
     pub fn pods(&self) -> BTreeMap<String, Pod> {
         self.state().pods.clone()

@@ -25,7 +25,7 @@ a script of a line for each request. To follow that again:
 
 With --mutants it takes one guard after the other out of the code (those that
 crates/tools/explore/mutants.toml lists) and has to find each within ten
-minutes; --mutants=NAME does so with one.
+minutes; --mutants=NAME,... does so with those whose names begin so.
 
 docs/safety.md says what has to hold, and what was explored.
 ",

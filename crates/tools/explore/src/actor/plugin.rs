@@ -149,10 +149,11 @@ async fn calico_add(
     }
 }
 
-/// The pod uses its addresses, and its endpoint says so.
+/// The pod uses these addresses as well, and its endpoint says so.
 pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
-    call.show(world, addresses);
-    world.truth.give(&call.handle(), addresses);
+    let handle = call.handle();
+    world.truth.give(&handle, addresses);
+    call.show(world, &world.truth.addresses(&handle));
 }
 
 /// A pod whose address is recorded turns out to use it: its endpoint is written late.

@@ -7,6 +7,7 @@ use calipam_assign::{Change, MemoryStore};
 use calipam_check::Code;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
+use calipam_model::handle::Handle;
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
 use jiff::SignedDuration;
@@ -57,6 +58,7 @@ pub(super) fn written(
             }
             (Some(Phase::Repairs), _) => {
                 released_was_leaked(world, &path, before.as_deref(), after.as_deref())?;
+                takes_no_count(world, &path, before.as_deref(), after.as_deref())?;
                 keeps_other_settings(&path, before.as_deref(), after.as_deref())?;
             }
             (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
@@ -160,6 +162,32 @@ fn released_was_leaked(
         }
     }
     Ok(())
+}
+
+/// No command makes a handle count fewer addresses of a block than it has: DEL would leave them behind.
+fn takes_no_count(
+    world: &World,
+    path: &str,
+    before: Option<&[u8]>,
+    after: Option<&[u8]>,
+) -> Result<(), String> {
+    let Some(before) = handle(path, before) else { return Ok(()) };
+    let (id, after) = (before.id().to_string(), handle(path, after));
+    let recorded = Objects::of(&world.values())?.counts();
+    for (block, counted) in before.blocks() {
+        let left = after.as_ref().map_or(0, |after| after.count(block));
+        let has = recorded.get(&(id.clone(), block)).copied().unwrap_or_default();
+        if left < counted.min(has) {
+            return Err(format!("a command makes {id} count {left} of {has} addresses in {block}"));
+        }
+    }
+    Ok(())
+}
+
+/// The handle that a value is, if it is one.
+fn handle(path: &str, value: Option<&[u8]>) -> Option<Handle> {
+    let value = value.unwrap_or_default().to_vec();
+    Objects::of(&[(path.to_owned(), value, 1)]).ok()?.handles.into_values().next()
 }
 
 /// Commands set whether affinity is strict, and leave all else alone.

@@ -221,6 +221,18 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .with_jumps(),
         plain(
+            "rebuild-beside-second-add",
+            "the handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod",
+            TWO_BLOCKS,
+            |before| {
+                before.pod_in_unowned("a", "p");
+                before.damage("p", &handle_path("p"));
+            },
+            || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
+        )
+        // After a kill the DEL leaves the first address, which the handle does not count yet.
+        .without_faults(),
+        plain(
             "rebuild-missing-block",
             "a block that a pod uses is gone while another pod of its node wants an address",
             ONE_BLOCK,

@@ -11,7 +11,8 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::child::Running;
-use crate::{Failed, check};
+use crate::cluster::Cluster;
+use crate::{Failed, check, requests};
 
 /// Pods that go or come in a second.
 const CHANGES: u32 = 50;
@@ -33,6 +34,8 @@ struct Row {
     check_mib: f64,
     /// From the start to the first report.
     first: f64,
+    /// Requests but watches at rest.
+    requests: u64,
     /// Shares of one core.
     at_rest: f64,
     busy: f64,
@@ -89,6 +92,7 @@ pub(super) fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), F
 fn measure<C: Changing>(
     program: &str,
     connection: &[&str],
+    cluster: &Cluster,
     size: Size,
     changes: impl FnOnce() -> Result<C, Failed>,
 ) -> Result<Row, Failed> {
@@ -98,10 +102,12 @@ fn measure<C: Changing>(
     server.wait(|status, _| status == 200)?;
     let first = begin.elapsed().as_secs_f64();
 
+    let before = requests::done(cluster)?;
     let at_rest = server.share(|| {
         std::thread::sleep(REST);
         Ok(())
     })?;
+    let requests = requests::done(cluster)?.since(&before).done;
     let mut cluster = changes()?;
     let mut latencies = Vec::new();
     let busy = server.share(|| {
@@ -114,7 +120,7 @@ fn measure<C: Changing>(
     let (written, peak_mib) = (cluster.written(), server.running.peak_mib());
     server.rush(&mut cluster, size.rush)?;
     let size = size.objects;
-    Ok(Row { size, check_mib, first, at_rest, busy, written, latencies, peak_mib })
+    Ok(Row { size, check_mib, first, requests, at_rest, busy, written, latencies, peak_mib })
 }
 
 /// `calipam serve`, which would look by itself after an hour.
@@ -211,17 +217,18 @@ impl Server {
 
 fn print(rows: &[Row], size: &str) {
     println!(
-        "| {size} | check | first report | at rest | with {CHANGES} pods a second | objects written | to a finding: median | longest | memory | ratio |"
+        "| {size} | check | first report | requests at rest | at rest | with {CHANGES} pods a second | objects written | to a finding: median | longest | memory | ratio |"
     );
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for row in rows {
         let mut latencies = row.latencies.clone();
         latencies.sort_by(f64::total_cmp);
         println!(
-            "| {} | {:.0} MiB | {:.2} s | {:.1} % | {:.1} % | {} | {:.2} s | {:.2} s | {:.0} MiB | {:.2} |",
+            "| {} | {:.0} MiB | {:.2} s | {} | {:.1} % | {:.1} % | {} | {:.2} s | {:.2} s | {:.0} MiB | {:.2} |",
             row.size,
             row.check_mib,
             row.first,
+            row.requests,
             row.at_rest * 100.0,
             row.busy * 100.0,
             row.written,

@@ -5,6 +5,7 @@ use tokio::runtime::Runtime;
 
 use super::{Changing, Row, Size};
 use crate::churn::{Churn, KEYS};
+use crate::cluster::Cluster;
 use crate::{Failed, check};
 
 /// Handles of tunnels, which stay while pods come and go.
@@ -23,7 +24,7 @@ pub(super) fn measure(program: &str, size: Size) -> Result<Row, Failed> {
         let handles = runtime.block_on(Handles::new(&endpoint))?;
         Ok(OnEtcd { runtime, churn, handles, compacted: 0 })
     };
-    super::measure(program, &["--etcd-endpoints", &endpoint], size, changes)
+    super::measure(program, &["--etcd-endpoints", &endpoint], &Cluster::Etcd(Box::new(etcd)), size, changes)
 }
 
 struct OnEtcd {

@@ -6,6 +6,7 @@ use tokio::runtime::Runtime;
 
 use super::{Changing, Row, Size};
 use crate::Failed;
+use crate::cluster::Cluster;
 use crate::kubernetes::names;
 use crate::kubernetes::seed::{Copies, Seeded, stored};
 use crate::parts::kubernetes::{collect_garbage, seeded};
@@ -18,9 +19,10 @@ pub(super) fn measure(program: &str, size: Size) -> Result<Row, Failed> {
     let (server, Seeded { pods, copies, .. }) = seeded(size.objects as usize)?;
     let kubeconfig = server.kubeconfig().display().to_string();
     collect_garbage(&server)?;
+    let endpoint = server.etcd().endpoint();
     let changes = || {
         let runtime = Runtime::new()?;
-        let client = runtime.block_on(Client::connect([server.etcd().endpoint()], None))?;
+        let client = runtime.block_on(Client::connect([endpoint], None))?;
         Ok(OnKubernetes {
             runtime,
             client,
@@ -31,7 +33,8 @@ pub(super) fn measure(program: &str, size: Size) -> Result<Row, Failed> {
             next: 0,
         })
     };
-    super::measure(program, &["--datastore", "kubernetes", "--kubeconfig", &kubeconfig], size, changes)
+    let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig];
+    super::measure(program, &connection, &Cluster::Kubernetes(Box::new(server)), size, changes)
 }
 
 struct OnKubernetes {

@@ -11,11 +11,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::reality::{Caller, VERSION};
-use super::requests;
 use super::{Begin, PODS};
 use crate::Failed;
 use crate::child::processor_time;
 use crate::cluster::{CAUGHT_UP, Cluster};
+use crate::requests;
 
 /// Calls of each kind; each that claims a block needs a node of its own.
 pub(super) const CALLS: u32 = 50;
@@ -69,8 +69,8 @@ pub(super) fn costs(
         time("DEL", node, node)?;
         time("DEL", node, &format!("{node}-again"))?;
     }
-    let seconds_of_request = match caller {
-        Caller::Process(_) => work.seconds_of_request(cluster)?,
+    let throughput = match caller {
+        Caller::Process(_) => work.throughput(cluster)?,
         // Many together take less than as many alone: how much, other nodes show.
         Caller::Thread => in_a_burst(cluster, for_a_burst, &call)?,
     };
@@ -90,26 +90,23 @@ pub(super) fn costs(
     let connects: Vec<_> =
         adds.iter().map(|add| Micros(add.saturating_sub(others).as_micros() as u64)).collect();
     let connect = Latency::measured(&connects).ok_or("no calls")?.text();
-    // Of the pods of a node the first claims a block.
-    let of_node = |simulated: &Simulated| (simulated.claim + simulated.add * (PODS - 1)).as_secs_f64();
-    let share = of_node(&writes_of) / (of_node(&reads_of) + of_node(&writes_of));
     let latency = format!(
         "start={}us,connect={connect},read={}us,write={}us,refresh={refresh}us,jitter=100{}{}",
         start.as_micros(),
         read.as_micros(),
         write.as_micros(),
-        throughput(cluster, seconds_of_request, share)?,
+        throughput,
         of_objects(cluster, read)?,
     );
     Ok(Costs { latency, add })
 }
 
-/// The processor time of a request while the pods of these nodes get their addresses at once.
+/// See [`Work::throughput`], while the pods of these nodes get their addresses at once.
 fn in_a_burst(
     cluster: &Cluster,
     nodes: &[String],
     call: &(impl Fn(&str, &str, &str) -> Result<Duration, Failed> + Sync),
-) -> Result<f64, Failed> {
+) -> Result<String, Failed> {
     let work = Work::begin(cluster)?;
     let pods = nodes.iter().flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
     let add = |(node, container): (&String, String)| {
@@ -119,17 +116,7 @@ fn in_a_burst(
         let calls: Vec<_> = pods.map(|pod| scope.spawn(|| add(pod))).collect();
         calls.into_iter().try_for_each(|call| call.join().map_err(|_| "a call panicked")?)
     })?;
-    work.seconds_of_request(cluster)
-}
-
-/// How many requests the machine can do in a second, by the processor time of one, if `share` of them are writes. A write takes so
-/// many times as long as is assumed.
-fn throughput(cluster: &Cluster, seconds_of_request: f64, share: f64) -> Result<String, Failed> {
-    let assumed = calipam_simulate::Costs::assumed(cluster.kind());
-    let threads = thread::available_parallelism()?.get() as f64;
-    let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
-    let reads = threads * (1.0 - share + share * times) / seconds_of_request;
-    Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
+    work.throughput(cluster)
 }
 
 /// What the servers and this process do.
@@ -150,17 +137,24 @@ impl Work {
         Ok(Self { seconds: seconds(cluster)?, idle, requests, begin: Instant::now() })
     }
 
-    /// The processor time of a request since then.
-    fn seconds_of_request(self, cluster: &Cluster) -> Result<f64, Failed> {
+    /// How many requests the machine can do in a second, by the processor time of those since then. A write takes so many times as
+    /// long as a read as is assumed.
+    fn throughput(self, cluster: &Cluster) -> Result<String, Failed> {
         let idle = self.idle * self.begin.elapsed().as_secs_f64();
-        let requests = requests::done(cluster)?.since(&self.requests).done;
-        Ok((seconds(cluster)? - self.seconds - idle).max(0.0) / requests.max(1) as f64)
+        let used = seconds(cluster)? - self.seconds - idle;
+        let requests = requests::done(cluster)?.since(&self.requests);
+        let assumed = calipam_simulate::Costs::assumed(cluster.kind());
+        let threads = thread::available_parallelism()?.get() as f64;
+        let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
+        let as_reads = (requests.done - requests.writes) as f64 + requests.writes as f64 * times;
+        let reads = threads * as_reads / used;
+        Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
     }
 }
 
 /// The processor time of servers so far, and of this process, whose threads share the processors with them. What processes of the
 /// plugin use is a part of their start.
-fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
+pub(super) fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
     Ok(cluster.processor_time()? + processor_time(std::process::id())?)
 }
 

@@ -4,7 +4,6 @@
 
 mod calibrate;
 mod reality;
-mod requests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +75,12 @@ fn compare(caller: &Caller, datastore: &str, nodes: u32, others: usize) -> Resul
     let predicted = begin.predict(nodes, &costs.latency, between)?;
     let real = reality::run(caller, &cluster, nodes, between)?;
     print_row(nodes, others, &predicted, &real);
-    println!("          a pod every {} ms, by --latency {}", between.as_millis(), costs.latency);
+    println!(
+        "          a pod every {} ms, {:.2} processors busy, by --latency {}",
+        between.as_millis(),
+        real.busy,
+        costs.latency
+    );
     Ok(())
 }
 

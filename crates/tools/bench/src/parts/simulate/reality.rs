@@ -3,16 +3,16 @@
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::requests::{self, Requests};
-use super::{PODS, node_name};
+use super::{PODS, calibrate, node_name};
 use crate::cluster::Cluster;
+use crate::requests::{self, Requests};
 use crate::{Failed, plugin};
 
 /// The version of CNI of the calls: STATUS is known since then.
@@ -23,6 +23,8 @@ pub(super) struct Real {
     /// Ascending.
     times: Vec<Duration>,
     requests: Requests,
+    /// How many processors the servers and this process kept busy.
+    pub busy: f64,
 }
 
 impl Real {
@@ -64,7 +66,9 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
-    let before = requests::done(cluster)?;
+    // Many threads take a while to start: in a burst, time counts from when all have.
+    let (together, released) = (Barrier::new((nodes * PODS) as usize), OnceLock::new());
+    let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster)?);
     let begin = Instant::now();
     thread::scope(|scope| {
         for (pod, (due, node)) in arrivals(nodes, between).into_iter().enumerate() {
@@ -72,18 +76,25 @@ pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Durat
             let node = node_name(node);
             let lock = locks.path().join(&node).join("ipam.lock").display().to_string();
             let configuration = cluster.configuration(VERSION, &node, &lock).to_string();
-            let times = &times;
+            let (times, together, released) = (&times, &together, &released);
             scope.spawn(move || {
-                let taken = caller.call("ADD", &format!("c{pod}"), &configuration).map_err(|e| e.to_string());
+                let at_once = between.is_zero().then(|| {
+                    together.wait();
+                    *released.get_or_init(Instant::now)
+                });
+                let taken = caller.call("ADD", &format!("c{pod}"), &configuration);
+                let taken = taken.map(|taken| at_once.map_or(taken, |released: Instant| released.elapsed()));
+                let taken = taken.map_err(|error| error.to_string());
                 times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(taken);
             });
         }
     });
+    let busy = (calibrate::seconds(cluster)? - used) / begin.elapsed().as_secs_f64();
     let requests = requests::done(cluster)?.since(&before);
     let times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut times: Vec<Duration> = times.into_iter().collect::<Result<_, _>>()?;
     times.sort();
-    Ok(Real { times, requests })
+    Ok(Real { times, requests, busy })
 }
 
 /// Who calls the plugin.

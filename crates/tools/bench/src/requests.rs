@@ -1,4 +1,4 @@
-//! How many requests the server has done for plugins, as it counts them itself.
+//! How many requests, apart from watches, a server has done for plugins or checks, as it counts them itself.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,45 +8,57 @@ use crate::cluster::Cluster;
 use crate::kubernetes::OF_ALLOCATION;
 
 /// Requests that a server has done.
-pub(super) struct Requests {
+pub(crate) struct Requests {
     pub done: u64,
+    /// Of them, writes.
+    pub writes: u64,
     /// Of them, writes that another was faster with; `None` of etcd, whose metrics do not tell.
     pub lost: Option<u64>,
 }
 
 impl Requests {
     /// Those that were not done before.
-    pub(super) fn since(&self, before: &Self) -> Self {
+    pub(crate) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost).map(|(now, before)| now - before);
-        Self { done: self.done - before.done, lost }
+        Self { done: self.done - before.done, writes: self.writes - before.writes, lost }
     }
 }
 
 /// Requests since the server started.
-pub(super) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
+pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
     match cluster {
         Cluster::Etcd(etcd) => {
             let of_keys = |line: &str| {
                 line.starts_with("grpc_server_handled_total{")
                     && line.contains("grpc_service=\"etcdserverpb.KV\"")
             };
-            Ok(Requests { done: sum(&metrics(etcd.port())?, of_keys), lost: None })
+            // What only reads is not proposed to the other members.
+            let is_write = |line: &str| line.starts_with("etcd_server_proposals_applied_total ");
+            let text = metrics(etcd.port())?;
+            Ok(Requests { done: sum(&text, of_keys), writes: sum(&text, is_write), lost: None })
         }
         Cluster::Kubernetes(server) => {
             let text = server.request("GET", "/metrics", "")?.body;
-            let is_lost = |line: &str| is_of_plugins(line) && line.contains("code=\"409\"");
-            Ok(Requests { done: sum(&text, is_of_plugins), lost: Some(sum(&text, is_lost)) })
+            let is_lost = |line: &str| is_of_clients(line) && line.contains("code=\"409\"");
+            let is_write = |line: &str| {
+                is_of_clients(line) && !line.contains("verb=\"GET\"") && !line.contains("verb=\"LIST\"")
+            };
+            Ok(Requests {
+                done: sum(&text, is_of_clients),
+                writes: sum(&text, is_write),
+                lost: Some(sum(&text, is_lost)),
+            })
         }
     }
 }
 
-/// True for a line of the API server's metrics that counts what plugins ask for.
-fn is_of_plugins(line: &str) -> bool {
+/// True for a line of the API server's metrics that counts what plugins or checks ask for. It lists namespaces for itself.
+fn is_of_clients(line: &str) -> bool {
     let resource = |name: &&str| line.contains(&format!("resource=\"{name}\""));
-    let is_core = line.contains("resource=\"nodes\"") || line.contains("resource=\"namespaces\"");
     line.starts_with("apiserver_request_total{")
         && !line.contains("verb=\"WATCH\"")
-        && (OF_ALLOCATION.iter().any(resource) || (is_core && line.contains("verb=\"GET\"")))
+        && (OF_ALLOCATION.iter().chain(&["nodes", "pods"]).any(resource)
+            || (resource(&"namespaces") && line.contains("verb=\"GET\"")))
 }
 
 /// The sum of some lines of metrics.
