@@ -163,6 +163,17 @@ fn who_had_the_address_at_that_time() {
     assert_eq!(events(&told)[7..], ["reused"], "{told}");
     assert_eq!(told["events"][7]["after"]["allocatedTo"], "shop/last-0");
     assert_eq!(spans(&told), 2);
+
+    // etcd itself knows what has happened since the compaction.
+    site.release();
+    site.assign("etcd-0");
+    let load = [&["simulate", "--rates-from", "etcd", "--print-scenario"], &connection[..]].concat();
+    let load = calipam(&load);
+    assert!(
+        load.stderr.starts_with("etcd: in ") && load.stderr.contains(" 1 pod came and 1 pod left, of "),
+        "{load:?}"
+    );
+    assert!(load.stdout.contains("\narrival: ") && load.stdout.contains("\nlifetime: "), "{load:?}");
     let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 

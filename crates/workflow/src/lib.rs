@@ -44,7 +44,7 @@ pub use self::migrate::{
 };
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
 pub use self::preflight::LeftLocks;
-pub use self::rates::{rates, trends};
+pub use self::rates::{rates, rates_of_etcd, trends};
 pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;

@@ -1,19 +1,23 @@
-//! How busy a cluster was, by its archive.
+//! How busy a cluster was, by its archive or by what its etcd still knows.
 
 use std::path::Path;
 
+use calipam_datastore::Datastore;
+use calipam_datastore::read::PastOf;
 use calipam_files::archive::{Archived, Part};
 use calipam_files::of_entry;
+use calipam_files::raw::RawEntry;
 use calipam_files::recording::{Reached, Version, each_version};
 use calipam_history::past::{Follows, Past, PastReader};
 use calipam_history::rates::Rates;
 use calipam_history::trend::{KEPT, Trends};
 use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use crate::archive::{note_damage, open};
 use crate::error::Error;
-use crate::operator::Operator;
+use crate::operator::{Operator, Pending};
 
 /// How often pods got addresses and how long they kept them, by the exports of an archive and the changes between them.
 ///
@@ -26,6 +30,49 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
         return Err(Error::OneState(folder.to_owned()));
     }
     Ok(rates)
+}
+
+/// The same by the last versions of blocks that an etcd still has. It does not say when it wrote them: a version is as old as the
+/// newest allocation that it or an earlier one records.
+///
+/// # Errors
+/// If the datastore is no etcd v3, or nothing is known of any time before now.
+pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Error>> {
+    Box::pin(async move {
+        let past = datastore.past(&PastOf::Blocks).await?;
+        let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
+        for entry in &past.base {
+            let block = of_entry(&entry.as_entry());
+            at = at.max(newest_allocation(&block));
+            reader.add(&entry.key, &block);
+        }
+
+        let (begin, mut has_begun) = (at, false);
+        for change in &past.changes {
+            let key = change.key.as_slice();
+            let entry = |value| of_entry(&RawEntry { key, value, ..RawEntry::default() });
+            let block = change.value.as_deref().map(entry);
+            at = at.max(block.as_ref().and_then(newest_allocation));
+            let Some(at) = at.map(|at| at.min(past.read_at)) else { continue };
+            if !has_begun {
+                reader.begin(begin.unwrap_or(at).min(at), Follows::Nothing);
+                has_begun = true;
+            }
+            reader.change(at, key, block.as_ref());
+        }
+        reader.reach(past.read_at);
+        let rates = reader.finish();
+        if rates.observed.is_zero() {
+            return Err(Error::OneState(past.location.into()));
+        }
+        Ok(rates)
+    })
+}
+
+/// When an address was assigned last, of those that a block records.
+fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
+    let blocks = entry.blocks.iter().filter_map(|block| block.value.content.usable());
+    blocks.flat_map(|block| block.attributes()).filter_map(|record| record.allocated_at()).max()
 }
 
 /// What became of these pools until `now`, as far as a recording tells it.

@@ -67,8 +67,8 @@ pub(crate) struct SimulateArgs {
     /// Average lifetime of pods; each is replaced when it ends [default: forever]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub lifetime: Option<Micros>,
-    /// `--arrival` and `--lifetime` from an archive of exports, better with every change (`record`)
-    #[arg(long, value_name = "FOLDER", value_hint = DirPath, help_heading = LOAD)]
+    /// `--arrival` and `--lifetime` from an archive of exports, a recording, or what etcd still knows
+    #[arg(long, value_name = "FOLDER|etcd", value_hint = DirPath, help_heading = LOAD)]
     pub rates_from: Option<PathBuf>,
     /// How long to simulate [default: until nothing changes]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]

@@ -22,7 +22,7 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
     if args.measure {
         return measure(args, global, console);
     }
-    let args = &with_rates(args, console)?;
+    let args = &with_rates(args, global, console)?;
     let scenario = scenario(args, global, console)?;
     if args.print_scenario {
         console.data(|out| write!(out, "{}", scenario.to_yaml()))?;
@@ -37,11 +37,17 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
     Ok(Outcome::Clean)
 }
 
-/// Arrival and lifetime as an archive tells them, where the options do not say them.
-fn with_rates(args: &SimulateArgs, console: &Console) -> Result<SimulateArgs, Failure> {
+/// Arrival and lifetime as an archive or etcd tells them, where the options do not say them.
+fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs, Failure> {
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
-    let rates = calipam_workflow::rates(folder, &Person::watching(console))?;
+    let rates = match folder.as_os_str() == "etcd" {
+        true => connect::block_on(async {
+            let datastore = connect::open(global, console).await?;
+            Ok(calipam_workflow::rates_of_etcd(&datastore).await?)
+        })?,
+        false => calipam_workflow::rates(folder, &Person::watching(console))?,
+    };
     let hourly = rates.arrived_per_hour().round() as u64;
     let seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
     let arrival = match hourly {
@@ -76,7 +82,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
             Ok((Start::of(&snapshot), snapshot.datastore))
         })?;
         if start.left_out > 0 {
-            console.warn(&format!("{} that cannot be decoded are left out", blocks(start.left_out)));
+            console.warn(&format!("leaving out {} that cannot be decoded", blocks(start.left_out)));
         }
         scenario.datastore = match kind {
             DatastoreKind::Kubernetes => kind,

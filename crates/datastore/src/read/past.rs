@@ -8,7 +8,7 @@ use calipam_files::raw::{RawEntry, RawKv};
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::key::{IPAM_PREFIX, Key};
+use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
 
@@ -27,7 +27,13 @@ pub enum PastOf {
     Handle(String),
     Block(IpNet),
     Node(String),
+    /// All blocks, in the last revisions only.
+    Blocks,
 }
+
+/// Of all blocks so many revisions are read. A version of a full block has about 8 KiB, and of what a busy cluster writes a third are
+/// blocks.
+const OF_BLOCKS: i64 = 50_000;
 
 /// What etcd keeps of some keys.
 #[derive(Clone, Debug)]
@@ -36,7 +42,7 @@ pub struct Past {
     pub location: String,
     /// The GUID of the cluster; empty if it has none.
     pub guid: String,
-    /// The oldest revision that can be read.
+    /// The oldest revision that can be read; of all blocks the first that was.
     pub oldest: i64,
     /// Up to which revision the changes reach.
     pub newest: i64,
@@ -145,7 +151,10 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     let now = client.get(&[Range::key(information.to_string())], "cluster information").await?;
     let mut cluster = Snapshot::default();
     now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
-    let oldest = client.oldest_kept(now.revision).await?;
+    let mut oldest = client.oldest_kept(now.revision).await?;
+    if *of == PastOf::Blocks {
+        oldest = oldest.max(now.revision - OF_BLOCKS);
+    }
     let past = Past {
         location: redact_url(client.endpoint()),
         guid: cluster.guid().to_owned(),
@@ -274,13 +283,16 @@ impl PastOf {
             Self::Handle(id) => ranges(&Lookup::Handle(id.clone()).first_keys()),
             Self::Block(cidr) => ranges(&[Key::Block(*cidr)]),
             Self::Node(node) => vec![Range::prefix(&format!("{IPAM_PREFIX}host/{node}/"))],
+            Self::Blocks => vec![Range::prefix(BLOCK_PREFIX)],
         }
     }
 
     /// What the versions that were read name.
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
-        let all = reading.versions();
+        // What all blocks name is not of interest, and would be much.
+        let all = if *self == Self::Blocks { Snapshot::default() } else { reading.versions() };
         match self {
+            Self::Blocks => Vec::new(),
             Self::Address(address) => {
                 let lookup = Lookup::Address(*address);
                 let mut found = endpoints(&lookup, &all);
