@@ -86,13 +86,19 @@ impl<P: Past> PastReader<P> {
         }
     }
 
-    /// A block is another one from this time on, or is gone. What was told before is passed over: two recorders tell it.
+    /// A block is another one from this time on, or is gone. What was told before is passed over: two recorders tell it. A version that
+    /// cannot be decoded says nothing: the block stays what it was until the next one.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         if self.at.is_some_and(|known| at < known) {
             return;
         }
         self.reach(at);
-        let [before, now] = [self.blocks.remove(key), entry.and_then(held::<P>)];
+        let now = entry.and_then(held::<P>);
+        let is_gone = |entry: &Snapshot| entry.blocks.iter().any(|block| block.value.content.is_deleted());
+        if now.is_none() && entry.is_some_and(|entry| !is_gone(entry)) {
+            return;
+        }
+        let before = self.blocks.remove(key);
         let nothing = Held::default();
         if let Some((block, _)) = now.as_ref().or(before.as_ref()) {
             let [before, now] = [&before, &now].map(|of| of.as_ref().map_or(&nothing, |(_, held)| held));

@@ -82,6 +82,12 @@ mod tests {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
     }
 
+    fn decoded(value: &str) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.add_entry(KEY, value.as_bytes(), 1);
+        snapshot
+    }
+
     /// A block with these pods, and the address of a tunnel.
     fn block(pods: &[&str]) -> Snapshot {
         let attributes =
@@ -93,8 +99,7 @@ mod tests {
             (0..8).map(place).collect::<Vec<_>>().join(","),
             attributes.collect::<String>(),
         );
-        let mut snapshot = Snapshot::default();
-        snapshot.add_entry(KEY, value.as_bytes(), 1);
+        let snapshot = decoded(&value);
         assert!(snapshot.blocks[0].value.content.sound().is_some(), "{value}");
         snapshot
     }
@@ -107,6 +112,7 @@ mod tests {
         reader.change(at(50), KEY, Some(&block(&["a", "c"])));
         reader.change(at(50), KEY, Some(&block(&["a"])));
         reader.change(at(40), KEY, Some(&block(&["a", "x"])));
+        reader.change(at(60), KEY, Some(&decoded("broken")));
         reader.reach(at(100));
         let rates = reader.past;
         assert_eq!((rates.arrived, rates.left, rates.observed), (1, 2, SignedDuration::from_secs(100)));
