@@ -146,7 +146,7 @@ impl Work {
         let assumed = calipam_simulate::Costs::assumed(cluster.kind());
         let threads = thread::available_parallelism()?.get() as f64;
         let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
-        let as_reads = (requests.done - requests.writes) as f64 + requests.writes as f64 * times;
+        let as_reads = requests.done.saturating_sub(requests.writes) as f64 + requests.writes as f64 * times;
         let reads = threads * as_reads / used;
         Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
     }
