@@ -62,11 +62,11 @@ pub(super) fn written(
                 keeps_other_settings(&path, before.as_deref(), after.as_deref())?;
             }
             (Some(Phase::Undoes), Some(RequestId { actor, .. })) => {
-                let replaced = world.audit.replaced(actor, &path);
-                let replaced =
-                    replaced.or_else(|| world.audit.replaced_by_others(actor, &path, before.as_deref()));
-                let is_as_before =
-                    replaced.is_some_and(|replaced| is_same(&path, replaced.as_deref(), after.as_deref()));
+                let [was, is] = [before.as_deref(), after.as_deref()];
+                let is_as_before = match world.audit.replaced(actor, &path) {
+                    Some(replaced) => is_same(&path, replaced.as_deref(), is),
+                    None => world.audit.takes_back_of_others(actor, &path, was, is),
+                };
                 // An object is marked deleted before it is deleted, and one that was marked is deleted before it comes back.
                 let is_marked =
                     is_marked(after.as_deref()) || (after.is_none() && is_marked(before.as_deref()));

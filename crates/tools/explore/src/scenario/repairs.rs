@@ -231,7 +231,8 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],
         )
         // After a kill the DEL leaves the first address, which the handle does not count yet.
-        .without_faults(),
+        .without_faults()
+        .large(),
         plain(
             "rebuild-missing-block",
             "a block that a pod uses is gone while another pod of its node wants an address",

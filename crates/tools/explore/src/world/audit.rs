@@ -41,8 +41,10 @@ struct State {
     values: BTreeMap<String, Vec<u8>>,
     /// What a key had before the run of an actor first wrote it.
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
-    /// What the run of an actor was about to write: what the key had then, and what it was to have.
-    intended: BTreeMap<(usize, String), Intended>,
+    /// What a key had before each write.
+    former: BTreeMap<String, Vec<Option<Vec<u8>>>>,
+    /// What the run of an actor was about to write.
+    intended: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
     /// The nodes for whose pods actors want addresses.
@@ -60,9 +62,6 @@ struct State {
     /// Who has written a key last, and whether it had been killed before.
     last: BTreeMap<String, (Option<usize>, bool)>,
 }
-
-/// What a key had when a write was asked for, and what that was to make of it.
-type Intended = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// One write, with what was there before.
 pub(crate) struct Written {
@@ -170,6 +169,7 @@ impl Audit {
                 Some(value) => state.values.insert(path.clone(), value.clone()),
                 None => state.values.remove(&path),
             };
+            state.former.entry(path.clone()).or_default().push(before.clone());
             if let (Some(id), Some(Phase::Repairs)) = (by, phase) {
                 state.replaced.entry((id.actor, path.clone())).or_insert_with(|| before.clone());
             }
@@ -192,22 +192,26 @@ impl Audit {
     }
 
     /// An actor asks for a write.
-    pub(super) fn intend(&self, by: RequestId, path: &str, before: Option<Vec<u8>>, after: Option<Vec<u8>>) {
+    pub(super) fn intend(&self, by: RequestId, path: &str, after: Option<Vec<u8>>) {
         if self.phase(by) == Some(Phase::Repairs) {
-            self.state().intended.insert((by.actor, path.to_owned()), (before, after));
+            self.state().intended.insert((by.actor, path.to_owned()), after);
         }
     }
 
-    /// What a key had before the run of an actor, where others have written to it what that run was about to write: it cannot be told
-    /// whose write it was.
-    pub(crate) fn replaced_by_others(
+    /// True where others have written to a key what the run of an actor was about to write, and it gets back what it had before that: it
+    /// cannot be told whose write it was.
+    pub(crate) fn takes_back_of_others(
         &self,
         actor: usize,
         path: &str,
         now: Option<&[u8]>,
-    ) -> Option<Option<Vec<u8>>> {
-        let (before, after) = self.state().intended.get(&(actor, path.to_owned())).cloned()?;
-        is_same(path, after.as_deref(), now).then_some(before)
+        after: Option<&[u8]>,
+    ) -> bool {
+        let state = self.state();
+        let intended = state.intended.get(&(actor, path.to_owned()));
+        let mut former = state.former.get(path).into_iter().flatten();
+        intended.is_some_and(|intended| is_same(path, intended.as_deref(), now))
+            && former.any(|former| is_same(path, former.as_deref(), after))
     }
 
     /// The first key that is not as it was before an actor's run wrote it, although nobody else has written it since.

@@ -66,7 +66,7 @@ impl Turn<'_> {
     /// The same for writes, by their keys.
     pub(crate) fn intends<'k>(self, writes: impl Iterator<Item = (&'k str, Option<Vec<u8>>)>) -> Self {
         for (path, after) in writes {
-            self.world.audit.intend(self.id, path, self.world.memory.value(path), after);
+            self.world.audit.intend(self.id, path, after);
         }
         self
     }
