@@ -60,6 +60,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("handle-deleted-late", include_str!("schedules/handle-deleted-late.txt")),
     ("lock-of-a-killed-run-lands-late", include_str!("schedules/lock-of-a-killed-run-lands-late.txt")),
     ("released-by-the-collector", include_str!("schedules/released-by-the-collector.txt")),
+    ("released-by-the-collector-before", include_str!("schedules/released-by-the-collector-before.txt")),
     ("handle-brought-back", include_str!("schedules/handle-brought-back.txt")),
     ("marked-and-not-deleted", include_str!("schedules/marked-and-not-deleted.txt")),
     ("evidence-in-json", include_str!("schedules/evidence-in-json.txt")),
