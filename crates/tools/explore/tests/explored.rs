@@ -63,6 +63,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("released-by-the-collector-before", include_str!("schedules/released-by-the-collector-before.txt")),
     ("handle-brought-back", include_str!("schedules/handle-brought-back.txt")),
     ("marked-and-not-deleted", include_str!("schedules/marked-and-not-deleted.txt")),
+    ("no-room-for-the-journal-of-an-undo", include_str!("schedules/no-room-for-the-journal-of-an-undo.txt")),
     ("evidence-in-json", include_str!("schedules/evidence-in-json.txt")),
 ];
 
