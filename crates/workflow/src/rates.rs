@@ -25,11 +25,7 @@ use crate::operator::{Operator, Pending};
 /// If it holds one state only.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
     let archive = open(folder, operator)?;
-    let rates = read(archive.exports(), Rates::default(), operator)?;
-    if rates.observed.is_zero() {
-        return Err(Error::OneState(folder.to_owned()));
-    }
-    Ok(rates)
+    observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
 
 /// The same by the last versions of blocks that an etcd still has. It does not say when it wrote them: a version is as old as the
@@ -61,12 +57,16 @@ pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Error>>
             reader.change(at, key, block.as_ref());
         }
         reader.reach(past.read_at);
-        let rates = reader.finish();
-        if rates.observed.is_zero() {
-            return Err(Error::OneState(past.location.into()));
-        }
-        Ok(rates)
+        observed(reader.finish(), Path::new(&past.location))
     })
+}
+
+/// Rates, if they are of any time.
+fn observed(rates: Rates, location: &Path) -> Result<Rates, Error> {
+    match rates.observed.is_zero() {
+        true => Err(Error::OneState(location.to_owned())),
+        false => Ok(rates),
+    }
 }
 
 /// When an address was assigned last, of those that a block records.

@@ -289,25 +289,24 @@ impl PastOf {
 
     /// What the versions that were read name.
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
-        // What all blocks name is not of interest, and would be much.
-        let all = if *self == Self::Blocks { Snapshot::default() } else { reading.versions() };
         match self {
-            Self::Blocks => Vec::new(),
             Self::Address(address) => {
-                let lookup = Lookup::Address(*address);
+                let (lookup, all) = (Lookup::Address(*address), reading.versions());
                 let mut found = endpoints(&lookup, &all);
                 found.extend(affinities(&all));
                 found
             }
             Self::Handle(id) => {
-                let lookup = Lookup::Handle(id.clone());
+                let (lookup, all) = (Lookup::Handle(id.clone()), reading.versions());
                 let mut found = ranges(&lookup.blocks(&all));
                 found.extend(endpoints(&lookup, &all));
                 found
             }
-            Self::Block(_) => affinities(&all),
+            Self::Block(_) => affinities(&reading.versions()),
+            // What they name is not asked for, and would be much.
+            Self::Blocks => Vec::new(),
             Self::Node(_) => {
-                let mut cidrs: BTreeMap<IpNet, Key> = BTreeMap::new();
+                let (all, mut cidrs) = (reading.versions(), BTreeMap::<IpNet, Key>::new());
                 let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
                 held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
                 // A deletion says nothing but its key.

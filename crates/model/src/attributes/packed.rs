@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Attribute, AttributeRef, AttributeTable};
+use super::{Attribute, AttributeRef};
 
 /// An owner record apart from its block, packed: plans and reports hold a hundred thousand of them. Clones share it.
 #[derive(Clone)]
@@ -23,9 +23,7 @@ impl PackedAttribute {
 
 impl From<&Attribute> for PackedAttribute {
     fn from(attribute: &Attribute) -> Self {
-        let mut table = AttributeTable::default();
-        table.push(attribute);
-        Self(table.bytes.into())
+        attribute.with_ref(|record| record.to_packed())
     }
 }
 
@@ -51,6 +49,7 @@ impl fmt::Debug for PackedAttribute {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AttributeTable;
     use super::*;
     use crate::json::Unknown;
 

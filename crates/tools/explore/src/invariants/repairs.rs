@@ -16,6 +16,9 @@ use super::{OF_CRASHES, Objects, explained};
 use crate::actor::{clean_up, rebuild_all};
 use crate::world::{Phase, RequestId, World, Written, is_same};
 
+/// The handle of what a person assigns.
+pub(crate) const BY_HAND: &str = "by-hand";
+
 /// The configuration of the allocator.
 pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
 
@@ -142,8 +145,7 @@ fn takes_no_block(world: &World, before: &Block, after: Option<&Block>, node: &s
 
 /// The block that a value is, if it is one.
 fn blocks(path: &str, value: Option<&[u8]>) -> Vec<Block> {
-    let value = value.unwrap_or_default().to_vec();
-    Objects::of(&[(path.to_owned(), value, 1)]).map(|objects| objects.blocks).unwrap_or_default()
+    objects(path, value).map(|objects| objects.blocks).unwrap_or_default()
 }
 
 /// No pod that exists loses an address by a command, be it one that is only being given to it.
@@ -186,8 +188,7 @@ fn takes_no_count(
 
 /// The handle that a value is, if it is one.
 fn handle(path: &str, value: Option<&[u8]>) -> Option<Handle> {
-    let value = value.unwrap_or_default().to_vec();
-    Objects::of(&[(path.to_owned(), value, 1)]).ok()?.handles.into_values().next()
+    objects(path, value)?.handles.into_values().next()
 }
 
 /// Commands set whether affinity is strict, and leave all else alone.
@@ -205,10 +206,13 @@ fn keeps_other_settings(path: &str, before: Option<&[u8]>, after: Option<&[u8]>)
 
 /// The addresses of a block, with their handles.
 fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
-    let Some(value) = value else { return Vec::new() };
-    let objects = Objects::of(&[(path.to_owned(), value.to_vec(), 1)]);
-    let recorded = objects.and_then(|objects| objects.recorded()).unwrap_or_default();
+    let recorded = objects(path, value).and_then(|objects| objects.recorded().ok()).unwrap_or_default();
     recorded.into_iter().collect()
+}
+
+/// What the value of a key is.
+fn objects(path: &str, value: Option<&[u8]>) -> Option<Objects> {
+    Objects::of(&[(path.to_owned(), value?.to_vec(), 1)]).ok()
 }
 
 /// What holds when everyone has stopped: the lock is back or named, `check` explains what is there, and `rebuild` brings
@@ -242,8 +246,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let has_two =
         |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
     // What was assigned by hand stays if there was no room for the journal of its undo. Elsewhere the collector has released it by now.
-    let is_by_hand =
-        |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == "by-hand";
+    let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
     explained(&copy.values(""), world.now(), &[OF_REBUILT, half_split, locked, second].concat())

@@ -5,6 +5,7 @@ use calipam_assign::plugin::Wanted;
 use super::repairs::{LEAK, any, handle_path, the_leaked};
 use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
 use crate::actor::{Call, Command, Program, add, calipam, collect, del, give_up_empty};
+use crate::invariants::repairs::BY_HAND;
 
 /// A pod whose node has Calico's plugin.
 fn calico(call: Call) -> Call {
@@ -169,7 +170,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.by_hand();
             },
             || {
-                let assign = [Assign(LEAK.into(), "a", "by-hand")];
+                let assign = [Assign(LEAK.into(), "a", BY_HAND)];
                 vec![calipam("assign", false, &assign, &[Undo]), add(calico(the_leaked("a", "p")))]
             },
         ),

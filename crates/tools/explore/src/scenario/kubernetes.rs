@@ -3,6 +3,7 @@
 use super::repairs::{LEAK, any, handle_path, the_leaked};
 use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
 use crate::actor::{Call, Command, Program, add, calipam, del};
+use crate::invariants::repairs::BY_HAND;
 
 const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
 /// Lists come in pages of one object.
@@ -66,7 +67,7 @@ pub(super) fn all() -> Vec<Scenario> {
             KUBERNETES,
             |before| before.by_hand(),
             || {
-                let assign = Assign(LEAK.into(), "a", "by-hand");
+                let assign = Assign(LEAK.into(), "a", BY_HAND);
                 vec![calipam("assign and undo", false, &[assign, Undo], &[Undo])]
             },
         )

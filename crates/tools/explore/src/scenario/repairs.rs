@@ -5,7 +5,7 @@ use calipam_model::config::IpamSetting;
 
 use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
 use crate::actor::{Call, Command, add, calipam, collect, comes_back, del, edits};
-use crate::invariants::repairs::CONFIG;
+use crate::invariants::repairs::{BY_HAND, CONFIG};
 
 pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
 /// Two pools can be made of it.
@@ -34,8 +34,8 @@ impl Before<'_> {
 
     /// A handle that no pod has.
     pub(super) fn by_hand(&self) {
-        self.0.truth.begin("by-hand", "a");
-        self.0.truth.withdraw("by-hand");
+        self.0.truth.begin(BY_HAND, "a");
+        self.0.truth.withdraw(BY_HAND);
     }
 }
 
@@ -252,7 +252,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.by_hand();
             },
             || {
-                let assign = [Assign(LEAK.into(), "a", "by-hand")];
+                let assign = [Assign(LEAK.into(), "a", BY_HAND)];
                 vec![calipam("assign", false, &assign, &[Undo]), add(the_leaked("a", "p"))]
             },
         )
@@ -263,7 +263,7 @@ pub(super) fn all() -> Vec<Scenario> {
             TWO_BLOCKS,
             |before| before.by_hand(),
             || {
-                let assign = Assign(LEAK.into(), "a", "by-hand");
+                let assign = Assign(LEAK.into(), "a", BY_HAND);
                 vec![calipam("assign and undo", false, &[assign, Undo], &[Undo]), add(any("a", "p"))]
             },
         )

@@ -1,0 +1,163 @@
+//! All owner records of a block, packed one after the other.
+
+use std::collections::BTreeMap;
+
+use super::{Attribute, AttributeRef, HAS_ALTERNATE, HAS_HANDLE, HAS_OWNER, HAS_RELEASED, HAS_UNKNOWN};
+use crate::json::Unknown;
+use crate::owner_map::{OwnerKey, push_entry};
+use crate::packing::{push_number, push_sized, push_text, take_sized};
+use crate::text::TextRef;
+
+/// All owner records of a block, packed into one buffer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AttributeTable {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    has_cooling: bool,
+}
+
+impl AttributeTable {
+    /// Number of records.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The record with `index`.
+    pub(crate) fn get(&self, index: usize) -> Option<AttributeRef<'_>> {
+        self.packed(index).map(AttributeRef::read)
+    }
+
+    /// The handle of the record with `index`, without reading the rest of it.
+    pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
+        let (flags, mut rest) = self.packed(index)?.split_first()?;
+        (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
+    }
+
+    /// True if an address of the block cools down.
+    pub(crate) fn has_cooling(&self) -> bool {
+        self.has_cooling
+    }
+
+    /// All records in order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
+        (0..self.len()).map(|i| self.get(i).unwrap_or_default())
+    }
+
+    /// Appends a record.
+    pub(crate) fn push(&mut self, attribute: &Attribute) {
+        fn entries(
+            map: &Option<BTreeMap<String, String>>,
+        ) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
+            map.as_ref().map(|m| m.iter().map(|(k, v)| (k.as_str().into(), v.as_str())))
+        }
+        self.push_parts(
+            attribute.handle.as_deref(),
+            entries(&attribute.owner),
+            entries(&attribute.alternate),
+            attribute.released_at.as_deref(),
+            &attribute.unknown,
+        );
+    }
+
+    /// Appends a record from its parts, without building an [`Attribute`] first.
+    pub(crate) fn push_parts<'a, M>(
+        &mut self,
+        handle: Option<&str>,
+        owner: Option<M>,
+        alternate: Option<M>,
+        released_at: Option<&str>,
+        unknown: &Unknown,
+    ) where
+        M: ExactSizeIterator<Item = (OwnerKey<'a>, &'a str)>,
+    {
+        let bit = |bit, present| if present { bit } else { 0 };
+        self.bytes.push(
+            bit(HAS_HANDLE, handle.is_some())
+                | bit(HAS_OWNER, owner.is_some())
+                | bit(HAS_ALTERNATE, alternate.is_some())
+                | bit(HAS_RELEASED, released_at.is_some())
+                | bit(HAS_UNKNOWN, !unknown.is_empty()),
+        );
+        if let Some(handle) = handle {
+            push_text(&mut self.bytes, handle);
+        }
+        for map in [owner, alternate].into_iter().flatten() {
+            push_number(&mut self.bytes, map.len());
+            map.for_each(|(key, value)| push_entry(&mut self.bytes, key, value));
+        }
+        if let Some(released_at) = released_at {
+            push_text(&mut self.bytes, released_at);
+        }
+        if !unknown.is_empty() {
+            push_sized(&mut self.bytes, &serde_json::to_vec(unknown).unwrap_or_default());
+        }
+        self.ends.push(self.bytes.len() as u32);
+        self.has_cooling |= released_at.is_some();
+    }
+
+    /// Keeps the records whose place in `keep` is true, in order.
+    pub(crate) fn retain(&mut self, keep: &[bool]) {
+        let bytes = Vec::with_capacity(self.bytes.len());
+        let ends = Vec::with_capacity(self.ends.len());
+        let mut kept = Self { bytes, ends, has_cooling: false };
+        let is_kept = |index: &usize| keep.get(*index).copied().unwrap_or(false);
+        let records = self.records().enumerate().filter(|(index, _)| is_kept(index));
+        records.for_each(|(_, record)| kept.push_packed(record));
+        *self = kept;
+    }
+
+    /// Puts another record in the place of the one with `index`.
+    pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
+        let mut replaced = Self::default();
+        for (place, attribute) in self.iter().enumerate() {
+            if place == index {
+                replaced.push(record);
+            } else {
+                replaced.push(&attribute.to_attribute());
+            }
+        }
+        *self = replaced;
+    }
+
+    /// The records in packed form, in order.
+    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
+    }
+
+    fn packed(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        Some(&self.bytes[start..end])
+    }
+
+    /// Takes records of these lengths in packed form; `None` if there are not so many bytes.
+    pub(crate) fn of_packed(lengths: &[u32], bytes: &mut &[u8]) -> Option<Self> {
+        let (mut ends, mut end) = (Vec::with_capacity(lengths.len()), 0_u32);
+        for length in lengths {
+            end = end.checked_add(*length)?;
+            ends.push(end);
+        }
+        let (records, rest) = bytes.split_at_checked(end as usize)?;
+        *bytes = rest;
+        let table = Self { bytes: records.to_vec(), ends, has_cooling: false };
+        let has_cooling = table.records().any(is_cooling);
+        Some(Self { has_cooling, ..table })
+    }
+
+    /// Appends a record in packed form.
+    pub(crate) fn push_packed(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len() as u32);
+        self.has_cooling |= is_cooling(record);
+    }
+
+    /// Returns spare memory.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+}
+
+fn is_cooling(packed: &[u8]) -> bool {
+    packed.first().is_some_and(|flags| flags & HAS_RELEASED != 0)
+}
