@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
 use jiff::Timestamp;
 
-use super::check_options::{CheckOptions, SELECTION};
+use super::check_options::CheckOptions;
 use super::diff::time_with_zone;
 use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
@@ -26,22 +26,14 @@ pub(crate) struct CheckArgs {
     pub options: CheckOptions,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// List all rules, without reading anything
-    #[arg(long, help_heading = SELECTION)]
-    pub list_rules: bool,
-    /// `-o wide`, as calicoctl spells it.
-    #[arg(long, hide = true)]
-    pub show_problem_ips: bool,
-
     /// Cache what is read in this folder, and read only what has changed since the last check that used it
-    #[arg(long, value_name = "DIR", value_hint = DirPath, conflicts_with = "list_rules")]
+    #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub cache: Option<PathBuf>,
     /// Show when leaked addresses were last in use, from the exports in this folder (`export --archive`)
     #[arg(
         long,
         value_name = "DIR",
         value_hint = DirPath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
@@ -61,7 +53,6 @@ pub(crate) struct CheckArgs {
         value_name = "FORMAT=PATH",
         value_parser = OutputFile::parse,
         value_hint = FilePath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub output_files: Vec<OutputFile>,
@@ -70,7 +61,6 @@ pub(crate) struct CheckArgs {
         long,
         value_name = "FILE",
         value_hint = FilePath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub report: Option<PathBuf>,
@@ -79,13 +69,9 @@ pub(crate) struct CheckArgs {
         long,
         value_name = "REPORT",
         value_hint = FilePath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub compare_with: Option<PathBuf>,
-    /// Print the JSON schema of the report, without reading anything
-    #[arg(long, exclusive = true, help_heading = REPORTS)]
-    pub schema: bool,
     #[command(flatten)]
     pub printing: PrintingArgs,
     /// With --compare-with: exit with 1 only for new or more severe findings

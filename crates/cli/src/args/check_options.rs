@@ -13,7 +13,7 @@ use super::duration;
 use super::selector::selector;
 use super::writing::RecheckArgs;
 
-pub(super) const SELECTION: &str = "Selection";
+const SELECTION: &str = "Selection";
 const CHECKING: &str = "Checking";
 
 #[derive(Debug, Args)]

@@ -289,7 +289,6 @@ Examples:
   calipam undo run.journal
   calipam undo --list                         the journals of this user, newest first
   calipam undo --last                         the newest run that is not undone yet
-  calipam undo --prune --keep 30d             remove older journals, after confirmation
 
 An object that has changed since the run is not touched, nor is anything that was written together
 with it. An undo has its own journal, and can be undone.

@@ -6,9 +6,7 @@ use calipam_model::IpNet;
 use calipam_model::selector::Selector;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
-use jiff::SignedDuration;
 
-use super::duration;
 use super::selector::selector;
 use super::writing::{CriteriaArgs, WritingArgs};
 
@@ -59,12 +57,6 @@ pub(crate) struct UndoArgs {
     /// List the journals of this user, newest first
     #[arg(long, group = "journal_to_undo")]
     pub list: bool,
-    /// Remove journals older than --keep, after confirmation
-    #[arg(long, group = "journal_to_undo")]
-    pub prune: bool,
-    /// Minimum age of journals to remove
-    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = duration::parse_days)]
-    pub keep: SignedDuration,
     /// Print what would be restored and change nothing
     #[arg(long)]
     pub dry_run: bool,
