@@ -29,7 +29,7 @@ pub(crate) struct CheckArgs {
     /// Cache what is read in this folder, and read only what has changed since the last check that used it
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub cache: Option<PathBuf>,
-    /// Show when leaked addresses were last in use, from the exports in this folder (`export --archive`)
+    /// Show when leaked addresses were last used, from these exports
     #[arg(
         long,
         value_name = "DIR",
@@ -37,7 +37,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
-    /// Check the state at this time, from the exports and recorded changes in the folder of --archive
+    /// Check the state at this time, from the folder of --archive
     #[arg(
         long,
         value_name = "TIME",
@@ -47,7 +47,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub at: Option<Timestamp>,
-    /// Also write the report to a file; can be repeated for several formats
+    /// Also write the report to a file; can be repeated
     #[arg(
         long = "output-file",
         value_name = "FORMAT=PATH",
@@ -56,7 +56,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub output_files: Vec<OutputFile>,
-    /// Also write the file of `calicoctl ipam check --output`: every allocation, and whether it is in use
+    /// Also write the file of `calicoctl ipam check --output`
     #[arg(
         long,
         value_name = "FILE",
@@ -64,7 +64,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub report: Option<PathBuf>,
-    /// Show what is new and what is gone since an earlier report in JSON or YAML
+    /// Show what is new and gone since this report (JSON or YAML)
     #[arg(
         long,
         value_name = "REPORT",
@@ -74,7 +74,7 @@ pub(crate) struct CheckArgs {
     pub compare_with: Option<PathBuf>,
     #[command(flatten)]
     pub printing: PrintingArgs,
-    /// With --compare-with: exit with 1 only for new or more severe findings
+    /// With --compare-with: exit with 1 only for new or worse findings
     #[arg(long, requires = "compare_with", help_heading = REPORTS)]
     pub fail_on_new: bool,
 }

@@ -26,7 +26,7 @@ pub(crate) struct Global {
     /// Print no progress, hints or notes
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// When to use colors; `auto`: on a terminal, unless NO_COLOR or CLICOLOR_FORCE is set
+    /// Use colors: `auto` (on a terminal), `always` or `never`
     #[arg(
         long,
         value_enum,
@@ -65,7 +65,7 @@ pub(crate) struct Global {
     /// The kubeconfig; with etcd, pods and services are read from it as well
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub kubeconfig: Option<String>,
-    /// The context in the kubeconfig; kubectl's other options work, too: see `--help` without a command
+    /// The context; kubectl's other options work, too: see `calipam --help`
     #[arg(id = "context", long = "context", global = true, value_name = "NAME", help_heading = CONNECTION)]
     pub contexts: Vec<String>,
     /// kubectl's options for the connection.

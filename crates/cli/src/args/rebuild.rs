@@ -21,7 +21,7 @@ pub(crate) struct RebuildArgs {
     /// Only blocks of this node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SCOPE)]
     pub nodes: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SCOPE)]
     pub selector: Option<Selector>,
     /// Only this block; can be repeated

@@ -63,7 +63,7 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_nodes: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`. Alone: their addresses
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`. Alone: their addresses
     #[arg(long, value_name = "SELECTOR", value_parser = selector,
         conflicts_with_all = ["ip", "handle", "configuration", "map"], help_heading = FILTER)]
     pub selector: Option<Selector>,
