@@ -23,9 +23,9 @@ const OTHERS: [(&str, &str); 13] = [
     ("--web", "node_exporter"),
     ("--edges", "cargo tree"),
     ("--profile", "cargo test"),
-    ("--check", "cargo xtask generate"),
-    ("--twice", "cargo xtask test"),
-    ("--hours", "cargo xtask mutants"),
+    ("--check", "cargo xtask dist"),
+    ("--twice", "cargo xtask dist"),
+    ("--hours", "cargo xtask explore"),
     ("--keep-going", "cargo xtask explore"),
 ];
 

@@ -54,7 +54,7 @@ pub(crate) struct CheckOptions {
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
-    /// Exit with 1 at this severity or above, or `never`
+    /// Exit with 1 from this severity on, or `never`
     #[arg(
         long,
         value_enum,
