@@ -81,7 +81,7 @@ fn the_lines_of_a_check_accept_what_it_found() {
     }
     let one = on_example(&[&["check", "-o", "ignore"], &FULL[..]].concat());
     assert_eq!(one.stdout, "pool-nearly-full 172.16.5.0/28\n");
-    for other in [&["show"][..], &["check", "--list-rules"], &["release", "--leaked"]] {
+    for other in [&["show"][..], &["explain"], &["release", "--leaked"]] {
         let run = on_example(&[other, &["-o", "ignore"]].concat());
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
         assert!(run.stderr.contains(" has no format `ignore`; it has table, wide, "), "{run:?}");

@@ -75,7 +75,6 @@ fn formats_of_reports_are_refused_elsewhere() {
         (&["show", "-o", "junit"][..], "junit"),
         (&["show", "--map", "-o", "html"], "html"),
         (&["explain", "-o", "name"], "name"),
-        (&["check", "--list-rules", "-o", "name"], "name"),
     ] {
         let run = on_example(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""));
@@ -166,15 +165,6 @@ fn verbose_says_what_is_read() {
     let cluster =
         "cluster 0f0e1d2c3b4a59687786951423324150, Calico v3.32.1, revision 48250, at 2026-06-01T08:00:00Z";
     assert!(run.stderr.contains(cluster), "{}", run.stderr);
-}
-
-#[test]
-fn the_rules_are_listed_without_a_datastore() {
-    expected!("check-list-rules", calipam(&["check", "--list-rules"]).transcript());
-    let json = calipam(&["check", "--list-rules", "-o", "json"]);
-    let json = json.json();
-    assert_eq!(json["kind"], "RuleList");
-    assert_eq!(json["rules"].as_array().unwrap().len(), calipam_check::Code::ALL.len());
 }
 
 #[test]

@@ -19,13 +19,12 @@ fn colored(text: &str) -> bool {
 #[test]
 fn options_and_environment_say_when() {
     type Case = (&'static [&'static str], &'static [(&'static str, &'static str)], bool, bool);
-    let cases: [Case; 10] = [
+    let cases: [Case; 9] = [
         // Options, environment, colours on a terminal, colours in a pipe.
         (&[], &[], true, false),
         (&["--color", "auto"], &[], true, false),
         (&["--color", "always"], &[("NO_COLOR", "1")], true, true),
         (&["--color=never"], &[("CLICOLOR_FORCE", "1")], false, false),
-        (&["--no-color"], &[], false, false),
         (&[], &[("NO_COLOR", "1")], false, false),
         (&[], &[("NO_COLOR", "")], true, false),
         (&[], &[("CLICOLOR_FORCE", "1")], true, true),

@@ -20,9 +20,11 @@ fn every_code_has_an_explanation() {
 
 #[test]
 fn without_a_code_all_are_listed() {
-    let run = calipam(&["explain"]);
-    assert_eq!(run.code, 0);
-    assert!(Code::ALL.iter().all(|code| run.stdout.contains(code.name())));
+    expected!("explain-rules", calipam(&["explain"]).transcript());
+    let json = calipam(&["explain", "-o", "json"]).json();
+    assert_eq!(json["kind"], "RuleList");
+    let codes = json["rules"].as_array().unwrap().iter().map(|rule| rule["code"].as_str().unwrap());
+    assert_eq!(codes.collect::<Vec<_>>(), Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>());
 }
 
 #[test]
@@ -35,8 +37,9 @@ fn an_unknown_code_is_a_usage_error() {
 fn an_explanation_for_machines() {
     let run = calipam(&["explain", "leaked-address", "-o", "json"]);
     let json = run.json();
-    assert_eq!((&json["kind"], &json["severity"]), (&"Explanation".into(), &"error".into()));
-    assert!(json["text"].as_str().unwrap().contains("**What to do.**"));
+    let rule = &json["rules"][0];
+    assert_eq!((&json["kind"], &rule["severity"]), (&"RuleList".into(), &"error".into()));
+    assert!(rule["text"].as_str().unwrap().contains("**What to do.**"));
     let yaml = calipam(&["explain", "leaked-address", "-o", "yaml"]);
     assert_eq!(serde_yaml::from_str::<serde_json::Value>(&yaml.stdout).unwrap(), json);
 }
@@ -49,9 +52,7 @@ fn several_rules_in_any_case() {
     assert!(at("leaked-address (error)\n\n") < at("\n\norphan-handle (warning)\n\n"));
     assert_eq!(run.stdout.matches("leaked-address (error)").count(), 1, "each once");
     let json = calipam(&["explain", "leaked-address", "orphan-handle", "-o", "json"]);
-    let json = json.json();
-    assert_eq!(json["kind"], "ExplanationList");
-    assert_eq!(json["explanations"][1]["code"], "orphan-handle");
+    assert_eq!(json.json()["rules"][1]["code"], "orphan-handle");
     let checked = super::program::on_example(&["check", "--rule", "Orphan-Handle"]);
     assert!(checked.stdout.contains("5 findings: 5 warning"), "{checked:?}");
     assert!(

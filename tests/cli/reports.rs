@@ -1,4 +1,4 @@
-//! Reports for programs: Prometheus, JUnit, SARIF, and files of them.
+//! Reports for programs: Prometheus, JUnit, and files of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -121,24 +121,6 @@ fn junit_has_a_test_case_for_each_rule() {
     assert!(skipped >= 4);
 }
 
-#[test]
-fn sarif_names_rule_subject_and_level() {
-    let run = on_example(&["check", "-o", "sarif", "--rule", "leaked-address,block-size-mismatch"]);
-    let log = run.json();
-    assert_eq!(log["version"], "2.1.0");
-    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
-    let results = log["runs"][0]["results"].as_array().unwrap();
-    assert!(!results.is_empty());
-    for result in results {
-        let index = result["ruleIndex"].as_u64().unwrap() as usize;
-        assert_eq!(rules[index]["id"], result["ruleId"]);
-        let level = if result["ruleId"] == "leaked-address" { "error" } else { "note" };
-        assert_eq!(result["level"], level);
-    }
-    let place = &results[0]["locations"][0]["logicalLocations"][0];
-    assert_eq!((&place["name"], &place["kind"]), (&"10.244.10.6".into(), &"address".into()));
-}
-
 /// Everything between `before` and `after`.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     text.split_once(before).expect(before).1.split_once(after).expect(after).0
@@ -196,7 +178,6 @@ fn hostile_names_break_no_format() {
     let run = |format: &str| calipam(&["check", "-d", HOSTILE, "-o", format]).stdout;
     samples(&run("prometheus"));
     assert_eq!(attributes(&run("junit"), "testcase", "name").len(), Code::of_one_cluster().count());
-    assert!(serde_json::from_str::<Value>(&run("sarif")).is_ok());
     for format in ["prometheus", "junit", "name"] {
         let text = run(format);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{format}");
@@ -208,7 +189,7 @@ fn one_read_writes_several_files_for_all_to_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let option = |format: &str| format!("{format}={}", path(format).display());
-    let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "sarif", "html", "name"];
+    let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "html", "name"];
     let mut arguments = vec!["check".to_owned()];
     for format in formats {
         arguments.extend(["--output-file".to_owned(), option(format)]);
@@ -217,7 +198,7 @@ fn one_read_writes_several_files_for_all_to_read() {
     let run = on_example(&arguments);
     assert_eq!(run.code, 1);
     assert_eq!(run.stdout, on_example(&["check"]).stdout);
-    for format in ["json", "wide", "name", "sarif"] {
+    for format in ["json", "wide", "name"] {
         let printed = on_example(&["check", "-o", format]).stdout;
         assert_eq!(fs::read_to_string(path(format)).unwrap(), printed, "{format}");
     }

@@ -80,8 +80,8 @@ fn a_page_shows_each_answer_and_loads_nothing() {
     assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"), "{page}");
     let failure = small(&["--fail-node", "-o", "html"]).stdout;
     assert!(failure.contains("<polyline"), "{failure}");
-    let run = small(&["-o", "sarif"]);
-    assert!(run.code == 2 && run.stderr.contains("sarif"), "{run:?}");
+    let run = small(&["-o", "junit"]);
+    assert!(run.code == 2 && run.stderr.contains("junit"), "{run:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn every_command_on_a_terminal() {
         ("check-table", &["check", "--datastore", EXAMPLE]),
         ("check-wide", &["check", "--datastore", EXAMPLE, "-o", "wide", "--rule", "leaked-address"]),
         ("check-json", &["check", "--datastore", EXAMPLE, "-o", "json", "--rule", "pool-nearly-full"]),
-        ("list-rules", &["check", "--list-rules"]),
+        ("rules", &["explain"]),
         ("show-pools", &["show", "--datastore", EXAMPLE]),
         ("show-blocks", &["show", "--datastore", EXAMPLE, "--blocks"]),
         ("show-nodes", &["show", "--datastore", EXAMPLE, "--nodes", "-o", "wide"]),

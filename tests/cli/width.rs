@@ -6,7 +6,7 @@ use super::pty::{on_terminal, plain};
 /// Commands that print tables for people.
 const TABLES: [(&str, &[&str]); 11] = [
     ("check", &["check"]),
-    ("list-rules", &["check", "--list-rules"]),
+    ("rules", &["explain"]),
     ("show-pools", &["show"]),
     ("show-blocks", &["show", "--blocks"]),
     ("show-nodes", &["show", "--nodes"]),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use calipam_model::snapshot::Source;
 
 /// How bad a finding is. The order is from bad to harmless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Traffic is or will be broken.

@@ -266,9 +266,6 @@ impl Finding {
     pub fn is_owner_unknown(&self) -> bool {
         match &self.evidence {
             Evidence::Address(evidence) => evidence.is_owner_unknown(),
-            Evidence::Written(written) => {
-                written.value["reasons"] == serde_json::json!([LeakReason::UnknownOwner])
-            }
             _ => false,
         }
     }

@@ -82,7 +82,6 @@ impl Finding {
             Evidence::Undecodable(evidence) => format!("{subject} {}", self.says_of_object(evidence)),
             Evidence::Elsewhere(evidence) => fleet::says_of_others(self.code, &subject, evidence),
             Evidence::Unreadable(evidence) => format!("cannot be read: {}", short(&evidence.reason)),
-            Evidence::Written(evidence) => evidence.says.clone(),
         }
     }
 

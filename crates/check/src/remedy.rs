@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use calipam_model::{IpNet, cidr};
+use calipam_model::IpNet;
 
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, Subject, WrittenEvidence};
+use crate::finding::{Evidence, Finding, Subject};
 
 /// What repairs a finding, or says in its plan what a person has to decide first. Findings without one
 /// are about something that calipam does not write: pools, configuration, pods, services.
@@ -48,9 +48,6 @@ impl Finding {
     fn owning_node(&self) -> Option<String> {
         match &self.evidence {
             Evidence::Block(evidence) => evidence.owner.as_ref()?.host().map(str::to_owned),
-            Evidence::Written(evidence) => {
-                evidence.value["owner"].as_str()?.strip_prefix("host:").map(str::to_owned)
-            }
             _ => None,
         }
     }
@@ -63,18 +60,9 @@ impl Finding {
             }
             (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block).collect(),
             (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block).collect(),
-            (_, Evidence::Written(evidence)) => evidence.blocks(),
             _ => BTreeSet::new(),
         };
         Remedy::Rebuild(blocks)
-    }
-}
-
-impl WrittenEvidence {
-    /// The blocks that it names: of the records of an address, or of a handle.
-    fn blocks(&self) -> BTreeSet<IpNet> {
-        let lists = ["records", "blocks"].into_iter().filter_map(|name| self.value[name].as_array());
-        lists.flatten().filter_map(|item| cidr::parse_cidr(item["block"].as_str()?)).collect()
     }
 }
 

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, Subject};
 
 /// Which cluster was read, where and when.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
     /// The cluster's GUID; empty if cluster information is missing.
@@ -43,7 +43,7 @@ impl ClusterIdentity {
 }
 
 /// How much was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Allocation blocks.

@@ -26,14 +26,10 @@ pub(crate) enum Format {
     Prometheus,
     /// JUnit XML, one test case per rule
     Junit,
-    /// SARIF 2.1.0
-    Sarif,
     /// An HTML page
     Html,
     /// Lines for an --ignore file
     Ignore,
-    /// JSON for `check --fleet`
-    Summary,
 }
 
 impl Format {

@@ -120,7 +120,7 @@ pub enum DefectKind {
 }
 
 /// The datastore that was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DatastoreKind {
     /// etcd v3.

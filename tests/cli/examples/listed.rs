@@ -29,7 +29,10 @@ pub(super) const NOT_RUN: [(&str, &str); 22] = [
     ("MAILTO=", "a setting of cron"),
     ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
     ("calipam record", "stays until a signal comes; `record.rs` runs it"),
-    ("calipam check -q --output-file summary=", "needs a web server to send to; `fleet.rs` joins summaries"),
+    (
+        "calipam export -q --overwrite /exports/",
+        "needs a web server to send to; `fleet` checks folders of exports",
+    ),
     ("aws ", "needs a bucket; the folder that it fills is there"),
     ("DATASTORE_TYPE=etcdv2 ", "needs an etcd with the v2 API; `etcdv2.rs` starts one"),
     ("curl -s http://127.0.0.1:9795/", "asks that server"),

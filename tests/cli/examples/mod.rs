@@ -7,6 +7,7 @@
 
 mod document;
 mod listed;
+mod options;
 mod place;
 mod spoken;
 

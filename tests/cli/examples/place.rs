@@ -103,9 +103,7 @@ impl Place {
         let run = Run::of(self.command(earlier, &self.still, &self.template()).output().unwrap());
         assert_eq!(run.code, 0, "{run:?}");
         fs::create_dir_all(at("var/lib/calipam/sent/prod")).unwrap();
-        let sent = "calipam check -o summary --datastore cluster.jsonl > var/lib/calipam/sent/prod/eu.json";
-        let run = Run::of(self.command(sent, &self.still, &self.template()).output().unwrap());
-        assert_eq!(run.code, 1, "{run:?}");
+        fs::copy(at("cluster.jsonl"), at("var/lib/calipam/sent/prod/eu.jsonl")).unwrap();
         let archive = "calipam export -q --archive var/lib/calipam/archive";
         let archived = format!("{archive} --datastore cluster.jsonl && {archive}");
         let run = Run::of(self.command(&archived, &self.still, &self.template()).output().unwrap());

@@ -9,7 +9,7 @@ use crate::cli::program::calipam;
 const NAMES: [&str; 4] = ["kubectl calico ipam ", "kubectl ipam ", "calipam ", "ipam "];
 
 /// What is between backquotes on one line, outside of code blocks.
-fn spans(text: &str) -> Vec<&str> {
+pub(super) fn spans(text: &str) -> Vec<&str> {
     let mut in_block = false;
     let mut found = Vec::new();
     for line in text.lines() {

@@ -125,6 +125,9 @@ fn exports_of_all_clusters_give_the_same_report() {
     let run = calipam(&export);
     assert_eq!((run.code, run.stderr.contains("wrote 4 exports")), (0, true), "{}", run.stderr);
     let report = check(&folder, "exported", &["-o", "json"]).json();
+    let of_clusters = check(&folder, "fleet.yaml", &["-o", "json"]).json();
+    assert_eq!(report["clusters"][0]["pools"], of_clusters["clusters"][0]["pools"]);
+    assert!(report["clusters"][0]["age"].as_i64().unwrap() > 0);
     let prefixed = fleet.expected.into_iter().map(|[cluster, code, subject]| {
         let subject = if subject == cluster { format!("mesh/{subject}") } else { subject };
         [format!("mesh/{cluster}"), code, subject]
@@ -136,12 +139,11 @@ fn exports_of_all_clusters_give_the_same_report() {
 
 #[test]
 fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
-    let (folder, fleet) = fleet(&[]);
-    summaries(&folder, &fleet);
+    let (folder, _) = fleet(&[]);
     let show = |name: &str, arguments: &[&str]| {
         calipam(&[&["show", "--fleet", &at(&folder, name)], arguments].concat())
     };
-    for name in ["fleet.yaml", "sent"] {
+    for name in ["fleet.yaml", "data"] {
         let run = show(name, &["--find-range", "/16", "-o", "json"]);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""));
         let list = run.json();
@@ -158,7 +160,7 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     // Nodes are at 192.168.0.1 and after.
     assert_eq!(show("fleet.yaml", &["--find-range", "/8"]).code, 1);
     assert_eq!(show("fleet.yaml", &["--nodes"]).code, 2);
-    assert_eq!(show("sent", &["-o", "name"]).stdout.lines().count(), 20);
+    assert_eq!(show("data", &["-o", "name"]).stdout.lines().count(), 20);
     assert_eq!(calipam(&["show", "--find-range", "/16", "-d", &at(&folder, "data/a.jsonl")]).code, 2);
 }
 
@@ -188,49 +190,6 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     let report = run.json();
     assert_eq!(between(&report), expected);
     assert!(run.stdout.contains("it could not be read within 1s"), "{}", run.stdout);
-}
-
-/// Each cluster of a fleet writes its summary into the folder of a group.
-fn summaries(folder: &TempDir, fleet: &Fleet) {
-    fs::create_dir_all(folder.path().join("sent/mesh")).unwrap();
-    for (name, _) in &fleet.clusters {
-        let file = format!("summary={}", at(folder, &format!("sent/mesh/{name}.json")));
-        let export = at(folder, &format!("data/{name}.jsonl"));
-        let run = calipam(&["check", "-q", "-d", &export, "--output-file", &file]);
-        assert!(run.code < 2, "{run:?}");
-    }
-}
-
-#[test]
-fn summaries_give_the_report_that_the_clusters_give() {
-    let (folder, fleet) = fleet(&FleetFault::ALL);
-    summaries(&folder, &fleet);
-    let of_clusters = check(&folder, "fleet.yaml", &["-o", "json"]).json();
-    let joined = check(&folder, "sent", &["-o", "json"]);
-    assert_eq!((joined.code, joined.stderr.as_str()), (1, ""));
-    let joined = joined.json();
-    let facts = |report: &Value, prefix: &str| -> BTreeSet<String> {
-        let findings = report["findings"].as_array().unwrap().iter();
-        let text = |finding: &Value| {
-            let cluster = finding["cluster"].as_str().unwrap().trim_start_matches(prefix);
-            let message = finding["message"].as_str().unwrap().replace("mesh/", "");
-            let evidence = finding["evidence"].to_string().replace("mesh/", "");
-            let subject = finding["subject"]["name"].as_str().unwrap().trim_start_matches(prefix);
-            format!("{cluster} {} {subject} {message} {evidence} {}", finding["code"], finding["repair"])
-        };
-        findings.map(text).collect()
-    };
-    assert_eq!(facts(&joined, "mesh/"), facts(&of_clusters, ""));
-    assert_eq!(joined["clusters"][0]["pools"], of_clusters["clusters"][0]["pools"]);
-    assert!(joined["clusters"][0]["age"].as_i64().unwrap() > 0);
-
-    let summary: Value = serde_json::from_slice(&fs::read(at(&folder, "sent/mesh/a.json")).unwrap()).unwrap();
-    super::schemas::assert_valid(&summary);
-    let newer = summary.to_string().replace("calipam/v2", "calipam/v9");
-    fs::write(at(&folder, "sent/mesh/a.json"), newer).unwrap();
-    let run = check(&folder, "sent", &["-o", "wide"]);
-    assert_eq!(run.code, 3);
-    assert!(run.stdout.contains("calipam/v9"), "{}", run.stdout);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Several states of the clusters of a fleet: how they differ, who had an address, how fast pools fill.
+//! Several states of the clusters of a fleet: how they differ, and who had an address.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{at, fleet, summaries};
+use super::{at, check, fleet};
 use crate::cli::program::{Run, calipam};
 
 /// When the exports of [`before_and_after`] begin with; ten days before their data ends.
@@ -78,10 +78,10 @@ fn each_cluster_is_compared_with_its_earlier_state() {
 
 #[test]
 fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
-    let (folder, fleet, _) = before_and_after();
-    summaries(&folder, &fleet);
+    let (folder, _, _) = before_and_after();
+    let report = check(&folder, "fleet.yaml", &["-o", "json"]).stdout;
+    fs::write(folder.path().join("earlier/mesh/a.jsonl"), report).unwrap();
     fs::remove_file(folder.path().join("earlier/mesh/c.jsonl")).unwrap();
-    fs::rename(folder.path().join("sent/mesh/a.json"), folder.path().join("earlier/mesh/a.jsonl")).unwrap();
     let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
     fs::write(folder.path().join("fleet.yaml"), text.replace("name: d", "name: e")).unwrap();
     let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
@@ -90,7 +90,7 @@ fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
     assert_eq!(found["onlyOld"], serde_json::json!(["mesh/d"]));
     assert_eq!(found["onlyNew"], serde_json::json!(["c", "e"]));
     assert_eq!(found["unreadable"][0]["cluster"], "a");
-    assert!(run.stderr.contains("a is not compared: its earlier state is a summary"), "{}", run.stderr);
+    assert!(run.stderr.contains("a is not compared: ") && run.stderr.contains("a.jsonl"), "{}", run.stderr);
     // A state of another cluster is none of this one.
     fs::copy(folder.path().join("data/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
     let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
@@ -133,12 +133,11 @@ fn archives_of_all_clusters_are_written_compared_and_searched() {
 #[test]
 fn every_cluster_that_knows_an_address_says_who_had_it() {
     let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
-    summaries(&folder, &fleet);
     let etcd = Etcd::start().unwrap();
     fleet.clusters[1].1.write_to_etcd(&etcd.endpoint()).unwrap();
     let text = format!(
         "clusters:\n- {{name: a, datastore: data/a.jsonl}}\n- {{name: b, etcdEndpoints: \"{}\"}}\n\
-         - {{name: c, datastore: sent/mesh/c.json}}\n- {{name: sent-a, group: mesh, datastore: sent/mesh/a.json}}\n",
+         - {{name: c, datastore: data/c.jsonl}}\n",
         etcd.endpoint()
     );
     fs::write(folder.path().join("fleet.yaml"), &text).unwrap();
@@ -150,19 +149,18 @@ fn every_cluster_that_knows_an_address_says_who_had_it() {
     let found = run.json();
     let events = items(&found, "events");
     let clusters: BTreeSet<&str> = events.iter().map(|event| event["cluster"].as_str().unwrap()).collect();
-    assert_eq!(clusters.into_iter().collect::<Vec<_>>(), ["a", "b", "sent-a"]);
+    assert_eq!(clusters.into_iter().collect::<Vec<_>>(), ["a", "b"]);
     let of = |name: &str| -> &Value {
         let is_it = |event: &&Value| event["cluster"] == name && event["subject"]["kind"] == "address";
         events.iter().find(is_it).unwrap()
     };
     assert_eq!((&of("a")["what"], &of("a")["after"]["type"]), (&"known".into(), &"tunnel".into()), "{found}");
     assert!(of("b")["revision"].is_string() && of("b")["after"]["allocatedTo"].is_string(), "{found}");
-    assert_eq!(of("sent-a")["detail"], "used by a tunnel of node-1");
     assert!(named(&found, "b")["oldestRevision"].is_string() && named(&found, "c")["readAt"].is_string());
 
     let table = of_fleet(&folder, &["history", "--ip", address]);
     assert!(
-        table.stdout.starts_with(&format!("ip {address} · 4 clusters · known in 3\n")),
+        table.stdout.starts_with(&format!("ip {address} · 3 clusters · known in 2\n")),
         "{}",
         table.stdout
     );
@@ -179,59 +177,6 @@ fn every_cluster_that_knows_an_address_says_who_had_it() {
 }
 
 #[test]
-fn pools_are_full_at_the_rate_since_an_earlier_state() {
-    let (folder, fleet, _) = before_and_after();
-    summaries(&folder, &fleet);
-    let earlier = at(&folder, "earlier");
-    let before = calipam(&["show", "--fleet", &earlier, "-o", "json"]).json();
-    // Exports and summaries say the same.
-    for name in ["fleet.yaml", "sent"] {
-        let run = calipam(&["show", "--fleet", &at(&folder, name), "--earlier", &earlier, "-o", "json"]);
-        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        let list = run.json();
-        let mut grown = 0;
-        for (pool, before) in items(&list, "pools").iter().zip(items(&before, "pools")) {
-            let growth = &pool["growth"];
-            assert_eq!(growth.is_null(), pool["enabled"] == false, "{pool}");
-            if growth.is_null() {
-                continue;
-            }
-            let added = pool["inUse"].as_u64().unwrap() - before["inUse"].as_u64().unwrap();
-            assert_eq!(
-                (growth["over"].as_i64(), growth["perDay"].as_f64()),
-                (Some(864_000), Some(added as f64 / 10.0))
-            );
-            // IPv6 pools have more than a number of JSON holds.
-            let free = pool["free"].as_f64().or_else(|| pool["free"].as_str()?.parse().ok()).unwrap();
-            let left = (added > 0).then(|| free / (added as f64 / 10.0));
-            assert_eq!(growth["daysLeft"].as_f64(), left, "{pool}");
-            grown += added;
-        }
-        assert!(grown >= 4, "{list}");
-    }
-    let table = of_fleet(&folder, &["show", "--earlier", &earlier]);
-    assert!(table.stdout.lines().next().unwrap().ends_with("PER DAY  FULL IN  OVER"), "{}", table.stdout);
-    let of = |cluster: &str, pool: &str| -> String {
-        let is_row = |line: &&str| line.starts_with(&format!("{cluster}  ")) && line.contains(pool);
-        let row: Vec<&str> = table.stdout.lines().find(is_row).unwrap().split("  ").map(str::trim).collect();
-        row.into_iter().filter(|cell| !cell.is_empty()).skip(10).collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(
-        [of("a", "10.1."), of("b", "10.2."), of("b", "fd00")],
-        ["0 - 10 d", "+0.4 > 10 y 10 d", "+0.4 > 10 y 10 d"]
-    );
-    assert_eq!(of("a", "(disabled)"), "- - -");
-
-    // Of another cluster nothing can be said.
-    fs::copy(folder.path().join("earlier/mesh/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
-    let run = of_fleet(&folder, &["show", "--earlier", &earlier, "-o", "json"]);
-    assert!(run.stderr.contains("b: its earlier state is of another cluster"), "{}", run.stderr);
-    let of_second: Vec<Value> =
-        items(&run.json(), "pools").iter().filter(|pool| pool["cluster"] == "b").cloned().collect();
-    assert!(of_second.iter().all(|pool| pool["growth"].is_null()), "{of_second:?}");
-}
-
-#[test]
 fn what_is_about_one_cluster_is_refused() {
     let (folder, _, _) = before_and_after();
     let earlier = at(&folder, "earlier");
@@ -245,6 +190,4 @@ fn what_is_about_one_cluster_is_refused() {
         let run = of_fleet(&folder, arguments);
         assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
     }
-    let single = calipam(&["show", "--earlier", &earlier, "-d", &at(&folder, "data/a.jsonl")]);
-    assert!(single.code == 2 && single.stderr.contains("--earlier needs several clusters"), "{single:?}");
 }

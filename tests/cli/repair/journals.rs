@@ -1,35 +1,15 @@
-//! `undo --list`, `--last` and `--prune`: the journals of a user.
+//! `undo --list` and `--last`: the journals of a user.
 
-use std::fs;
-use std::path::Path;
-
-use calipam_repair::journal::{FORMAT, Header, Journal};
 use serde_json::Value;
 
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
 
 fn journals(site: &Site, more: &[&str]) -> (Run, Vec<Value>) {
     let run = site.run(&[&["undo", "--list", "-o", "json"], more].concat());
     let list = run.json();
     assert_eq!(list["kind"], "JournalList", "{run:?}");
     (run, list["journals"].as_array().unwrap().clone())
-}
-
-/// A journal of a run that was long ago.
-fn old_journal(folder: &Path, name: &str) {
-    let header = Header {
-        format: FORMAT,
-        program: "0.1.0".into(),
-        started_at: "2020-05-01T10:00:00Z".into(),
-        command: "release --leaked".into(),
-        cluster: "ffffffffffff".into(),
-        datastore: "etcd".into(),
-        location: "http://127.0.0.1:1".into(),
-    };
-    fs::create_dir_all(folder).unwrap();
-    drop(Journal::create(&folder.join(name), &header).unwrap());
 }
 
 #[test]
@@ -98,40 +78,6 @@ fn the_last_run_of_a_cluster_is_that_of_the_named_one() {
     assert!(undo.stderr.contains("there is no run of cluster ffffffff"), "{undo:?}");
 }
 
-#[test]
-fn old_journals_go_only_when_the_operator_says_so() {
-    let mut cluster = healthy();
-    leak(&mut cluster, 0);
-    let site = Site::of(&cluster);
-    let folder = site.home.path().join("calipam");
-    old_journal(&folder, "old.journal");
-    fs::write(folder.join("notes"), "mine").unwrap();
-    let offer = "hint: 1 journal is older than 90 days; `calipam undo --prune --keep 90d` removes them";
-    let run = site.release(&["--leaked"]);
-    assert!(run.stderr.contains(offer), "{run:?}");
-    let listed = site.run(&["undo", "--list"]);
-    assert!(listed.stderr.contains(offer) && listed.stdout.contains("interrupted"), "{listed:?}");
-    assert_eq!(site.run(&["undo", "--list", "--keep", "36500d"]).stderr, "");
-
-    let refused = site.run(&["undo", "--prune"]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    let dry = site.run(&["undo", "--prune", "--dry-run"]);
-    assert!(dry.code == 0 && dry.stdout.contains("old.journal"), "{dry:?}");
-    for (answer, code) in [(&b"n\n"[..], 1), (b"y\n", 0)] {
-        assert_eq!(journals(&site, &[]).1.len(), 2);
-        let mut command = site.command(&["undo", "--prune"]);
-        let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-            std::io::Write::write_all(terminal, answer).unwrap();
-        });
-        assert_eq!(shown.code, Some(code), "{shown:?}");
-        assert!(shown.text.contains("old.journal") && shown.text.contains("Remove 1 journal? "), "{shown:?}");
-    }
-    assert_eq!(journals(&site, &[]).1.len(), 1);
-    assert_eq!(fs::read_to_string(folder.join("notes")).unwrap(), "mine");
-    let nothing = site.run(&["undo", "--prune", "--yes"]);
-    assert!(nothing.code == 0 && nothing.stdout.starts_with("No journals in "), "{nothing:?}");
-}
-
 /// In cron nothing is said where nothing was done, and the way back is named where something was.
 #[test]
 fn quiet_is_quiet_where_nothing_was_done() {
@@ -159,12 +105,7 @@ fn quiet_is_quiet_where_nothing_was_done() {
 #[test]
 fn what_to_undo_is_said_once() {
     let site = Site::of(&healthy());
-    for arguments in [
-        &["undo"][..],
-        &["undo", "x", "--last"],
-        &["undo", "--list", "--prune"],
-        &["undo", "--last", "--list"],
-    ] {
+    for arguments in [&["undo"][..], &["undo", "x", "--last"], &["undo", "--last", "--list"]] {
         let run = site.run(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {run:?}");
     }

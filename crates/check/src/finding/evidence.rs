@@ -13,7 +13,7 @@ use calipam_model::snapshot::FieldDefect;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::fleet::{ElsewhereEvidence, UnreadableEvidence, WrittenEvidence};
+use super::fleet::{ElsewhereEvidence, UnreadableEvidence};
 use super::owner::{OwnerEvidence, shared};
 use super::pool::{NodeEvidence, PoolEvidence};
 
@@ -78,8 +78,6 @@ pub enum Evidence {
     Elsewhere(Box<ElsewhereEvidence>),
     /// About a cluster that cannot be read.
     Unreadable(Box<UnreadableEvidence>),
-    /// As a summary of the cluster has it.
-    Written(Box<WrittenEvidence>),
 }
 
 /// Writes a value as the text that it displays.

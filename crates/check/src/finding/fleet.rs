@@ -46,7 +46,7 @@ pub struct SharedUse {
 }
 
 /// What another cluster has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ElsewhereKind {
     Pool,
@@ -69,14 +69,4 @@ impl fmt::Display for ElsewhereKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UnreadableEvidence {
     pub reason: String,
-}
-
-/// The evidence of a finding in a summary: its fields are those of the code, and only some of them are looked at again.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct WrittenEvidence {
-    pub value: serde_json::Value,
-    /// What the finding says, without the address at its front where it is about one.
-    #[serde(skip)]
-    pub says: String,
 }

@@ -5,11 +5,9 @@
 mod addresses;
 mod earlier;
 mod free;
-mod growth;
 mod pools;
 mod ranges;
 mod settings;
-mod summary;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -22,9 +20,7 @@ use calipam_model::snapshot::Snapshot;
 
 pub use self::earlier::EarlierFleet;
 pub use self::free::free_ranges;
-pub use self::growth::Growth;
 pub use self::ranges::{Point, Ranges};
-pub use self::summary::{SUMMARY, Summary};
 pub use self::used::{Used, UsedBlock};
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject, UnreadableEvidence};
@@ -57,13 +53,10 @@ impl Cluster {
     /// A cluster without name and group: its report, and what [`compare`] needs of it.
     pub fn of(report: Report, snapshot: &Snapshot) -> Self {
         let context = Context::new(snapshot, &Options::default());
-        let (pools, ranges) = (views::pools_in(&context), Ranges::in_context(&context));
-        Self::new(Summary { report, pools, ranges })
+        Self::new(report, views::pools_in(&context), Ranges::in_context(&context))
     }
 
-    /// The same of a summary.
-    pub fn new(summary: Summary) -> Self {
-        let Summary { report, pools, ranges } = summary;
+    fn new(report: Report, pools: PoolList, ranges: Ranges) -> Self {
         let (name, group, labels, services) = Default::default();
         Self { name, group, labels, services, report, pools, ranges, is_read: true }
     }
@@ -73,9 +66,8 @@ impl Cluster {
         let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
         let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), evidence);
-        let (pools, ranges) = (PoolList { pools: Vec::new(), outside: None }, Ranges::default());
-        let summary = Summary { report: Report::unread(identity, finding), pools, ranges };
-        Self { is_read: false, ..Self::new(summary) }
+        let pools = PoolList { pools: Vec::new(), outside: None };
+        Self { is_read: false, ..Self::new(Report::unread(identity, finding), pools, Ranges::default()) }
     }
 }
 

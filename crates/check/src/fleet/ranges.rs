@@ -4,15 +4,13 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
-use serde::{Deserialize, Serialize};
 
 use super::used::Used;
 use crate::finding::ElsewhereKind;
 use crate::{Context, Options};
 
 /// Where nodes, tunnels, services and pods of a cluster are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranges {
     /// `None` if the configuration cannot be decoded or was not read.
     pub strict_affinity: Option<bool>,
@@ -24,7 +22,7 @@ pub struct Ranges {
 }
 
 /// An address that something else than a pod has.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     pub address: IpAddr,
     pub kind: ElsewhereKind,

@@ -22,7 +22,7 @@ mod tests;
 use std::fmt;
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 pub use self::address::{
     AddressState, AddressView, BlockOfAddress, HandleOfAddress, OwnerStatus, PoolOfAddress, address,
@@ -61,21 +61,6 @@ impl Serialize for Count {
         match u64::try_from(self.0) {
             Ok(number) if self.0 <= EXACT => serializer.serialize_u64(number),
             _ => serializer.collect_str(&self.0),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Digits(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Number(number) => Ok(Self(number.into())),
-            Written::Digits(digits) => digits.parse().map(Self).map_err(serde::de::Error::custom),
         }
     }
 }

@@ -3,7 +3,7 @@
 use calipam_model::IpNet;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
 use super::Count;
 use crate::occupancy::{Claimants, Limit, Occupancy};
@@ -21,7 +21,7 @@ pub struct PoolList {
 
 /// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: an address
 /// counts once, also if blocks overlap or a reservation lies over an allocated address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolView {
     pub name: String,
@@ -33,7 +33,6 @@ pub struct PoolView {
     /// Addresses are taken from it without being asked for by name.
     pub automatic: bool,
     /// What its addresses may be used for.
-    #[serde(deserialize_with = "uses")]
     pub allowed_uses: Vec<&'static str>,
     /// Which nodes may use it.
     pub node_selector: String,
@@ -55,14 +54,13 @@ pub struct PoolView {
     /// Of the free ones, those that the nodes together can get now, as long as they ask for no other pool's:
     /// pools share the block limit, so that their numbers do not add up. `None` if it is not known; `limited_by`
     /// says why.
-    #[serde(default)]
     pub allocatable: Option<Count>,
     /// Why not all free ones are allocatable; empty if they are.
     pub limited_by: Vec<String>,
 }
 
 /// Blocks that are in no pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutsidePools {
     /// How many.
@@ -123,13 +121,6 @@ fn name_of_use(used: PoolUse) -> &'static str {
         PoolUse::Tunnel => "Tunnel",
         PoolUse::LoadBalancer => "LoadBalancer",
     }
-}
-
-/// Uses as they are written; those of other versions are left out.
-fn uses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'static str>, D::Error> {
-    let written = Vec::<String>::deserialize(deserializer)?;
-    let known = [PoolUse::Workload, PoolUse::Tunnel, PoolUse::LoadBalancer].map(name_of_use);
-    Ok(known.into_iter().filter(|name| written.iter().any(|written| written == name)).collect())
 }
 
 /// Blocks that no pool contains as a whole, those that are corrupt or cannot be decoded included.

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
 use jiff::Timestamp;
 
-use super::check_options::{CheckOptions, SELECTION};
+use super::check_options::CheckOptions;
 use super::diff::time_with_zone;
 use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
@@ -26,26 +26,18 @@ pub(crate) struct CheckArgs {
     pub options: CheckOptions,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// List all rules, without reading anything
-    #[arg(long, help_heading = SELECTION)]
-    pub list_rules: bool,
-    /// `-o wide`, as calicoctl spells it.
-    #[arg(long, hide = true)]
-    pub show_problem_ips: bool,
-
     /// Cache what is read in this folder, and read only what has changed since the last check that used it
-    #[arg(long, value_name = "DIR", value_hint = DirPath, conflicts_with = "list_rules")]
+    #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub cache: Option<PathBuf>,
-    /// Show when leaked addresses were last in use, from the exports in this folder (`export --archive`)
+    /// Show when leaked addresses were last used, from these exports
     #[arg(
         long,
         value_name = "DIR",
         value_hint = DirPath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
-    /// Check the state at this time, from the exports and recorded changes in the folder of --archive
+    /// Check the state at this time, from the folder of --archive
     #[arg(
         long,
         value_name = "TIME",
@@ -55,40 +47,34 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub at: Option<Timestamp>,
-    /// Also write the report to a file; can be repeated for several formats
+    /// Also write the report to a file; can be repeated
     #[arg(
         long = "output-file",
         value_name = "FORMAT=PATH",
         value_parser = OutputFile::parse,
         value_hint = FilePath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub output_files: Vec<OutputFile>,
-    /// Also write the file of `calicoctl ipam check --output`: every allocation, and whether it is in use
+    /// Also write the file of `calicoctl ipam check --output`
     #[arg(
         long,
         value_name = "FILE",
         value_hint = FilePath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub report: Option<PathBuf>,
-    /// Show what is new and what is gone since an earlier report in JSON or YAML
+    /// Show what is new and gone since this report (JSON or YAML)
     #[arg(
         long,
         value_name = "REPORT",
         value_hint = FilePath,
-        conflicts_with = "list_rules",
         help_heading = REPORTS
     )]
     pub compare_with: Option<PathBuf>,
-    /// Print the JSON schema of the report, without reading anything
-    #[arg(long, exclusive = true, help_heading = REPORTS)]
-    pub schema: bool,
     #[command(flatten)]
     pub printing: PrintingArgs,
-    /// With --compare-with: exit with 1 only for new or more severe findings
+    /// With --compare-with: exit with 1 only for new or worse findings
     #[arg(long, requires = "compare_with", help_heading = REPORTS)]
     pub fail_on_new: bool,
 }

@@ -13,7 +13,7 @@ use super::duration;
 use super::selector::selector;
 use super::writing::RecheckArgs;
 
-pub(super) const SELECTION: &str = "Selection";
+const SELECTION: &str = "Selection";
 const CHECKING: &str = "Checking";
 
 #[derive(Debug, Args)]
@@ -38,10 +38,10 @@ pub(crate) struct CheckOptions {
         help_heading = SELECTION
     )]
     pub skip_rules: Vec<Code>,
-    /// Only findings about this node; can be repeated; `*` and `?` are wildcards
+    /// Only findings about this node; can be repeated; wildcards `*`, `?`
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
     pub nodes: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SELECTION)]
     pub selector: Option<Selector>,
     /// Only findings about pods and services in this namespace
@@ -50,20 +50,26 @@ pub(crate) struct CheckOptions {
     /// Only findings in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
     pub pools: Vec<String>,
-    /// Ignore the findings in this file: lines of `RULE SUBJECT`, optionally with `until 2027-01-31`, and comments
-    /// after `#`; `-o ignore` prints such lines
+    /// Ignore the findings in this file: lines as `check -o ignore` prints
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
-    /// Exit with 1 at this severity or above
-    #[arg(long, value_enum, default_value_t, value_name = "SEVERITY", help_heading = CHECKING)]
+    /// Exit with 1 from this severity on, or `never`
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "SEVERITY",
+        hide_possible_values = true,
+        help_heading = CHECKING
+    )]
     pub fail_on: FailOn,
-    /// Ignore allocations younger than this [default: the cluster's leakGracePeriod, else 15m]
+    /// Ignore younger allocations [default: leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub grace: Option<SignedDuration>,
     #[command(flatten)]
     pub recheck: RecheckArgs,
-    /// Read everything again after this time, and report what was found both times
+    /// Read again after this time, and report what was found twice
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub confirm: Option<SignedDuration>,
     /// Usage above which a pool is nearly full, in percent

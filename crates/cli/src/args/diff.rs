@@ -60,7 +60,7 @@ pub(crate) struct DiffArgs {
     /// Only this node; can be repeated; `*` and `?` are wildcards
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = FILTER)]
     pub nodes: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = FILTER)]
     pub selector: Option<Selector>,
     /// Only this pool, by name or CIDR; can be repeated

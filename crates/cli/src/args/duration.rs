@@ -16,28 +16,9 @@ pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     if duration.is_negative() { Err(expected()) } else { Ok(duration) }
 }
 
-/// Reads the same, and days: `90d`.
-///
-/// # Errors
-/// If the text is something else, or negative.
-pub(super) fn parse_days(text: &str) -> Result<SignedDuration, String> {
-    let Some(days) = text.trim().strip_suffix('d') else { return parse(text) };
-    let days: u32 = days.parse().map_err(|_| "expected a number of days such as `90d`".to_owned())?;
-    Ok(SignedDuration::from_hours(24 * i64::from(days)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days() {
-        assert_eq!(parse_days("90d"), Ok(SignedDuration::from_hours(2160)));
-        assert_eq!(parse_days("36h"), Ok(SignedDuration::from_hours(36)));
-        for bad in ["d", "-1d", "1.5d", "99999999999d", "soon"] {
-            assert!(parse_days(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn durations() {

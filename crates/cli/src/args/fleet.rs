@@ -14,7 +14,7 @@ pub(super) const FLEET: &str = "Many clusters";
 /// Options of the commands that read many clusters at once.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
-    /// Clusters in this YAML file, or exports and summaries in this folder
+    /// Clusters in this YAML file, or exports in this folder
     #[arg(
         long,
         value_name = "FILE|DIR",

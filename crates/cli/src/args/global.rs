@@ -26,7 +26,7 @@ pub(crate) struct Global {
     /// Print no progress, hints or notes
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// When to use colors; `auto`: on a terminal, unless NO_COLOR or CLICOLOR_FORCE is set
+    /// Use colors: `auto` (on a terminal), `always` or `never`
     #[arg(
         long,
         value_enum,
@@ -36,9 +36,6 @@ pub(crate) struct Global {
         hide_possible_values = true
     )]
     pub color: When,
-    /// As `--color never`.
-    #[arg(long, global = true, hide = true, conflicts_with = "color")]
-    pub no_color: bool,
 
     /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file: an export, an etcd snapshot, JSON of kubectl; `-`: stdin
     #[arg(
@@ -68,7 +65,7 @@ pub(crate) struct Global {
     /// The kubeconfig; with etcd, pods and services are read from it as well
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub kubeconfig: Option<String>,
-    /// The context in the kubeconfig; kubectl's other options work, too: see `--help` without a command
+    /// The context; kubectl's other options work, too: see `calipam --help`
     #[arg(id = "context", long = "context", global = true, value_name = "NAME", help_heading = CONNECTION)]
     pub contexts: Vec<String>,
     /// kubectl's options for the connection.
@@ -95,7 +92,6 @@ impl When {
         let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
         while let Some(word) = words.next() {
             let value = match word {
-                "--no-color" => Some("never"),
                 "--color" => words.next(),
                 _ => word.strip_prefix("--color="),
             };
@@ -150,7 +146,6 @@ mod tests {
         assert_eq!(of(&["calipam", "check"]), When::Auto);
         assert_eq!(of(&["calipam", "--color", "always", "check"]), When::Always);
         assert_eq!(of(&["calipam", "check", "--color=never", "--fial-on"]), When::Never);
-        assert_eq!(of(&["calipam", "--no-color"]), When::Never);
         for unknown in [&["--color"][..], &["--color=sometimes"], &["--", "--color=always"]] {
             assert_eq!(of(unknown), When::Auto, "{unknown:?}");
         }

@@ -35,36 +35,19 @@ Exit code 1 if there are findings. `calipam check --help` shows examples.";
 /// After `calipam check --help`.
 pub(super) const CHECK: &str = "\
 Examples:
-  calipam check                               one line for each kind of finding
   calipam check -o wide                       every finding
-  calipam check -o json | jq '.findings[].subject.name'
-  calipam check --rule leaked-address,orphan-handle
-  calipam check --node node-7 -o wide         what concerns one node; 'gpu-*' for several
+  calipam check --node 'gpu-*' -o wide        what concerns some nodes
   calipam check --fail-on error -q            in cron: exit code 1 at severity error or above
-  calipam check --ignore accepted.txt         ignore accepted findings
   calipam check --compare-with last.json --fail-on-new        new findings since a report
-  calipam check --confirm 30s                 report what two reads find, 30 seconds apart
-  calipam check --datastore kubernetes        the Kubernetes datastore
-  calipam check --datastore cluster.db        an `etcdctl snapshot save` of the cluster
   calipam check --context 'prod-*' --routed   many clusters, and what is wrong between them
-  calipam check --fleet fleet.yaml -o html    the same, from a file: docs/fleet.md
 
-A file for --ignore:
-  # a pool that is full on purpose
-  pool-nearly-full 10.250.0.0/24
-
-Calico changes several keys one after the other. A finding that a change in progress could
-explain is rechecked after --settle before it is reported.
-
+A line for --ignore: `RULE SUBJECT`, or `RULE SUBJECT until 2027-01-31`, and comments after `#`.
 Severities: critical: traffic is or will be broken; error: capacity is lost, or Calico may fail on
 the data; warning: inconsistent data; info: nothing to repair.
-
-Formats besides tables, YAML and JSON: name, the subjects of the findings; prometheus, metrics;
-junit and sarif, for CI; html, a page with a map of the pools; ignore, lines for --ignore;
-summary, what `check --fleet` joins.
+Formats: name, subjects; prometheus, metrics; junit, for CI; html, a page; ignore, for --ignore.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
-`calipam explain RULE` explains the findings of a rule.";
+`calipam explain` lists the rules, and `calipam explain RULE` explains one.";
 
 /// After `calipam show -h`.
 pub(super) const SHOW_SHORT: &str = "\
@@ -289,7 +272,6 @@ Examples:
   calipam undo run.journal
   calipam undo --list                         the journals of this user, newest first
   calipam undo --last                         the newest run that is not undone yet
-  calipam undo --prune --keep 30d             remove older journals, after confirmation
 
 An object that has changed since the run is not touched, nor is anything that was written together
 with it. An undo has its own journal, and can be undone.

@@ -14,10 +14,10 @@ pub(crate) struct PrintingArgs {
     /// Print the rows of the table alone, without header and notes
     #[arg(long, help_heading = PRINTING)]
     pub no_headers: bool,
-    /// Sort the rows by this column, such as `free` or `"IN USE"`; `-free`: descending
+    /// Sort by this column, such as `free` or `"IN USE"`; `-free`: descending
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true, help_heading = PRINTING)]
     pub sort_by: Option<String>,
-    /// Watch: read again after each write to etcd and at this interval, and print if something has changed
+    /// Print again when something has changed; read at least so often
     #[arg(
         short = 'w',
         long,

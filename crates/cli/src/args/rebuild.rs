@@ -6,9 +6,7 @@ use calipam_model::IpNet;
 use calipam_model::selector::Selector;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
-use jiff::SignedDuration;
 
-use super::duration;
 use super::selector::selector;
 use super::writing::{CriteriaArgs, WritingArgs};
 
@@ -23,7 +21,7 @@ pub(crate) struct RebuildArgs {
     /// Only blocks of this node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SCOPE)]
     pub nodes: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SCOPE)]
     pub selector: Option<Selector>,
     /// Only this block; can be repeated
@@ -59,12 +57,6 @@ pub(crate) struct UndoArgs {
     /// List the journals of this user, newest first
     #[arg(long, group = "journal_to_undo")]
     pub list: bool,
-    /// Remove journals older than --keep, after confirmation
-    #[arg(long, group = "journal_to_undo")]
-    pub prune: bool,
-    /// Minimum age of journals to remove
-    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = duration::parse_days)]
-    pub keep: SignedDuration,
     /// Print what would be restored and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -50,7 +50,7 @@ pub(crate) struct ReleaseArgs {
     /// Only in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
     pub pools: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = FILTER)]
     pub selector: Option<Selector>,
     /// Only what is recorded for pods and services in this namespace

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use calipam_check::views::PodName;
 use calipam_model::selector::Selector;
-use clap::ValueHint::{AnyPath, DirPath};
+use clap::ValueHint::DirPath;
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 
@@ -63,7 +63,7 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_nodes: Vec<String>,
-    /// Only nodes whose labels match, in the syntax of a pool's nodeSelector, such as `rack == 'a'`. Alone: their addresses
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`. Alone: their addresses
     #[arg(long, value_name = "SELECTOR", value_parser = selector,
         conflicts_with_all = ["ip", "handle", "configuration", "map"], help_heading = FILTER)]
     pub selector: Option<Selector>,
@@ -85,9 +85,6 @@ pub(crate) struct ShowArgs {
     /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that none of them uses
     #[arg(long, value_name = "/LENGTH", value_parser = prefix, help_heading = FLEET)]
     pub find_range: Option<u8>,
-    /// With several clusters: how fast pools have filled since these earlier states, such as a folder of `export --fleet`
-    #[arg(long, value_name = "FILE|DIR", value_hint = AnyPath, help_heading = FLEET)]
-    pub earlier: Option<PathBuf>,
     #[command(flatten)]
     pub fleet: FleetArgs,
     #[command(flatten)]

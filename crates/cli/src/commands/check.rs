@@ -28,22 +28,10 @@ use crate::past::Past;
 use crate::render::document::{self, Detail};
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::render::table::Page;
-use crate::{connect, hints, render};
-
-/// The JSON schema of the report.
-const SCHEMA: &[u8] = include_bytes!("../../../../docs/schemas/CheckReport.json");
+use crate::{connect, hints};
 
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let begin = Instant::now();
-    if args.schema {
-        console.data(|out| out.write_all(SCHEMA))?;
-        return Ok(Outcome::Clean);
-    }
-    if args.list_rules {
-        console.format.is_one_of(&Format::COMMON, "check --list-rules")?;
-        console.print(&render::codes::Rules::all())?;
-        return Ok(Outcome::Clean);
-    }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::check::run(args, &fleet, begin, console);
     }

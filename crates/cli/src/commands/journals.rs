@@ -1,70 +1,27 @@
-//! `undo --list` and `undo --prune`: the journals in the user's folder.
+//! `undo --list` and `undo --last`: the journals in the user's folder.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use calipam_repair::journal::{JournalState, Listed, list, unreadable};
-use calipam_workflow::{Error, NoConsent};
-use jiff::{SignedDuration, Timestamp};
+use calipam_workflow::Error;
 use serde::Serialize;
 
-use crate::args::UndoArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
 use crate::render::document::{Detail, Document};
 use crate::render::table::{Grid, Page};
-use crate::render::text::{count, quoted, thousands};
+use crate::render::text::{quoted, thousands};
 
 /// So much of a GUID tells clusters apart.
 const GUID_SHOWN: usize = 8;
 
 /// Prints the journals, newest first.
-pub(super) fn run_list(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
-    let journals = read(folder)?;
-    let removed = false;
-    console.print(&JournalList::new(folder, &journals, removed))?;
+pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome, Failure> {
+    console.print(&JournalList::new(folder, &read(folder)?))?;
     name_unreadable(folder, console)?;
-    hint_old(&journals, args.keep, console);
     Ok(Outcome::Clean)
-}
-
-/// Removes the journals that are older than `--keep`, if the operator agrees.
-pub(super) fn run_prune(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
-    let now = Timestamp::now();
-    let old: Vec<Listed> =
-        read(folder)?.into_iter().filter(|journal| journal.is_old(args.keep, now)).collect();
-    let document = JournalList::new(folder, &old, !args.dry_run);
-    if old.is_empty() || args.dry_run {
-        console.print(&document)?;
-        return Ok(Outcome::Clean);
-    }
-
-    if !args.writing.yes {
-        agree(&document, old.len(), console)?;
-    }
-    for journal in &old {
-        journal.remove().map_err(Error::from)?;
-    }
-    console.print(&document)?;
-    console.info(&format!("removed {}", count(old.len(), "journal", "journals")));
-    Ok(Outcome::Clean)
-}
-
-/// Says that there are old journals; they are never removed by themselves.
-pub(super) fn hint_old(journals: &[Listed], keep: SignedDuration, console: &Console) {
-    let now = Timestamp::now();
-    let old = journals.iter().filter(|journal| journal.is_old(keep, now)).count();
-    if old == 0 || console.format.detail().is_none() {
-        return;
-    }
-    let days = keep.as_hours() / 24;
-    let prune = hints::command_elsewhere(&["undo", "--prune", "--keep", &format!("{days}d")]);
-    let are = if old == 1 { "is" } else { "are" };
-    console.hint(&format!(
-        "{} {are} older than {days} days; {prune} removes them",
-        count(old, "journal", "journals")
-    ));
 }
 
 /// The newest run that `undo --last` can take; of one cluster where a GUID is given.
@@ -93,36 +50,12 @@ fn read(folder: &Path) -> Result<Vec<Listed>, Failure> {
     Ok(list(folder).map_err(Error::from)?)
 }
 
-/// Shows what is about to be removed, and asks.
-fn agree(document: &JournalList<'_>, number: usize, console: &Console) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Error::NoConsent(NoConsent::NoTerminal).into());
-    }
-    let failed = |error| Failure::from(Error::NoConsent(NoConsent::Failed(error)));
-    let page = Page { color: false, ..console.page };
-    let mut err = io::stderr().lock();
-    document.text(Detail::Short, page, &mut err).map_err(failed)?;
-    write!(err, "Remove {}? [y/N] ", count(number, "journal", "journals")).map_err(failed)?;
-    err.flush().map_err(failed)?;
-    drop(err);
-
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer).map_err(failed)?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Error::NoConsent(NoConsent::Declined).into()),
-    }
-}
-
 /// Journals as they are printed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct JournalList<'a> {
     folder: String,
     journals: Vec<Shown<'a>>,
-    /// They are removed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    removed: bool,
 }
 
 #[derive(Serialize)]
@@ -140,7 +73,7 @@ struct Shown<'a> {
 }
 
 impl<'a> JournalList<'a> {
-    fn new(folder: &Path, journals: &'a [Listed], removed: bool) -> Self {
+    fn new(folder: &Path, journals: &'a [Listed]) -> Self {
         let shown = |listed: &'a Listed| Shown {
             journal: listed.path.display().to_string(),
             started_at: &listed.header.started_at,
@@ -152,7 +85,7 @@ impl<'a> JournalList<'a> {
             state: listed.state,
             undone: listed.undone,
         };
-        Self { folder: folder.display().to_string(), journals: journals.iter().map(shown).collect(), removed }
+        Self { folder: folder.display().to_string(), journals: journals.iter().map(shown).collect() }
     }
 }
 

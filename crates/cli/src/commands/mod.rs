@@ -61,10 +61,6 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
     match command {
-        IpamCommand::Check(args) if args.show_problem_ips && console.format == Format::Table => {
-            let console = Console { format: Format::Wide, ..console.clone() };
-            printing(&args.printing, &global, &console, |console| check::run(&args, &global, console))
-        }
         IpamCommand::Check(args) => {
             printing(&args.printing, &global, console, |console| check::run(&args, &global, console))
         }

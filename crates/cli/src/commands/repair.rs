@@ -1,20 +1,14 @@
 //! How the commands that write end.
 
 use calipam_plan::{PlanKind, PlanSummary};
-use calipam_repair::journal::list;
 use calipam_workflow::{Executed, LeftLocks, Repaired};
-use jiff::SignedDuration;
 
-use crate::args::journals_folder;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
 use crate::render::document::{Detail, Document};
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
-
-/// After so many days the removal of a journal is offered, as by `undo --keep`.
-const KEEP_DAYS: i64 = 90;
 
 /// Prints what a release or rebuild came to. `dry_run`: the call asked for the plan alone.
 pub(crate) fn finish(
@@ -119,11 +113,6 @@ pub(crate) fn outcome(
         }
         let undo = hints::command(&["undo", &journal.to_string_lossy()]);
         console.hint(&format!("to restore what was there: {undo}"));
-        if let Some(folder) = journals_folder()
-            && let Ok(journals) = list(&folder)
-        {
-            super::journals::hint_old(&journals, SignedDuration::from_hours(24 * KEEP_DAYS), console);
-        }
     }
 
     let complete = execution.is_complete();

@@ -35,10 +35,9 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::show::run(args, &fleet, console);
     }
-    let of_several = [("--find-range", args.find_range.is_some()), ("--earlier", args.earlier.is_some())];
-    if let Some((option, _)) = of_several.iter().find(|(_, is_given)| *is_given) {
+    if args.find_range.is_some() {
         return Err(Failure::Usage {
-            message: format!("{option} needs several clusters"),
+            message: "--find-range needs several clusters".into(),
             hint: Some("name them with --fleet, --context or --all-contexts".into()),
         });
     }

@@ -18,10 +18,7 @@ use crate::{connect, hints};
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let folder = || journals_folder().ok_or(Failure::from(Error::NoJournalDirectory));
     if args.list {
-        return journals::run_list(args, &folder()?, console);
-    }
-    if args.prune {
-        return journals::run_prune(args, &folder()?, console);
+        return journals::run_list(&folder()?, console);
     }
     if args.run.is_none() && !args.last {
         return Err(Failure::Usage {

@@ -9,7 +9,7 @@ use calipam_files::regular;
 use calipam_workflow::{CheckResult, Error};
 use jiff::Timestamp;
 
-use super::run::{Read, read};
+use super::run::read;
 use super::{Fleet, Named, each, refuse};
 use crate::args::CheckArgs;
 use crate::commands::check::Checker;
@@ -89,8 +89,7 @@ fn check_one(
         Ok((Cluster::of(report, &snapshot), dropped))
     });
     let (mut cluster, dropped) = match result? {
-        Ok(Read::Datastore(checked)) => checked,
-        Ok(Read::Summary(summary)) => (Cluster::new(*summary), Vec::new()),
+        Ok(checked) => checked,
         Err(reason) => (Cluster::unreadable(&named.name, named.source.location(), reason), Vec::new()),
     };
     if named.group.is_none() {

@@ -8,7 +8,7 @@ use calipam_workflow::{Side, diff, read_pair, state_at};
 use jiff::Timestamp;
 
 use super::folder::place;
-use super::run::{Read, read};
+use super::run::read;
 use super::{Earlier, Fleet, Named, Source, each, refuse, unattended};
 use crate::args::DiffArgs;
 use crate::console::Console;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
                     path.map(|path| Source::of_file(path, &unattended())).map_err(Failure::from)
                 }
             };
-            let compared = match earlier.and_then(|earlier| settings(&earlier)) {
+            let compared = match earlier.and_then(|earlier| earlier.settings()) {
                 Ok(settings) => compare(cluster, &settings, args, console)?,
                 Err(failure) => Err(failure.message()),
             };
@@ -110,16 +110,6 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     })
 }
 
-/// Where an earlier state is read.
-fn settings(source: &Source) -> Result<Settings, Failure> {
-    match source {
-        Source::Summary(_) => {
-            Err(Failure::usage("its earlier state is a summary, which does not contain the data"))
-        }
-        source => source.settings(),
-    }
-}
-
 /// How a cluster differs from its earlier state; the reason where one of them cannot be read.
 fn compare(
     cluster: &Named,
@@ -128,7 +118,7 @@ fn compare(
     console: &Console,
 ) -> Result<Result<DiffOfCluster, String>, Failure> {
     let Named { name, group, .. } = cluster.clone();
-    let compared = read(cluster, &args.fleet, console, async |datastore| {
+    read(cluster, &args.fleet, console, async |datastore| {
         let side = |datastore| Side { datastore, revision: None };
         let old = side(connect::open_by(earlier, console).await?);
         let new = side(datastore.clone());
@@ -138,9 +128,5 @@ fn compare(
         let states = [State::of(&pair.old, &old), State::of(&pair.new, &new)];
         let compared = DiffOfCluster::of((name, group), states, &found, console.format);
         compared.map_err(|error| Failure::Io { doing: "write the difference".into(), error: error.into() })
-    })?;
-    Ok(compared.and_then(|compared| match compared {
-        Read::Datastore(compared) => Ok(compared),
-        Read::Summary(_) => Err("it is a summary, which does not contain the data".to_owned()),
-    }))
+    })
 }

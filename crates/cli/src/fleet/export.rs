@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::folder::place;
-use super::run::{Read, read};
+use super::run::read;
 use super::{Fleet, each};
 use crate::args::ExportArgs;
 use crate::commands::export::warn_where_set_back;
@@ -37,12 +37,10 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
             }
             Ok(())
         });
-        let reason = match result? {
-            Ok(Read::Datastore(())) => return Ok(true),
-            Ok(Read::Summary(_)) => "it is a summary, which does not contain the data".to_owned(),
-            Err(reason) => reason,
-        };
-        console.warn(&format!("not exported: {reason}"));
+        match result? {
+            Ok(()) => return Ok(true),
+            Err(reason) => console.warn(&format!("not exported: {reason}")),
+        }
         Ok(false)
     });
     let written = written.into_iter().collect::<Result<Vec<bool>, Failure>>()?;

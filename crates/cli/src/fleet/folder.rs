@@ -1,4 +1,4 @@
-//! A folder to which clusters send: a file for each, a summary or an export. Those of a folder in it are of one group.
+//! A folder to which clusters send: an export of each. Those of a folder in it are of one group.
 
 use std::fs;
 use std::io;

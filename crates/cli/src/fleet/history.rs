@@ -3,15 +3,13 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use calipam_check::Subject;
-use calipam_check::fleet::Summary;
 use calipam_datastore::read::Lookup;
 use calipam_datastore::{Datastore, Error as DatastoreError};
-use calipam_history::timeline::{About, Event, Origin, What, When, recorded_in};
+use calipam_history::timeline::{About, recorded_in};
 use calipam_workflow::{Error, archive_history, history, read_around};
 
 use super::folder::place;
-use super::run::{Read, read};
+use super::run::read;
 use super::{Fleet, Named, each, refuse};
 use crate::args::{HistoryArgs, journals_folder};
 use crate::console::Console;
@@ -68,13 +66,12 @@ fn of_cluster(
     args: &HistoryArgs,
     console: &Console,
 ) -> Result<Result<HistoryOfCluster, String>, Failure> {
-    let found = read(cluster, &args.fleet, console, async |datastore| {
-        Ok(of_datastore(datastore, address, console).await?)
-    })?;
-    Ok(found.map(|found| match found {
-        Read::Datastore(found) => found,
-        Read::Summary(summary) => of_summary(&summary, address),
-    }))
+    read(
+        cluster,
+        &args.fleet,
+        console,
+        async |datastore| Ok(of_datastore(datastore, address, console).await?),
+    )
 }
 
 /// The revisions of an etcd; of everything else, what is recorded now.
@@ -109,22 +106,4 @@ fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<Histo
     let guid = found.archive.guid().unwrap_or_default().to_owned();
     let reach = Reach::of_archive(&found);
     Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.timeline.events))
-}
-
-fn of_summary(summary: &Summary, address: IpAddr) -> HistoryOfCluster {
-    let cluster = &summary.report.cluster;
-    let user = summary.ranges.used.user_of(address).map(|user| Event {
-        revision: None,
-        time: When { before: Some(cluster.taken_at), ..When::default() },
-        what: What::Known,
-        subject: Subject::Address(address),
-        block: None,
-        before: None,
-        after: None,
-        detail: format!("used by {user}"),
-        by: None,
-        origin: Origin::Archive,
-    });
-    let reach = Reach::State { read_at: cluster.taken_at };
-    HistoryOfCluster::new(cluster.guid.clone(), cluster.location.clone(), reach, user.into_iter().collect())
 }

@@ -1,27 +1,18 @@
 //! Reading clusters side by side.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use calipam_check::fleet::Summary;
 use calipam_datastore::Datastore;
-use calipam_files::regular;
 use indicatif::MultiProgress;
 
-use super::{Named, Source};
+use super::Named;
 use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
 use crate::exit::Failure;
-
-/// What a cluster of a fleet is read from.
-pub(crate) enum Read<T> {
-    Datastore(T),
-    Summary(Box<Summary>),
-}
 
 /// Does some work on each cluster, several at a time, and gives the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
@@ -53,8 +44,8 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Reads a summary, or opens a datastore and does some work on it. Both are given up after a time. If the cluster cannot be
-/// read, gives the reason, as the error of a single check has it.
+/// Opens the datastore of a cluster and does some work on it, which is given up after a time. If the cluster cannot be read, gives
+/// the reason, as the error of a single check has it.
 ///
 /// # Errors
 /// If ctrl-c ends the call.
@@ -63,30 +54,22 @@ pub(super) fn read<T>(
     args: &FleetArgs,
     console: &Console,
     work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
-) -> Result<Result<Read<T>, String>, Failure> {
+) -> Result<Result<T, String>, Failure> {
     if connect::is_interrupted() {
         return Err(Failure::Interrupted);
     }
-    let read = match &cluster.source {
-        Source::Summary(path) => return Ok(summary(path)),
-        Source::Context(_) | Source::Entry(_) => cluster.source.settings().and_then(|settings| {
-            let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
-            let work = async {
-                let datastore = connect::open_by(&settings, console).await?;
-                work(&datastore).await
-            };
-            connect::block_on(async { Ok(tokio::time::timeout(limit, work).await) })
-        }),
-    };
+    let read = cluster.source.settings().and_then(|settings| {
+        let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
+        let work = async {
+            let datastore = connect::open_by(&settings, console).await?;
+            work(&datastore).await
+        };
+        connect::block_on(async { Ok(tokio::time::timeout(limit, work).await) })
+    });
     match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
-        Ok(Some(result)) => Ok(Ok(Read::Datastore(result))),
+        Ok(Some(result)) => Ok(Ok(result)),
         Ok(None) => Ok(Err(format!("it could not be read within {:#}", args.cluster_timeout))),
         Err(Failure::Interrupted) => Err(Failure::Interrupted),
         Err(failure) => Ok(Err(failure.message())),
     }
-}
-
-fn summary<T>(path: &Path) -> Result<Read<T>, String> {
-    let text = regular::read_to_string(path).map_err(|error| error.to_string())?;
-    Summary::parse(&text).map(Box::new).map(Read::Summary)
 }

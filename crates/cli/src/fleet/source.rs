@@ -1,12 +1,10 @@
 //! Where a cluster of a fleet is.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::{DEFAULT_CONFIG, Files, LocalFiles, Overrides, Settings};
-use calipam_files::regular;
 use calipam_model::IpNet;
 
 use crate::connect;
@@ -30,22 +28,17 @@ pub(crate) enum Source {
     Context(Box<Overrides>),
     /// As an entry of a file says, and nothing else: settings that are meant for another cluster do not count.
     Entry(Box<Overrides>),
-    Summary(PathBuf),
 }
 
 impl Source {
-    /// A file of data or a summary.
+    /// A file of data.
     pub(super) fn of_file(path: PathBuf, base: &Overrides) -> Self {
-        if is_summary(&path).unwrap_or_default() {
-            return Self::Summary(path);
-        }
         Self::Entry(Box::new(Overrides { datastore: Some(named_file(&path)), ..base.clone() }))
     }
 
     /// Where it is, in words.
     pub(super) fn location(&self) -> String {
         match self {
-            Self::Summary(path) => path.display().to_string(),
             Self::Context(overrides) | Self::Entry(overrides) => {
                 let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &**overrides;
                 let config = config.as_ref().map(|path| path.display().to_string());
@@ -57,15 +50,11 @@ impl Source {
         }
     }
 
-    /// The settings of its datastore; those of a file for a summary.
+    /// The settings of its datastore.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let settings = match self {
             Self::Context(overrides) => Settings::resolve(overrides, &connect::environment(), &LocalFiles),
             Self::Entry(overrides) => Settings::resolve(overrides, &BTreeMap::new(), &OnlyNamed),
-            Self::Summary(path) => {
-                let overrides = Overrides { datastore: Some(named_file(path)), ..Overrides::default() };
-                Settings::resolve(&overrides, &BTreeMap::new(), &OnlyNamed)
-            }
         };
         Ok(settings.map_err(calipam_datastore::Error::from)?)
     }
@@ -88,17 +77,4 @@ impl Files for OnlyNamed {
     fn exists(&self, path: &Path) -> bool {
         path != Path::new(DEFAULT_CONFIG) && LocalFiles.exists(path)
     }
-}
-
-/// So much of a file tells whether it is a document of this program: its first field does.
-const HEAD: u64 = 256;
-
-/// True for a summary, and for other documents, which reading it as a summary names.
-fn is_summary(path: &Path) -> io::Result<bool> {
-    let file: File = regular::open(path)?;
-    let mut head = Vec::new();
-    file.take(HEAD).read_to_end(&mut head)?;
-    let mut head = String::from_utf8_lossy(&head).into_owned();
-    head.retain(|c| !c.is_whitespace());
-    Ok(head.starts_with("{\"apiVersion\":\"calipam/"))
 }

@@ -323,7 +323,6 @@ fn other_journal() -> String {
 
 fn journal(error: &JournalError) -> String {
     let hint = match error {
-        JournalError::Remove { .. } => "remove it by hand, if it is not needed any more",
         JournalError::Write { .. } => {
             return format!(
                 "nothing is written to the datastore without a journal; choose a place for it: {}",

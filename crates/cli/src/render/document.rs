@@ -77,7 +77,7 @@ struct Versioned<T> {
 }
 
 /// The content of a document with what tells its schema.
-pub(crate) fn versioned<T: Serialize>(kind: &'static str, content: T) -> impl Serialize {
+fn versioned<T: Serialize>(kind: &'static str, content: T) -> impl Serialize {
     Versioned { api_version: API_VERSION, kind, content }
 }
 

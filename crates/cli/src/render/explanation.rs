@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::document::{Detail, Document};
 use super::markdown;
-use super::table::Page;
+use super::table::{Grid, Page};
 
 /// The documentation of all rules: a section for each, headed by its code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
@@ -18,55 +18,60 @@ pub(crate) fn text(code: Code) -> &'static str {
     section(code).unwrap_or(code.summary())
 }
 
-/// What is known about a rule.
+/// What `explain` prints: the rules that were named, or all of them.
 #[derive(Debug, Serialize)]
-pub(crate) struct Explanation {
-    pub code: Code,
+pub(crate) struct Rules {
+    rules: Vec<Rule>,
+    /// All of them, as a table of one line for each.
+    #[serde(skip)]
+    is_list: bool,
+}
+
+/// A rule, by the code of its findings.
+#[derive(Debug, Serialize)]
+struct Rule {
+    code: Code,
     severity: Severity,
     summary: &'static str,
     /// Markdown.
     text: &'static str,
 }
 
-impl Explanation {
-    pub(crate) fn of(code: Code) -> Self {
-        Self { code, severity: code.severity(), summary: code.summary(), text: text(code) }
+impl Rules {
+    /// The named rules, each once; all of them if none is named.
+    pub(crate) fn of(named: &[Code]) -> Self {
+        let mut codes: Vec<Code> = Vec::new();
+        for code in if named.is_empty() { Code::ALL } else { named } {
+            if !codes.contains(code) {
+                codes.push(*code);
+            }
+        }
+        let rule =
+            |code: Code| Rule { code, severity: code.severity(), summary: code.summary(), text: text(code) };
+        Self { rules: codes.into_iter().map(rule).collect(), is_list: named.is_empty() }
     }
 }
 
-impl Document for Explanation {
+impl Document for Rules {
     fn kind(&self) -> &'static str {
-        "Explanation"
-    }
-
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let heading = format!("{} ({})", self.code, self.severity);
-        writeln!(out, "{}\n", page.styled(Style::new().bold().underline(), &heading))?;
-        markdown::write(self.text, page, out)
-    }
-
-    fn schema(&self) -> impl Serialize {
-        self
-    }
-}
-
-/// What is known about several rules.
-#[derive(Debug, Serialize)]
-pub(crate) struct Explanations {
-    pub explanations: Vec<Explanation>,
-}
-
-impl Document for Explanations {
-    fn kind(&self) -> &'static str {
-        "ExplanationList"
+        "RuleList"
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        for (number, explanation) in self.explanations.iter().enumerate() {
+        if self.is_list {
+            let mut grid = Grid::new(page, detail, "CODE  SEVERITY  WHEN");
+            for rule in &self.rules {
+                grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
+            }
+            return grid.write(out);
+        }
+        for (number, rule) in self.rules.iter().enumerate() {
             if number > 0 {
                 writeln!(out)?;
             }
-            explanation.text(detail, page, out)?;
+            let heading = format!("{} ({})", rule.code, rule.severity);
+            writeln!(out, "{}\n", page.styled(Style::new().bold().underline(), &heading))?;
+            markdown::write(rule.text, page, out)?;
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 pub(crate) mod assign;
 mod bar;
 pub(crate) mod check;
-pub(crate) mod codes;
 mod decisions;
 pub(crate) mod diff;
 pub(crate) mod document;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 /// Where data can come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -156,15 +156,6 @@ impl fmt::Display for Coverage {
             Self::Partial => f.write_str("partly read"),
             Self::Skipped(reason) => write!(f, "skipped: {reason}"),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Coverage {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let known = [Self::Read, Self::Partial].into_iter().find(|known| known.to_string() == text);
-        let reason = || text.strip_prefix("skipped: ").unwrap_or(&text);
-        Ok(known.unwrap_or_else(|| Self::Skipped(WhySkipped::parse(reason()))))
     }
 }
 

@@ -1,11 +1,10 @@
 //! The journals of a folder, for the person who looks for one.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::append::{headers, journals};
@@ -92,28 +91,6 @@ impl Listed {
         let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
         is_over && self.objects > 0 && !self.undone && !self.is_undo()
     }
-
-    /// True if nothing needs it any more: it is older than `keep`, its run is over, and no lock is left by it. A
-    /// journal that does not say when it began is kept.
-    pub fn is_old(&self, keep: SignedDuration, now: Timestamp) -> bool {
-        let began = self.header.started_at.parse::<Timestamp>();
-        let is_over = !matches!(self.state, JournalState::Running | JournalState::LockLeft);
-        is_over && began.is_ok_and(|began| now.duration_since(began) > keep)
-    }
-
-    /// Removes the file, unless its run lives.
-    pub fn remove(&self) -> Result<(), JournalError> {
-        let failed =
-            |error: io::Error| JournalError::Remove { path: self.path.clone(), reason: error.to_string() };
-        let now = listed(&self.path).map_err(failed)?;
-        if now.as_ref().is_none_or(|now| now.header != self.header) {
-            return Err(failed(io::Error::other("the file has been replaced")));
-        }
-        if now.is_some_and(|now| now.state == JournalState::Running) {
-            return Err(JournalError::Alive { path: self.path.clone() });
-        }
-        fs::remove_file(&self.path).map_err(failed)
-    }
 }
 
 /// Reads one journal; `None` if its first line is damaged. Journals can be long: of its lines only the first and
@@ -152,6 +129,8 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::journal::{FORMAT, Intent, Journal, Outcome};
 
@@ -194,29 +173,6 @@ mod tests {
         assert_eq!(undone, [false, false, false, true, false, true]);
         let last: Vec<_> = found.iter().filter(|l| l.can_be_last()).map(|l| l.path.clone()).collect();
         assert_eq!(last, [at("b")]);
-    }
-
-    #[tokio::test]
-    async fn old_journals_are_removed_unless_they_are_needed() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a", "release --leaked", 1, 3).await;
-        let now = "2026-05-11T10:00:00Z".parse().unwrap();
-        let days = |days: i64| SignedDuration::from_hours(24 * days);
-        let journal = list(folder.path()).unwrap().remove(0);
-        assert!(journal.is_old(days(9), now) && !journal.is_old(days(10), now));
-        for state in [JournalState::Running, JournalState::LockLeft] {
-            assert!(!Listed { state, ..journal.clone() }.is_old(days(0), now), "{state:?}");
-        }
-        let undated = Header { started_at: "long ago".into(), ..journal.header.clone() };
-        assert!(!Listed { header: undated.clone(), ..journal.clone() }.is_old(days(0), now));
-
-        assert!(Listed { header: undated, ..journal.clone() }.remove().is_err(), "another file by now");
-        let held = fs::File::open(&journal.path).unwrap();
-        held.lock().unwrap();
-        assert!(matches!(journal.remove(), Err(JournalError::Alive { .. })));
-        drop(held);
-        journal.remove().unwrap();
-        assert_eq!(list(folder.path()).unwrap(), []);
     }
 
     #[tokio::test]

@@ -18,8 +18,6 @@ pub enum JournalError {
     Write { path: PathBuf, reason: String },
     #[error("cannot read the journal {}: {reason}", path.display())]
     Read { path: PathBuf, reason: String },
-    #[error("cannot remove the journal {}: {reason}", path.display())]
-    Remove { path: PathBuf, reason: String },
     /// It does not begin as a journal does.
     #[error("{} is not a journal of calipam", path.display())]
     NoJournal { path: PathBuf },

@@ -20,7 +20,7 @@ pub(crate) use self::diff::{DiffOfCluster, FleetDiff};
 pub(crate) use self::history::{FleetHistory, HistoryOfCluster};
 pub(crate) use self::pools::{FleetPools, PoolsOfCluster};
 use super::document::{Detail, Document, unsupported};
-use super::report::{junit, prometheus, sarif};
+use super::report::{junit, prometheus};
 use super::table::Page;
 use super::text::escape;
 use crate::format::Format;
@@ -36,7 +36,7 @@ struct InCluster<'a, T> {
 
 /// A check of several clusters that came to an end.
 pub(crate) struct FleetReport {
-    /// When the clusters were checked, or their summaries joined.
+    /// When the clusters were checked.
     pub taken_at: Timestamp,
     /// Those with the worst findings first.
     pub clusters: Vec<Cluster>,
@@ -144,16 +144,11 @@ impl Document for FleetReport {
             Format::Name => names(self, out),
             Format::Prometheus => prometheus::write_fleet(self, out),
             Format::Junit => junit::write_fleet(self, out),
-            Format::Sarif => sarif::write_fleet(self, out),
             Format::Html => page::write(self, out),
             Format::Ignore => self
                 .findings()
                 .iter()
                 .try_for_each(|of| writeln!(out, "{}", ignore::line_in(of.finding, Some(&of.cluster.name)))),
-            Format::Summary => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a summary is of one cluster: each cluster of a fleet writes its own",
-            )),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {
                 Err(unsupported(self.kind(), format))
             }

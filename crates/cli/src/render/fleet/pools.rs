@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_check::fleet::Growth;
 use calipam_check::views::{Count, PoolView};
 use calipam_model::IpNet;
-use jiff::SignedDuration;
 use serde::Serialize;
 
-use super::text::age;
 use crate::format::Format;
 use crate::render::document::{Detail, Document, unsupported};
 use crate::render::show::{percent, pool_row};
@@ -25,8 +22,6 @@ pub(crate) struct FleetPools {
     pub unreadable: BTreeMap<String, String>,
     /// Ranges that no cluster uses, if they were asked for.
     pub free: Option<Vec<IpNet>>,
-    /// An earlier state was named.
-    pub shows_growth: bool,
     pub notes: Vec<String>,
 }
 
@@ -34,8 +29,6 @@ pub(crate) struct PoolsOfCluster {
     pub cluster: String,
     pub group: Option<String>,
     pub pools: Vec<PoolView>,
-    /// How each of them grows; none if there is no earlier state.
-    pub growths: Vec<Option<Growth>>,
 }
 
 #[derive(Serialize)]
@@ -66,16 +59,13 @@ struct OnePool<'a> {
     group: Option<&'a str>,
     #[serde(flatten)]
     pool: &'a PoolView,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    growth: Option<Growth>,
 }
 
 impl FleetPools {
     fn pools(&self) -> impl Iterator<Item = OnePool<'_>> {
         self.clusters.iter().flat_map(|of| {
             let (cluster, group) = (of.cluster.as_str(), of.group.as_deref());
-            let growths = of.growths.iter().copied().chain(std::iter::repeat(None));
-            of.pools.iter().zip(growths).map(move |(pool, growth)| OnePool { cluster, group, pool, growth })
+            of.pools.iter().map(move |pool| OnePool { cluster, group, pool })
         })
     }
 
@@ -98,28 +88,6 @@ impl FleetPools {
     }
 }
 
-/// Ten years in days.
-const FAR: f64 = 3_650.0;
-
-/// How many addresses a day, until when, and over which time that was seen.
-fn growth_cells(growth: Option<Growth>) -> [String; 3] {
-    let Some(Growth { per_day, days_left, over, .. }) = growth else {
-        return ["-", "-", "-"].map(str::to_owned);
-    };
-    let rate = match per_day {
-        0.0 => "0".to_owned(),
-        few if few.abs() < 10.0 => format!("{few:+.1}"),
-        many => format!("{many:+.0}"),
-    };
-    let full_in = match days_left {
-        None => "-".to_owned(),
-        // No one plans so far ahead by a straight line.
-        Some(days) if days > FAR => "> 10 y".to_owned(),
-        Some(days) => age(SignedDuration::from_secs((days * 86_400.0) as i64)),
-    };
-    [rate, full_in, age(SignedDuration::from_secs(over))]
-}
-
 impl Document for FleetPools {
     fn kind(&self) -> &'static str {
         "FleetPoolList"
@@ -135,16 +103,10 @@ impl Document for FleetPools {
         if wide {
             grid.columns("USE  >BLOCKS  >BLOCK SIZE  >WINDOWS  >UNKNOWN  USES  ASSIGNMENT  NODE SELECTOR");
         }
-        if self.shows_growth {
-            grid.columns(">PER DAY  >FULL IN  >OVER");
-        }
         grid.can_do_without(&["RESERVED", "COOLING", "IN USE", "TOTAL"]);
-        for OnePool { cluster, pool, growth, .. } in self.pools() {
+        for OnePool { cluster, pool, .. } in self.pools() {
             let mut cells = vec![cluster.to_owned()];
             cells.extend(pool_row(pool, wide.then_some(page)));
-            if self.shows_growth {
-                cells.extend(growth_cells(growth));
-            }
             grid.row(cells);
         }
         grid.write(out)?;

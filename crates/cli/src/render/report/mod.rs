@@ -1,13 +1,11 @@
-//! The report of a check, in the formats that only a report has: for programs that watch (Prometheus), test
-//! (JUnit) and review (SARIF), and as a list of names. None of them decides anything: all of it is in the report.
+//! The report of a check, in the formats that only a report has: for programs that watch (Prometheus) and test
+//! (JUnit), and as a list of names. None of them decides anything: all of it is in the report.
 
 mod calicoctl;
 pub(crate) mod changes;
 pub(super) mod junit;
 pub(super) mod page;
 pub(super) mod prometheus;
-pub(super) mod sarif;
-mod summary;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -60,12 +58,10 @@ impl Document for Checked<'_> {
             Format::Name => names(self.report, out),
             Format::Prometheus => prometheus::write(self, out),
             Format::Junit => junit::write(self, out),
-            Format::Sarif => sarif::write(self.report, self.changes, out),
             Format::Html => page::write(self, out),
             Format::Ignore => {
                 self.report.findings.iter().try_for_each(|finding| writeln!(out, "{}", ignore::line(finding)))
             }
-            Format::Summary => summary::write(self, out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {
                 Err(unsupported(self.kind(), format))
             }

@@ -11,8 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::{Failed, check, child, leak};
 
 /// In this order they are written, the metrics last: they tell when the check had come to its verdict.
-const FORMATS: [&str; 10] =
-    ["json", "yaml", "table", "wide", "name", "ignore", "junit", "sarif", "html", "prometheus"];
+const FORMATS: [&str; 9] = ["json", "yaml", "table", "wide", "name", "ignore", "junit", "html", "prometheus"];
 
 /// What one format took.
 struct Report {

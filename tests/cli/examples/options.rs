@@ -1,0 +1,132 @@
+//! Options: every one that a document or a manifest names exists, and every one that exists is in a document. Man pages and
+//! help do not count: they are made from the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use clap::{Arg, Command};
+
+use super::document::{commands, documents};
+use super::spoken::spans;
+use crate::cli::help::called;
+use crate::cli::program::root;
+
+/// Options of other programs that documents and manifests name without the program.
+const OTHERS: [(&str, &str); 13] = [
+    ("--auto-compaction-retention", "etcd"),
+    ("--enable-v2", "etcd"),
+    ("--service-cluster-ip-range", "kube-apiserver"),
+    ("--create-namespace", "helm"),
+    ("--set", "helm"),
+    ("--collector", "node_exporter"),
+    ("--web", "node_exporter"),
+    ("--edges", "cargo tree"),
+    ("--profile", "cargo test"),
+    ("--check", "cargo xtask dist"),
+    ("--twice", "cargo xtask dist"),
+    ("--hours", "cargo xtask explore"),
+    ("--keep-going", "cargo xtask explore"),
+];
+
+/// The commands of calicoctl that this program has, and what comes before the command.
+const CALICOCTL: [&str; 8] = [
+    "",
+    "ipam check",
+    "ipam release",
+    "ipam show",
+    "ipam split",
+    "ipam configure",
+    "datastore migrate lock",
+    "version",
+];
+
+/// The long options in a text.
+fn options(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter(|word| word.strip_prefix("--").is_some_and(|name| name.starts_with(|c| c != '-')))
+}
+
+/// What `of` gives of the options of a command and of all below it.
+fn each(command: &Command, of: &mut impl FnMut(&Command, &Arg)) {
+    command.get_arguments().for_each(|arg| of(command, arg));
+    command.get_subcommands().for_each(|below| each(below, of));
+}
+
+/// The options of the program under all its names, and of the plugin's installer.
+fn known() -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    each(&calipam::command(), &mut |_, arg| {
+        let names = arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten());
+        known.extend(names.map(|name| format!("--{name}")));
+    });
+    for command in CALICOCTL {
+        let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        known.extend(options(&called("calicoctl", &words).stdout).map(str::to_owned));
+    }
+    let installer = fs::read_to_string(root().join("crates/cni/src/install/options.rs")).unwrap();
+    known.extend(options(&installer).map(str::to_owned));
+    known
+}
+
+/// The manifests, charts and units, with their texts.
+fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.extension().and_then(|ending| ending.to_str()) {
+            _ if path.is_dir() => manifests(&path, found),
+            Some("json") => {}
+            _ => found.push((path.display().to_string(), fs::read_to_string(&path).unwrap())),
+        }
+    }
+}
+
+/// The options that documents name by themselves or after a command, and those of manifests, with a place of each. What stands
+/// after the name of a program is left to the tests that run examples and look at commands in texts.
+fn named() -> BTreeMap<String, String> {
+    let commands = commands();
+    let mut named = BTreeMap::new();
+    let mut add = |place: &str, text: &str| {
+        for option in options(text) {
+            named.entry(option.to_owned()).or_insert_with(|| place.to_owned());
+        }
+    };
+    for (file, text) in documents() {
+        for span in spans(&text) {
+            let first = span.split(' ').next().unwrap_or_default();
+            if first.starts_with('-') || commands.iter().any(|name| name == first) {
+                add(&file, span);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    ["docs/kubernetes", "docs/systemd"].iter().for_each(|folder| manifests(&root().join(folder), &mut files));
+    files.iter().for_each(|(file, text)| add(file, text));
+    named
+}
+
+#[test]
+fn options_in_documents_and_manifests_exist() {
+    let (named, known) = (named(), known());
+    assert!(named.len() > 80, "{named:?}");
+    let is_other = |option: &str| OTHERS.iter().any(|(other, _)| *other == option);
+    let unknown: Vec<_> =
+        named.iter().filter(|(option, _)| !known.contains(*option) && !is_other(option)).collect();
+    assert!(unknown.is_empty(), "no program has these options: {unknown:?}");
+    for (option, program) in OTHERS {
+        assert!(named.contains_key(option), "no document names {option} of {program} any more");
+    }
+}
+
+#[test]
+fn every_option_is_in_a_document() {
+    let documents = documents();
+    let described: BTreeSet<&str> = documents.iter().flat_map(|(_, text)| options(text)).collect();
+    let mut missing = BTreeSet::new();
+    each(&calipam::command(), &mut |command, arg| {
+        let option = arg.get_long().map(|name| format!("--{name}"));
+        let option = option.filter(|option| !described.contains(option.as_str()));
+        missing.extend(option.map(|option| format!("{} {option}", command.get_name())));
+    });
+    assert!(missing.is_empty(), "no document names these options: {missing:?}");
+}
