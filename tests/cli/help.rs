@@ -106,6 +106,12 @@ fn help_fits_a_few_screens() {
     }
 }
 
+#[test]
+fn help_of_simulate_fits_60_lines() {
+    let lines = calipam(&["simulate", "--help"]).stdout.lines().count();
+    assert!(lines <= 60, "{lines}");
+}
+
 /// Not the one with the most similar name, which does something else.
 #[test]
 fn an_option_of_another_command_is_named_with_it() {

@@ -133,10 +133,21 @@ fn who_had_the_address_at_that_time() {
     assert!(between["after"].as_str().unwrap() > told["exports"][0].as_str().unwrap(), "{told}");
     assert_eq!(spans(&told), 1);
 
-    let load = ["simulate", "--rates-from", archive, "--pool", "10.0.0.0/16", "--print-scenario"];
-    let load = calipam(&load);
+    let load = [
+        "simulate",
+        "--rates-from",
+        archive,
+        "--pool",
+        "10.0.0.0/16",
+        "--nodes",
+        "1",
+        "--pods-per-node",
+        "1",
+    ];
+    let load = calipam(&[&load[..], &["--duration", "1m", "-o", "json"]].concat());
     assert!(load.stderr.contains(" 2 pods came and 2 pods left, of "), "{load:?}");
-    assert!(load.stdout.contains("\narrival: ") && load.stdout.contains("\nlifetime: "), "{load:?}");
+    let scenario = &load.json()["scenario"];
+    assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
 
     // What was changed while nothing was recorded is learnt of later, as long as etcd knows it.
     let latest = site.assign("api-0");
@@ -167,13 +178,14 @@ fn who_had_the_address_at_that_time() {
     // etcd itself knows what has happened since the compaction.
     site.release();
     site.assign("etcd-0");
-    let load = [&["simulate", "--rates-from", "etcd", "--print-scenario"], &connection[..]].concat();
-    let load = calipam(&load);
+    let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
+    let load = calipam(&[&load[..], &["--duration", "1m"]].concat());
     assert!(
         load.stderr.starts_with("etcd: in ") && load.stderr.contains(" 1 pod came and 1 pod left, of "),
         "{load:?}"
     );
-    assert!(load.stdout.contains("\narrival: ") && load.stdout.contains("\nlifetime: "), "{load:?}");
+    let scenario = &load.json()["scenario"];
+    assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
     let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 

@@ -138,7 +138,6 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::NoReport { .. }
         | Error::EmptyArchive(_)
         | Error::Io { .. }
-        | Error::Store(_)
         | Error::NoConsent(NoConsent::Failed(_)) => 3,
     }
 }

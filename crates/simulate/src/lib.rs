@@ -14,9 +14,8 @@ mod random;
 mod scenario;
 mod time;
 
-pub use self::datastore::{Costs, CostsError, Latency, NoHistogram, PROFILES, Profile};
+pub use self::datastore::{Costs, CostsError, Latency};
 pub use self::scenario::{
-    Collector, Event, Families, FileError, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start,
-    StartPod,
+    Event, Families, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start, StartPod,
 };
 pub use self::time::{Micros, NotADuration};

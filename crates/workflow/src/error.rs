@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use calipam_assign::StoreError;
 use calipam_model::IpNet;
 use calipam_plan::FailedTrial;
 use calipam_plan::configure::ConfigureRefusal;
@@ -24,9 +23,6 @@ pub enum Error {
     Datastore(#[from] calipam_datastore::Error),
     #[error(transparent)]
     Repair(RepairError),
-    /// A single write that no plan had.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// A file, or another service of the system.
     #[error("cannot {doing}: {error}")]
     Io { doing: String, error: io::Error },

@@ -24,7 +24,6 @@ mod run;
 mod scope;
 mod second_read;
 mod split;
-mod timing;
 mod undo;
 mod write;
 
@@ -53,6 +52,5 @@ pub use self::run::{Intent, Writing};
 pub use self::scope::{Names, Part, guid, matching, nearest_pod, nodes, pool};
 pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};
-pub use self::timing::{ReadTimes, time_reads, time_writes};
 pub use self::undo::{Undone, undo};
 pub use self::write::{Executed, Repaired, is_writing};

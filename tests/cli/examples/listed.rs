@@ -11,7 +11,7 @@ pub(super) const RUN: [&str; 6] = [
 ];
 
 /// How examples begin that cannot be run here, and why.
-pub(super) const NOT_RUN: [(&str, &str); 22] = [
+pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
@@ -36,7 +36,6 @@ pub(super) const NOT_RUN: [(&str, &str); 22] = [
     ("aws ", "needs a bucket; the folder that it fills is there"),
     ("DATASTORE_TYPE=etcdv2 ", "needs an etcd with the v2 API; `etcdv2.rs` starts one"),
     ("curl -s http://127.0.0.1:9795/", "asks that server"),
-    ("calipam simulate --scenario ", "a file of the reader; `simulate.rs` runs one"),
 ];
 
 /// What stands for something else in the test.

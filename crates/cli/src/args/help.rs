@@ -245,7 +245,7 @@ terminal to ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam simulate -h`.
 pub(super) const SIMULATE_SHORT: &str = "\
-Changes nothing without `--writes`. `calipam simulate --help` shows examples.";
+Changes nothing. `calipam simulate --help` shows examples.";
 
 /// After `calipam simulate --help`.
 pub(super) const SIMULATE: &str = "\
@@ -256,13 +256,8 @@ Examples:
   calipam simulate --pool 10.244.0.0/22 --nodes 6 --runs 2 --clashes freed-by-hand
   calipam simulate --pool 10.244.0.0/20 --nodes 20 --advise  block size, pool, maximum blocks
   calipam simulate --datastore cluster.jsonl.zst --pods-per-node 2
-  calipam simulate --measure --etcd-endpoints https://10.0.0.5:2379
-  calipam simulate --scenario rollout.yaml -o html > rollout.html
 
-The allocator is that of the CNI plugin; the datastore is a model with a simulated clock.
-The same seed gives the same result on any machine. Only the cluster that you name is read, and
-nothing is written without `--writes`. docs/simulate.md describes scenarios and the model.
-
+It connects with the options of `calipam --help`; docs/simulate.md describes the model.
 Exit codes: 0 simulated; 2 usage, or an impossible cluster; 3 datastore or file; 4 internal.";
 
 /// After `calipam undo --help`.

@@ -60,6 +60,10 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
             _ if is_connection && !reads => arg.hide(true),
             // Nothing else compares clusters.
             "routed" if name != "check" => arg.hide(true),
+            // Its help is short, and it seldom reads a cluster.
+            "config" | "etcd_cacert" | "etcd_cert" | "etcd_key" | "kubeconfig" if name == "simulate" => {
+                arg.hide_short_help(true)
+            }
             // Its help fits two screens.
             "parallel" | "cluster_timeout" if name == "history" => arg.hide(true),
             _ => arg,

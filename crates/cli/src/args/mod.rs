@@ -49,7 +49,6 @@ pub(crate) use self::release::ReleaseArgs;
 pub(crate) use self::serve::ServeArgs;
 pub(crate) use self::show::{ShowArgs, Subject};
 pub(crate) use self::simulate::SimulateArgs;
-pub(crate) use self::simulate_values::Vary;
 pub(crate) use self::split::SplitArgs;
 pub(crate) use self::writing::{WritingArgs, journals_folder};
 
@@ -159,7 +158,7 @@ pub(crate) enum IpamCommand {
     Assign(AssignArgs),
     /// Simulate a cluster: pod start times, block sizes, node failures
     ///
-    /// Runs the allocator on a simulated datastore, and prints how long pods wait for their addresses. Changes nothing without `--writes`.
+    /// Runs the allocator on a simulated datastore, and prints how long pods wait for their addresses. Changes nothing.
     #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
     Simulate(Box<SimulateArgs>),
     /// Undo a run of a command that writes, from its journal

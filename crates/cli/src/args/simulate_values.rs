@@ -1,4 +1,4 @@
-//! What options of `simulate` take.
+//! Values of the options of `simulate`.
 
 use std::str::FromStr;
 
@@ -39,25 +39,6 @@ impl FamiliesName {
             Self::Ipv6 => Families::Ipv6,
             Self::Dual => Families::Dual,
         }
-    }
-}
-
-/// A field of a scenario, with the values to compare.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Vary {
-    pub field: String,
-    pub values: Vec<String>,
-}
-
-impl FromStr for Vary {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || "expected a field and two or more values, such as `podsPerNode=20,30,40`".to_owned();
-        let (field, values) = text.split_once('=').ok_or_else(refused)?;
-        let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
-        let is_list = values.len() > 1 && values.iter().all(|value| !value.is_empty());
-        is_list.then(|| Self { field: field.trim().to_owned(), values }).ok_or_else(refused)
     }
 }
 

@@ -1,37 +1,28 @@
 //! `simulate`.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use calipam_datastore::Datastore;
-use calipam_files::regular;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{self, advise, block_sizes, clashes, failure, scale};
-use calipam_simulate::{Event, Micros, Rate, Scenario, ScenarioError, Start};
+use calipam_simulate::{Micros, Rate, Scenario, ScenarioError, Start};
 use jiff::SignedDuration;
 
-use crate::args::{Global, SimulateArgs, Vary};
+use crate::args::{Global, SimulateArgs};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::render::simulate::{Answers, Measurement};
+use crate::render::simulate::Answers;
 use crate::render::text::count;
 use crate::{connect, hints};
 
+/// Runs where none are named: with each block size to advise on, and with each cause of clashes.
+const ADVISE_RUNS: u64 = 5;
+const CLASH_RUNS: u64 = 20;
+
 pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    if args.measure {
-        return measure(args, global, console);
-    }
     let args = &with_rates(args, global, console)?;
     let scenario = scenario(args, global, console)?;
-    if args.print_scenario {
-        console.data(|out| write!(out, "{}", scenario.to_yaml()))?;
-        return Ok(Outcome::Clean);
-    }
-    let answers = match args.compares() {
-        true => comparison(args, &scenario)?,
-        false => answers(args, &scenario).map_err(|error| refused(&error))?,
-    };
+    let answers = answers(args, &scenario).map_err(|error| refused(&error))?;
     console.print(&answers)?;
     hint(&answers, console);
     Ok(Outcome::Clean)
@@ -71,10 +62,9 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     Ok(args)
 }
 
-/// What the options, the scenario file and the cluster say together.
+/// The scenario of the options and the cluster.
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario, Failure> {
-    let file = args.scenario.as_ref().or(args.compare.first());
-    let mut scenario = file.map_or_else(|| Ok(Scenario::default()), |path| read(path))?;
+    let mut scenario = Scenario::default();
     if names_cluster(global) {
         let (start, kind) = connect::block_on(async {
             let datastore = connect::open(global, console).await?;
@@ -82,7 +72,8 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
             Ok((Start::of(&snapshot), snapshot.datastore))
         })?;
         if start.left_out > 0 {
-            console.warn(&format!("leaving out {} that cannot be decoded", blocks(start.left_out)));
+            let blocks = count(start.left_out, "block", "blocks");
+            console.warn(&format!("leaving out {blocks} that cannot be decoded"));
         }
         scenario.datastore = match kind {
             DatastoreKind::Kubernetes => kind,
@@ -94,49 +85,11 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
         scenario.start = Some(Arc::new(start));
     }
     args.change(&mut scenario)?;
-    if scenario.pods_per_node == 0 && !args.advise && scenario.events.is_empty() {
+    if scenario.pods_per_node == 0 && !args.advise && scenario.event.is_none() {
         // Something has to happen.
         scenario.pods_per_node = 1;
     }
     Ok(scenario)
-}
-
-/// A scenario from a file.
-fn read(path: &Path) -> Result<Scenario, Failure> {
-    let name = path.display();
-    let failed = |error| Failure::Io { doing: format!("read {name}"), error };
-    let text = regular::read_to_string(path).map_err(failed)?;
-    Scenario::read(&text).map_err(|error| no_scenario(&format!("{name}: {error}")))
-}
-
-fn no_scenario(message: &str) -> Failure {
-    let hint = Some("docs/simulate.md describes scenarios; `--print-scenario` prints one".into());
-    Failure::Usage { message: message.to_owned(), hint }
-}
-
-/// Scenarios side by side: those of several files, or one with several values of a field.
-fn comparison(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Failure> {
-    let mut named = Vec::new();
-    if let Some(Vary { field, values }) = &args.vary {
-        for value in values {
-            let changed = scenario.with_field(field, value);
-            let changed = changed.map_err(|error| no_scenario(&format!("{field}={value}: {error}")))?;
-            named.push((format!("{field}={value}"), changed));
-        }
-    }
-    for path in &args.compare {
-        let mut scenario = Scenario { start: scenario.start.clone(), ..read(path)? };
-        args.change(&mut scenario)?;
-        named.push((path.display().to_string(), scenario));
-    }
-    let refused = |error| refused(&error);
-    let mut answers = Answers::of(scenario).map_err(refused)?;
-    answers.comparison = Some(answer::compare(named, args.runs()).map_err(refused)?);
-    Ok(answers)
-}
-
-fn blocks(count: usize) -> String {
-    crate::render::text::count(count, "block", "blocks")
 }
 
 /// True if the command line names a cluster. One that only settings files know is not meant.
@@ -144,29 +97,28 @@ fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }
 
-/// Does what the options ask for.
+/// Answers the questions of the options.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers::of(scenario)?;
-    let (runs, sizes) = (args.runs(), args.sizes());
+    let (runs, sizes) = (args.runs(1), args.sizes());
     if args.advise {
-        answers.advice = Some(advise(scenario, &sizes, runs)?);
+        answers.advice = Some(advise(scenario, &sizes, args.runs(ADVISE_RUNS))?);
     } else if !sizes.is_empty() {
         answers.block_sizes = Some(block_sizes(scenario, &sizes, runs)?);
     }
-    if scenario.events.iter().any(|planned| is_failure(&planned.what)) {
+    if scenario.event.is_some() {
         answers.failure = Some(failure(scenario, runs)?);
     }
     let causes = args.causes();
     if !causes.is_empty() {
-        answers.clashes = Some(clashes(scenario, &causes, args.clash_runs())?);
+        answers.clashes = Some(clashes(scenario, &causes, args.runs(CLASH_RUNS))?);
     }
     if !answers.is_empty() {
         return Ok(answers);
     }
-    if scenario.start.is_some() || !scenario.events.is_empty() || args.nodes.len() == 1 {
+    if scenario.start.is_some() || args.nodes.len() == 1 {
         answers.run = Some(answer::runs(scenario, runs)?);
-    }
-    if scenario.start.is_none() && scenario.events.is_empty() && args.nodes.len() != 1 {
+    } else {
         let nodes = match args.nodes.as_slice() {
             [] => answer::sizes_up_to(scenario.nodes),
             several => several.to_vec(),
@@ -174,10 +126,6 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
         answers.scale = Some(scale(scenario, &nodes, runs)?);
     }
     Ok(answers)
-}
-
-fn is_failure(event: &Event) -> bool {
-    matches!(event, Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_))
 }
 
 fn refused(error: &ScenarioError) -> Failure {
@@ -204,27 +152,4 @@ fn hint(answers: &Answers, console: &Console) {
         let sizes = hints::again(&["--block-size", "24..29"], &["block_size"]);
         console.hint(&format!("compare block sizes: {sizes}"));
     }
-}
-
-/// Times reads of a datastore, and writes where the operator agrees.
-fn measure(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let measurement = connect::block_on(async {
-        let begin = std::time::Instant::now();
-        let datastore: Datastore = connect::open(global, console).await?;
-        if !datastore.is_live() {
-            return Err(Failure::usage("a file has no latency: `--measure` needs a datastore"));
-        }
-        let connected = begin.elapsed();
-        let reads = calipam_workflow::time_reads(&datastore, &Person::watching(console)).await?;
-        let writes = match args.writes {
-            true => {
-                let person = Person::new(console, args.yes);
-                calipam_workflow::time_writes(&datastore, &reads.cluster, &person).await?
-            }
-            false => Vec::new(),
-        };
-        Ok(Measurement::new(datastore.kind(), datastore.location(), connected, &reads, &writes))
-    })?;
-    console.print(&measurement)?;
-    Ok(Outcome::Clean)
 }

@@ -19,7 +19,6 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         }
         Error::Repair(error) => return repair(error),
         Error::Io { .. }
-        | Error::Store(_)
         | Error::TakenSince(_)
         | Error::NoConsent(NoConsent::Declined | NoConsent::Failed(_)) => return None,
         Error::EmptyArchive(folder) => {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::block_size::with_each_size;
 use super::several::variants;
-use super::{BlockSizeRow, Run, Runs, percent};
+use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -91,7 +91,7 @@ pub struct Advice {
 /// Simulates a cluster with each of some block sizes, and says which fits best: of those with nothing against them in any
 /// run, the one that wastes the fewest addresses for its routes in all runs together. If the pools are too small for
 /// each, it says which would fit in a larger one.
-pub fn advise(scenario: &Scenario, sizes: &[u8], runs: Runs) -> Result<Advice, ScenarioError> {
+pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
     let family = if has_v4 { Family::V4 } else { Family::V6 };
@@ -136,10 +136,10 @@ struct Trial {
 }
 
 impl Trials {
-    fn run(scenario: &Scenario, sizes: &[u8], runs: Runs) -> Result<Self, ScenarioError> {
+    fn run(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Self, ScenarioError> {
         let shown = with_each_size(scenario, sizes, runs)?;
         let pods_per_node: Vec<u32> =
-            variants(scenario, runs.each).iter().map(|variant| variant.pods_per_node).collect();
+            variants(scenario, runs).iter().map(|variant| variant.pods_per_node).collect();
         let quickest: Vec<Micros> = (0..pods_per_node.len())
             .map(|run| shown.iter().map(|(_, runs)| runs[run].adds.time.mean).min().unwrap_or_default())
             .collect();

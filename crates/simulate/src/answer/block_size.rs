@@ -1,12 +1,12 @@
 //! Which block size?
 
 use super::several::run_all;
-use super::{BlockSizeRow, BlockSizes, Run, Runs};
+use super::{BlockSizeRow, BlockSizes, Run};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// Runs a scenario with each of some block sizes, given as prefix lengths. A cluster begins empty, with as many pods to
 /// arrive as it has.
-pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: Runs) -> Result<BlockSizes, ScenarioError> {
+pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<BlockSizes, ScenarioError> {
     let rows = with_each_size(&scenario.afresh(), sizes, runs)?;
     let row = |(block_size, shown): (u8, Vec<Run>)| BlockSizeRow { block_size, run: Run::of_several(&shown) };
     Ok(BlockSizes { rows: rows.into_iter().map(row).collect() })
@@ -16,7 +16,7 @@ pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: Runs) -> Result<Bloc
 pub(super) fn with_each_size(
     fresh: &Scenario,
     sizes: &[u8],
-    runs: Runs,
+    runs: u64,
 ) -> Result<Vec<(u8, Vec<Run>)>, ScenarioError> {
     let scenarios: Vec<Scenario> = sizes.iter().map(|size| fresh.with_block_size(*size)).collect();
     Ok(sizes.iter().copied().zip(run_all(&scenarios, runs)?).collect())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::run::{median, simulate};
-use super::{Runs, parallel};
+use super::several::side_by_side;
 use crate::scenario::{Event, Planned, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -17,12 +17,8 @@ const BEFORE: Micros = Micros::from_mins(5);
 const AFTER: Micros = Micros::from_mins(45);
 /// How long pods live where the scenario does not say: addresses are only assigned again if pods come and go.
 const LIFETIME: Micros = Micros::from_mins(10);
-/// How old the backup is.
-const BACKUP: Micros = Micros::from_mins(4);
 /// How long after it was cut off a node is removed from the cluster.
 const REMOVAL: Micros = Micros::from_mins(6);
-/// Pods whose handle is shared, or whose address is released by hand.
-const PODS: u32 = 3;
 
 /// A cause by which an address can get two owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -101,19 +97,17 @@ struct Seen {
     findings: BTreeMap<&'static str, Micros>,
 }
 
-/// Runs a cluster with each cause, each time with another seed.
-pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: Runs) -> Result<Clashes, ScenarioError> {
+/// Runs a cluster `runs` times with each cause, each time with another seed.
+pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes, ScenarioError> {
     let jobs: Vec<(Cause, Scenario)> = causes
         .iter()
-        .flat_map(|cause| {
-            (0..runs.each).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run)))
-        })
+        .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
         .collect();
     jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let seen = parallel::map(runs.threads, &jobs, |(_, scenario)| observe(scenario));
+    let seen = side_by_side(&jobs, |(_, scenario)| observe(scenario))?;
     let mut by_cause: BTreeMap<Cause, Vec<Seen>> = BTreeMap::new();
     for ((cause, _), seen) in jobs.iter().zip(seen) {
-        by_cause.entry(*cause).or_default().push(seen?);
+        by_cause.entry(*cause).or_default().push(seen);
     }
     let causes = by_cause.into_iter().map(|(cause, seen)| row(cause, &seen)).collect();
     Ok(Clashes { check_interval: CHECKS, causes })
@@ -128,9 +122,9 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     let at = moment(scenario);
     let what = match cause {
         Cause::None => None,
-        Cause::OldBackup => Some(Event::RestoreBackup { age: BACKUP }),
-        Cause::SharedHandle => Some(Event::ShareHandles(PODS)),
-        Cause::FreedByHand => Some(Event::FreeAddresses(PODS)),
+        Cause::OldBackup => Some(Event::RestoreBackup),
+        Cause::SharedHandle => Some(Event::ShareHandles),
+        Cause::FreedByHand => Some(Event::FreeAddresses),
         Cause::Partition => Some(Event::PartitionNode(scenario.node_name(0))),
     };
     let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
@@ -139,7 +133,7 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
         lifetime: Some(lifetime),
         duration: Some(at + AFTER),
         removal: Some(scenario.removal.unwrap_or(REMOVAL)),
-        events: what.into_iter().map(|what| Planned { at, what }).collect(),
+        event: what.map(|what| Planned { at, what }),
         ..scenario.clone()
     }
 }

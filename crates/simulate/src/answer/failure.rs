@@ -1,36 +1,35 @@
-//! What becomes of the addresses of nodes that fail?
+//! What becomes of the addresses of a node that fails?
 
 use serde::Serialize;
 
 use super::run::simulate;
-use super::several::{AtRank, variants};
-use super::{Runs, parallel};
+use super::several::{AtRank, side_by_side, variants};
 use crate::cluster::Sample;
-use crate::scenario::{Event, Scenario, ScenarioError};
+use crate::scenario::{GRACE, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// How it stands some time after a failure.
+/// The state some time after a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Point {
     /// Since the failure.
     pub after: Micros,
-    /// Addresses that the failed nodes hold.
+    /// Addresses that the failed node holds.
     pub held: u64,
-    /// Blocks that the failed nodes hold.
+    /// Blocks that the failed node holds.
     pub blocks: u64,
     /// Pods that should run and do not: they have no addresses, or their node failed and no other took their place yet.
     pub waiting: u64,
 }
 
-/// What becomes of a failure.
+/// The course of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     pub points: Vec<Point>,
-    /// When no address of a failed node was held any more; `None` if that did not come.
+    /// When the node held no address any more; `None` if that did not come.
     pub addresses_free_after: Option<Micros>,
-    /// When the failed nodes had no block any more.
+    /// When the node had no block any more.
     pub blocks_free_after: Option<Micros>,
     /// Most pods at a time that should run and did not.
     pub max_pending: u64,
@@ -38,14 +37,14 @@ pub struct Course {
     pub all_running_after: Option<Micros>,
 }
 
-/// What becomes of the addresses of nodes that fail.
+/// The fate of the addresses of a node that fails.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    pub nodes: Vec<String>,
-    /// Addresses that they held when they failed.
+    pub node: String,
+    /// Addresses that it held when it failed.
     pub held: u64,
-    /// When, from their failure, the nodes are removed from the cluster; `None` for never.
+    /// When, from its failure, the node is removed from the cluster; `None` for never.
     pub removed_after: Option<Micros>,
     pub with_collector: Course,
     pub without_collector: Course,
@@ -66,24 +65,19 @@ pub struct FailureRange {
 /// Moments at which the state of a failure is recorded.
 const MOMENTS: u64 = 240;
 
-/// What one run shows: the nodes, what they held, and the course.
-type Seen = (Vec<String>, u64, Course);
-
-/// Runs a scenario in which nodes fail, with the collector of kube-controllers and without, as often as `runs` says.
-pub fn failure(scenario: &Scenario, runs: Runs) -> Result<Failure, ScenarioError> {
-    let with =
-        Scenario { collector: Some(scenario.collector.clone().unwrap_or_default()), ..scenario.clone() };
+/// Runs a scenario in which a node fails `runs` times, with the collector of kube-controllers and without.
+pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError> {
+    let with = Scenario { grace: Some(scenario.grace.unwrap_or(GRACE)), ..scenario.clone() };
     // Both for the same time.
-    let end = with.end();
-    let with = Scenario { duration: Some(end), ..with };
-    let without = Scenario { collector: None, ..with.clone() };
-    let jobs: Vec<Scenario> =
-        [with, without].iter().flat_map(|scenario| variants(scenario, runs.each)).collect();
-    let seen: Vec<Seen> = parallel::map(runs.threads, &jobs, course).into_iter().collect::<Result<_, _>>()?;
+    let with = Scenario { duration: Some(with.end()), ..with };
+    let without = Scenario { grace: None, ..with.clone() };
+    let jobs: Vec<Scenario> = [with, without].iter().flat_map(|scenario| variants(scenario, runs)).collect();
+    let seen = side_by_side(&jobs, course)?;
     let (with, without) = seen.split_at(seen.len() / 2);
-    let one = |((nodes, held, with), (.., without)): (&Seen, &Seen)| Failure {
-        nodes: nodes.clone(),
-        held: *held,
+    let node = scenario.event.as_ref().and_then(|planned| planned.what.node()).unwrap_or_default();
+    let one = |(with, without): (&Course, &Course)| Failure {
+        node: node.to_owned(),
+        held: with.points.first().map_or(0, |point| point.held),
         removed_after: scenario.removal,
         with_collector: with.clone(),
         without_collector: without.clone(),
@@ -105,29 +99,23 @@ impl Failure {
     }
 }
 
-fn course(scenario: &Scenario) -> Result<Seen, ScenarioError> {
-    let failures = scenario.events.iter().filter(|planned| {
-        matches!(planned.what, Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_))
-    });
-    let first = failures.map(|planned| planned.at).min().unwrap_or_default();
+fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
+    let failed = scenario.event.as_ref().map(|planned| planned.at).unwrap_or_default();
     // Right after the failure: events of the same moment come before.
-    let world = simulate(scenario, |world| world.plan_samples(first, MOMENTS))?;
-    let measured = world.measured.borrow();
-    let nodes = measured.held.iter().flat_map(|held| held.nodes.iter().cloned()).collect();
-    let points: Vec<Point> = measured.samples.iter().map(|sample| point(sample, first)).collect();
-    let held = points.first().map_or(0, |point| point.held);
-    let course = Course {
+    let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;
+    let points: Vec<Point> =
+        world.measured.borrow().samples.iter().map(|sample| point(sample, failed)).collect();
+    Ok(Course {
         addresses_free_after: since(&points, |point| point.held == 0),
         blocks_free_after: since(&points, |point| point.blocks == 0),
         max_pending: points.iter().map(|point| point.waiting).max().unwrap_or(0),
         all_running_after: since(&points, |point| point.waiting == 0),
         points,
-    };
-    Ok((nodes, held, course))
+    })
 }
 
-fn point(sample: &Sample, first: Micros) -> Point {
-    Point { after: sample.at - first, held: sample.held, blocks: sample.blocks, waiting: sample.waiting }
+fn point(sample: &Sample, failed: Micros) -> Point {
+    Point { after: sample.at - failed, held: sample.held, blocks: sample.blocks, waiting: sample.waiting }
 }
 
 /// From when on something holds to the end.

@@ -1,14 +1,10 @@
-//! The answers: what simulations show, as types that are printed and drawn elsewhere.
+//! The answers of simulations, as types that are printed and drawn elsewhere.
 
 mod advise;
-mod at_end;
 mod block_size;
 mod clash;
-mod comparison;
 mod eviction;
 mod failure;
-mod parallel;
-mod phases;
 mod run;
 mod scale;
 mod several;
@@ -21,10 +17,8 @@ use serde::Serialize;
 pub use self::advise::{Advice, Candidate, Objection, Tipping, advise};
 pub use self::block_size::block_sizes;
 pub use self::clash::{Cause, CauseRow, Clashes, Sighting, clashes};
-pub use self::comparison::{Compared, Comparison, compare};
 pub use self::eviction::{Evicted, Eviction, evict};
 pub use self::failure::{Course, Failure, FailureRange, Point, failure};
-pub use self::parallel::{Runs, Threads};
 pub use self::run::{run, runs};
 pub use self::scale::{scale, sizes_up_to};
 pub use self::several::SPREAD;
@@ -104,64 +98,6 @@ pub struct BlockUse {
     pub stranded_nodes: u64,
 }
 
-/// A part of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Phase {
-    pub from: Micros,
-    pub to: Micros,
-    /// Pods that were created in it.
-    pub pods: u64,
-    /// Of them, those that should run at the end and have no address.
-    pub never: u64,
-    /// ADDs that failed in it or took too long.
-    pub failed: u64,
-    /// From the creation of these pods to their addresses.
-    pub time_to_address: Times,
-}
-
-/// The parts of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Phases {
-    /// To the first event; if nothing happens, until the pods of the scenario have arrived.
-    pub fill: Phase,
-    /// From the first event until no pod waits after the last one.
-    pub storm: Phase,
-    /// The rest.
-    pub after: Phase,
-}
-
-/// How it is at a moment, and what was between it and the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Moment {
-    pub at: Micros,
-    /// Pods that should run and do not.
-    pub waiting: u64,
-    /// Pods that got addresses since the moment before.
-    pub started: u64,
-    /// ADDs that failed or took too long since then.
-    pub failed: u64,
-    /// Within what time 99 of 100 pods that were created since then had an address.
-    pub p99: Micros,
-}
-
-/// Whether the datastore is sound at the end. What is under way then counts as well: an ADD writes the handle before the
-/// block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AtEnd {
-    /// Blocks that overlap, or do not fit their affinities.
-    pub blocks: u64,
-    /// Addresses in which handles and blocks differ.
-    pub handles: u64,
-    /// Addresses that are allocated to pods that are gone.
-    pub leaked: u64,
-    /// Addresses that pods use and that are not allocated to them.
-    pub unallocated: u64,
-}
-
 /// How far the numbers of several runs go.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -186,10 +122,6 @@ pub struct Run {
     /// From the creation of a pod to its address, ADDs that failed and the waits between them included; of the pods that were
     /// created in the run and got one.
     pub time_to_address: Times,
-    pub phases: Phases,
-    /// The run over time.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub curve: Vec<Moment>,
     /// How long the cluster was simulated.
     pub simulated: Micros,
     pub adds: Adds,
@@ -197,12 +129,9 @@ pub struct Run {
     pub deleted: u64,
     /// All requests to the datastore, those of kube-controllers too.
     pub datastore_requests: u64,
-    /// The most bytes that the datastore held for lists at the same time.
-    pub most_listed_bytes: u64,
     pub blocks: BlockUse,
     /// Addresses that two pods used at a time.
     pub clashes: u64,
-    pub at_end: AtEnd,
     /// Where there were several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<Range>>,

@@ -1,4 +1,4 @@
-//! One run, and what it shows.
+//! One run, and its results.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,21 +9,18 @@ use calipam_check::{Context, Options};
 use calipam_model::cidr;
 
 use super::several::run_each;
-use super::{Adds, BlockUse, Requests, Run, Runs, Times, percent, phases};
+use super::{Adds, BlockUse, Requests, Run, Times, percent};
 use crate::cluster::{Measured, Pod, Timed, World};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// Moments of the curve of a run.
-const MOMENTS: u64 = 60;
-
 /// Runs a scenario once.
 pub fn run(scenario: &Scenario) -> Result<Run, ScenarioError> {
-    simulate(scenario, |world| world.plan_samples(Micros::ZERO, MOMENTS)).map(|world| world.show())
+    simulate(scenario, |_| ()).map(|world| world.show())
 }
 
-/// Runs a scenario as often as `runs` says, and shows the median of each number with its range.
-pub fn runs(scenario: &Scenario, runs: Runs) -> Result<Run, ScenarioError> {
+/// Runs a scenario `runs` times, and shows the median of each number with its range.
+pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run, ScenarioError> {
     run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
 }
 
@@ -60,7 +57,6 @@ impl World {
     /// What a run shows at its end.
     pub(super) fn show(&self) -> Run {
         let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
-        let (phases, curve) = phases::of(self);
         let snapshot = self.snapshot_of_blocks();
         let stranded = Context::new(&snapshot, &Options::default()).stranded();
         Run {
@@ -69,16 +65,12 @@ impl World {
             pods: pods.all().filter(|(_, pod)| pod.runs).count() as u64,
             waiting_pods: self.waiting_pods(),
             time_to_address: times(pods.created().filter_map(Pod::time_to_address)),
-            phases,
-            curve,
             simulated: self.engine.now(),
             adds: adds(&measured),
             deleted: measured.deleted,
             datastore_requests: self.server.requests.get(),
-            most_listed_bytes: self.server.most_listed(),
             blocks: BlockUse { stranded_nodes: stranded.len() as u64, ..self.block_use() },
             clashes: self.ledger.borrow().clashes.len() as u64,
-            at_end: self.at_end(),
             range: None,
         }
     }
@@ -137,7 +129,7 @@ fn adds(measured: &Measured) -> Adds {
     }
 }
 
-pub(super) fn times(found: impl Iterator<Item = u32>) -> Times {
+fn times(found: impl Iterator<Item = u32>) -> Times {
     let mut found: Vec<u32> = found.collect();
     found.sort_unstable();
     let count = found.len() as u64;

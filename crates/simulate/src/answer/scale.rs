@@ -1,11 +1,11 @@
 //! Is the rate of allocation bound by the size of the cluster?
 
+use super::Scale;
 use super::several::run_each;
-use super::{Runs, Scale};
 use crate::scenario::{Rate, Scenario, ScenarioError};
 
 /// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
-pub fn scale(scenario: &Scenario, nodes: &[u32], runs: Runs) -> Result<Scale, ScenarioError> {
+pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale, ScenarioError> {
     let sized = |count: &u32| Scenario {
         nodes: *count,
         arrival: scenario.arrival.map(|rate| scaled(rate, *count, scenario.node_count())),

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::views::Count;
+use calipam_model::parallel;
 
 use super::run::{rank, run};
-use super::{
-    Adds, AtEnd, BlockUse, Course, Failure, Phase, Phases, Point, Range, Requests, Run, Runs, Times, parallel,
-};
+use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -15,28 +14,40 @@ use crate::time::Micros;
 /// and no one knows the average before.
 pub const SPREAD: u32 = 12;
 
-/// Runs each of some scenarios as often as `runs` says. What cannot be is refused before anything runs.
-pub(super) fn run_each(scenarios: &[Scenario], runs: Runs) -> Result<Vec<Run>, ScenarioError> {
+/// Runs each of some scenarios `runs` times. What cannot be is refused before anything runs.
+pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, ScenarioError> {
     Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
 }
 
 /// The same, with each run by itself: those of a scenario in the order of [`variants`].
-pub(super) fn run_all(scenarios: &[Scenario], runs: Runs) -> Result<Vec<Vec<Run>>, ScenarioError> {
+pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>, ScenarioError> {
     scenarios.iter().try_for_each(Scenario::check)?;
-    let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs.each)).collect();
-    let shown: Vec<Run> = parallel::map(runs.threads, &jobs, run).into_iter().collect::<Result<_, _>>()?;
-    Ok(shown.chunks(runs.each.max(1) as usize).map(<[Run]>::to_vec).collect())
+    let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs)).collect();
+    let shown: Vec<Run> = side_by_side(&jobs, run)?;
+    Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
+}
+
+/// Does `work` for each of some jobs, from the last on; the results come in the order of the jobs. More nodes and smaller blocks
+/// are at the end of lists of them and take longest: an early begin of those does not hold up the end.
+pub(super) fn side_by_side<J: Sync, T: Send>(
+    jobs: &[J],
+    work: impl Fn(&J) -> Result<T, ScenarioError> + Sync,
+) -> Result<Vec<T>, ScenarioError> {
+    let last = jobs.len();
+    let mut results = parallel::map(parallel::cores(), last, |number| work(&jobs[last - 1 - number]));
+    results.reverse();
+    results.into_iter().collect()
 }
 
 /// A scenario as it is, and others of it: each with a seed of its own, nodes with more and fewer pods, and fewer or more
-/// pods on average. If something happens at a time, the average stays, since the cluster would be full sooner or later.
+/// pods on average. If something goes wrong at a time, the average stays, since the cluster would be full sooner or later.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
     let steps = (count.max(1) - 1).div_ceil(2);
     let variant = |number: u64| {
         let share = i64::from(SPREAD) * number.div_ceil(2) as i64 * if number % 2 == 1 { -1 } else { 1 };
         let pods = i64::from(scenario.pods_per_node);
         let varied = pods + (pods * share).checked_div(100 * steps as i64).unwrap_or(0);
-        let has_place = scenario.events.is_empty() && scenario.pods_per_node > 0;
+        let has_place = scenario.event.is_none() && scenario.pods_per_node > 0;
         let most = i64::from(scenario.max_pods_per_node.max(1));
         Scenario {
             seed: scenario.seed.wrapping_add(number),
@@ -55,9 +66,8 @@ impl Run {
         if let [one] = all[..] {
             return one.clone();
         }
-        // The curve is that of the first run, which is the scenario as it is.
-        let end = |permille| Self { curve: Vec::new(), ..Self::at_rank(&all, permille) };
-        let range = Range { runs: shown.len() as u64, lowest: end(0), highest: end(1_000) };
+        let (lowest, highest) = (Self::at_rank(&all, 0), Self::at_rank(&all, 1_000));
+        let range = Range { runs: shown.len() as u64, lowest, highest };
         Self { range: Some(Box::new(range)), ..Self::at_rank(&all, 500) }
     }
 }
@@ -107,20 +117,16 @@ of_fields! {
         blocks, pool_addresses, addresses, allocated, wasted, wasted_percent, routes, borrowed, borrowed_percent,
         max_blocks_of_node, stranded_nodes
     }
-    Phase { from, to, pods, never, failed, time_to_address }
-    Phases { fill, storm, after }
-    AtEnd { blocks, handles, leaked, unallocated }
     Run {
-        nodes, pods, waiting_pods, time_to_address, phases, simulated, adds, deleted, datastore_requests, most_listed_bytes, blocks,
-        clashes, at_end;
-        seed, curve, range
+        nodes, pods, waiting_pods, time_to_address, simulated, adds, deleted, datastore_requests, blocks, clashes;
+        seed, range
     }
 }
 
 of_fields! {
     Point { after, held, blocks, waiting }
     Course { points, addresses_free_after, blocks_free_after, max_pending, all_running_after }
-    Failure { held, with_collector, without_collector; nodes, removed_after, range }
+    Failure { held, with_collector, without_collector; node, removed_after, range }
 }
 
 /// Point by point: failures are counted as often in each run.

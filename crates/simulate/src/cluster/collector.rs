@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 use super::World;
 use super::pods::Pod;
 use crate::datastore::Client;
-use crate::scenario::Collector;
+use crate::scenario::interval;
 use crate::time::Micros;
 
 /// How long it waits for more of the same before it begins.
@@ -29,7 +29,7 @@ const BATCH: usize = 10_000;
 /// The collector, with what it has seen.
 struct State {
     world: Rc<World>,
-    settings: Collector,
+    grace: Micros,
     allocator: Allocator<Client>,
     /// Since when blocks are empty that their node does not need.
     empty_since: BTreeMap<IpNet, Micros>,
@@ -58,9 +58,9 @@ struct Found {
 impl World {
     /// Plans the regular runs of the collector.
     pub(super) fn plan_collector(self: &Rc<Self>) {
-        let Some(settings) = self.scenario.collector.clone() else { return };
+        let Some(grace) = self.scenario.grace else { return };
         let allocator = Allocator::new(Client::for_controllers(&self.server));
-        let state = State { world: Rc::clone(self), settings, allocator, empty_since: BTreeMap::new() };
+        let state = State { world: Rc::clone(self), grace, allocator, empty_since: BTreeMap::new() };
         self.engine.spawn(run(state));
     }
 
@@ -76,14 +76,14 @@ impl World {
 
 async fn run(mut state: State) {
     let engine = state.world.engine.clone();
-    let mut next = state.settings.interval();
+    let mut next = interval(state.grace);
     loop {
         // A signal is checked once in a while, so that several come together.
         while engine.now() < next && !state.world.is_collecting.replace(false) {
             engine.sleep(TOGETHER).await;
         }
         if engine.now() >= next {
-            next = engine.now() + state.settings.interval();
+            next = engine.now() + interval(state.grace);
         }
         if !state.collect().await {
             engine.sleep(AGAIN).await;
@@ -192,7 +192,7 @@ impl State {
 
     /// The pod is gone for as long as the grace period.
     fn is_old(&self, pod: &Pod) -> bool {
-        self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.settings.grace
+        self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.grace
     }
 
     /// Blocks that are empty for as long as the grace period, where their node has another one.
@@ -206,7 +206,7 @@ impl State {
                 let cidr = block.cidr();
                 let since = self.empty_since.get(&cidr).copied().unwrap_or(now);
                 empty_since.insert(cidr, since);
-                if now - since >= self.settings.grace && left > 1 {
+                if now - since >= self.grace && left > 1 {
                     left -= 1;
                     unneeded.push((cidr, (*node).to_owned()));
                 }
@@ -222,18 +222,20 @@ mod tests {
     use super::*;
     use crate::scenario::{Event, Planned, PoolSpec, Scenario};
 
-    /// Six nodes with ten pods each, of which `node-1` is drained after six minutes.
+    /// Six nodes with ten pods each, of which those of one leave after six minutes.
     fn world(change: impl FnOnce(&mut Scenario)) -> Rc<World> {
         let mut scenario = Scenario {
             nodes: 6,
             pods_per_node: 10,
             pools: vec![PoolSpec::new("10.0.0.0/20".parse().unwrap())],
-            collector: Some(Collector { grace: Micros::from_mins(2), interval: None }),
-            events: vec![Planned { at: Micros::from_mins(6), what: Event::DrainNode("node-1".into()) }],
+            grace: Some(Micros::from_mins(2)),
             ..Scenario::default()
         };
         change(&mut scenario);
-        World::new(&Arc::new(scenario)).unwrap()
+        let world = World::new(&Arc::new(scenario)).unwrap();
+        world.engine.run_until(Micros::from_mins(6));
+        assert!(world.pods_of(0).into_iter().filter(|pod| world.delete(*pod)).count() >= 8);
+        world
     }
 
     #[test]
@@ -246,19 +248,27 @@ mod tests {
         assert!(!is_cooling());
     }
 
+    /// Addresses that are allocated to pods that are gone.
+    fn leaked(world: &World) -> usize {
+        let (data, pods) = (world.server.data(), world.pods.borrow());
+        let held = data.blocks().flat_map(|block| block.allocations());
+        let is_leaked = |id: u32, address| pods.is_leaked(id, address);
+        held.filter(|held| pods.of_record(&held.attribute).is_some_and(|id| is_leaked(id, held.address)))
+            .count()
+    }
+
     #[test]
     fn on_kubernetes_each_pod_is_asked_for_before_its_address_goes() {
         let freed = |kind: DatastoreKind| {
+            let restored = Micros::from_mins(9);
             let world = world(|scenario| {
                 scenario.datastore = kind;
                 scenario.latency = "controllers-qps=1,controllers-burst=1".into();
-                let what = Event::RestoreBackup { age: Micros::from_mins(5) };
-                scenario.events.push(Planned { at: Micros::from_mins(10), what });
+                scenario.event = Some(Planned { at: restored, what: Event::RestoreBackup });
             });
-            world.engine.run_until(Micros::from_mins(10) + Micros::from_millis(1));
-            let leaked = || world.at_end().leaked;
-            assert!(leaked() >= 8, "{}: those that had left node-1", leaked());
-            while leaked() > 0 {
+            world.engine.run_until(restored + Micros::from_millis(1));
+            assert!(leaked(&world) >= 8, "{}: those that had left", leaked(&world));
+            while leaked(&world) > 0 {
                 world.engine.run_until(world.engine.now() + Micros::from_millis(100));
             }
             world.engine.now()

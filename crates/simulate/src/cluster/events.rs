@@ -1,78 +1,44 @@
-//! What happens to the cluster.
+//! The event of a scenario.
 
 use std::rc::Rc;
 
 use calipam_assign::{Allocator, Release};
 
 use super::World;
-use super::changes::replace_nodes;
 use super::failure::Failure;
+use crate::datastore::Client;
 use crate::scenario::Event;
 use crate::time::Micros;
 
-/// How long a restart waits for the pods of one batch before it goes on without them.
-pub(super) const BATCH: Micros = Micros::from_mins(2);
-/// How often it checks whether they run.
-pub(super) const POLL: Micros = Micros::from_secs(1);
+/// The age of the backup that is restored.
+const BACKUP: Micros = Micros::from_mins(4);
+/// Pods whose addresses are released by hand, or that share their handle with another.
+const PODS: u32 = 3;
+/// The time until a pod is moved to another node.
+const MOVED: Micros = Micros::from_mins(1);
+/// The time from then on until the node that it has left stops it.
+const LATE: Micros = Micros::from_secs(30);
 
 impl World {
-    /// Plans what the scenario says.
-    pub(super) fn plan_events(self: &Rc<Self>) {
-        for planned in self.scenario.events.clone() {
-            if let Event::RestoreBackup { age } = planned.what {
-                self.plan_restore(planned.at, age);
-                continue;
-            }
-            let world = Rc::clone(self);
-            self.engine.at(planned.at, move || world.happen(&planned.what));
+    /// Plans the event of the scenario.
+    pub(super) fn plan_event(self: &Rc<Self>) {
+        let Some(planned) = self.scenario.event.clone() else { return };
+        if planned.what == Event::RestoreBackup {
+            return self.plan_restore(planned.at);
         }
+        let world = Rc::clone(self);
+        self.engine.at(planned.at, move || world.happen(&planned.what));
     }
 
     fn happen(self: &Rc<Self>, event: &Event) {
         // A scenario is refused that names a node which is not there.
         let node = event.node().and_then(|name| self.scenario.node_index(name)).unwrap_or_default();
         match event {
-            Event::FailNode(_) => self.fail(vec![node], Failure::Stopped),
-            Event::FailZone(zone) => self.fail(self.nodes_of_zone(*zone), Failure::Stopped),
-            Event::PartitionNode(_) => self.fail(vec![node], Failure::CutOff),
-            Event::RebootNode { away, .. } => self.reboot(node, *away),
-            Event::DrainNode(_) => self.drain(node),
-            Event::Restart { batch } => {
-                self.engine.spawn(restart(Rc::clone(self), *batch));
-            }
-            Event::Burst(count) => (0..*count).for_each(|_| self.arrive()),
-            Event::FreeAddresses(count) => {
-                self.engine.spawn(free(Rc::clone(self), *count));
-            }
-            Event::MigrateMachines(count) => self.migrate_machines(*count),
-            Event::ShareHandles(count) => self.share_handles(*count),
-            Event::AddNodes(count) => self.add_nodes(*count),
-            Event::ReplaceNodes { batch } => {
-                self.engine.spawn(replace_nodes(Rc::clone(self), *batch));
-            }
-            Event::SlowDatastore { times, lasting } => self.slow_datastore(*times, *lasting),
-            Event::StopDatastore { lasting } => self.server.stop_until(self.engine.now() + *lasting),
-            Event::KillPlugins(count) => self.kill_plugins(*count),
-            Event::Configure { strict_affinity, max_blocks_per_host, cooldown } => {
-                self.configure(*strict_affinity, *max_blocks_per_host, *cooldown);
-            }
-            Event::AddPool(spec) => self.add_pool(spec),
-            Event::DisablePool(cidr) => self.disable_pool(*cidr),
-            Event::RestoreBackup { .. } => {}
-        }
-    }
-
-    fn nodes_of_zone(&self, zone: u32) -> Vec<u32> {
-        self.nodes.borrow().all().filter(|(_, node)| node.zone == zone).map(|(index, _)| index).collect()
-    }
-
-    /// The pods of a node go, and others arrive elsewhere.
-    pub(super) fn drain(self: &Rc<Self>, node: u32) {
-        self.nodes.borrow_mut().close(node);
-        for pod in self.pods_of(node) {
-            if self.delete(pod) {
-                self.replace(pod);
-            }
+            Event::FailNode(_) => self.fail(node, Failure::Stopped),
+            Event::PartitionNode(_) => self.fail(node, Failure::CutOff),
+            Event::FreeAddresses => drop(self.engine.spawn(free(Rc::clone(self)))),
+            Event::ShareHandles => self.share_handles(),
+            Event::RestoreBackup => {}
         }
     }
 
@@ -80,22 +46,17 @@ impl World {
         self.nodes.borrow().get(node).pods.iter().copied().collect()
     }
 
-    /// Pods that run, in the order of their names.
-    pub(super) fn running(&self) -> Vec<u32> {
-        self.pods.borrow().all().filter(|(_, pod)| pod.runs).map(|(id, _)| id).collect()
-    }
-
-    /// Plans that etcd gets back what it held `age` before. Endpoints of pods that started meanwhile are gone with it, and
+    /// Plans that etcd gets back what it held some time before. Endpoints of pods that started meanwhile are gone with it, and
     /// those of pods that left are back.
-    fn plan_restore(self: &Rc<Self>, at: Micros, age: Micros) {
+    fn plan_restore(self: &Rc<Self>, at: Micros) {
         let world = Rc::clone(self);
-        self.engine.at(at - age, move || {
+        self.engine.at(at - BACKUP, move || {
             let backup = world.server.data().clone();
             let endpoints: Vec<bool> = world.pods.borrow().all().map(|(_, pod)| pod.has_endpoint).collect();
             let restored = Rc::clone(&world);
             world.engine.at(at, move || {
                 *restored.server.data_mut() = backup;
-                // Who restores a cluster takes longer than notes count.
+                // A restore takes longer than notes count.
                 restored.nodes.borrow_mut().forget_notes();
                 for (id, pod) in restored.pods.borrow_mut().all_mut() {
                     pod.has_endpoint = endpoints.get(id as usize).is_some_and(|had| *had);
@@ -104,39 +65,44 @@ impl World {
         });
     }
 
-    /// Picks `count` of some pods.
-    pub(super) fn pick(&self, mut from: Vec<u32>, count: u32) -> Vec<u32> {
-        let mut picked = Vec::new();
-        while picked.len() < count as usize && !from.is_empty() {
-            let place = self.random_below(from.len() as u64) as usize;
-            picked.push(from.swap_remove(place));
-        }
-        picked
+    /// Picks some of the pods that run.
+    fn pick(&self) -> Vec<u32> {
+        let mut running: Vec<u32> =
+            self.pods.borrow().all().filter(|(_, pod)| pod.runs).map(|(id, _)| id).collect();
+        let count = running.len().min(PODS as usize);
+        let mut pick = || running.swap_remove(self.random_below(running.len() as u64) as usize);
+        (0..count).map(|_| pick()).collect()
     }
-}
 
-/// Replaces all pods, `batch` at a time.
-async fn restart(world: Rc<World>, batch: u32) {
-    for old in world.running().chunks(batch.max(1) as usize) {
-        let before = world.pods.borrow().count();
-        old.iter().for_each(|_| world.arrive());
-        let new = world.pods.borrow().count() - before;
-        let until = world.engine.now() + BATCH;
-        let is_waiting =
-            || world.pods.borrow().since(before).iter().take(new).any(|pod| pod.started.is_none());
-        while is_waiting() && world.engine.now() < until {
-            world.engine.sleep(POLL).await;
+    /// Pods of a StatefulSet start, each is moved to another node, and the first node stops the old pod only then:
+    /// it releases the handle, which is the new pod's, too.
+    fn share_handles(self: &Rc<Self>) {
+        for number in 0..PODS {
+            let handle: Rc<str> = format!("default.web-{number}").into();
+            let Some(old) = self.start_somewhere(&handle) else { return };
+            let world = Rc::clone(self);
+            self.engine.at(self.engine.now() + MOVED, move || {
+                if world.start_somewhere(&handle).is_some() {
+                    let late = Rc::clone(&world);
+                    world.engine.at(world.engine.now() + LATE, move || {
+                        late.delete(old);
+                    });
+                }
+            });
         }
-        for id in old {
-            world.delete(*id);
-        }
+    }
+
+    fn start_somewhere(self: &Rc<Self>, handle: &Rc<str>) -> Option<u32> {
+        let node = self.nodes.borrow().choose(&mut self.random.borrow_mut())?;
+        Some(self.start_on(node, Some(Rc::clone(handle))))
     }
 }
 
 /// An operator releases the addresses of some running pods.
-async fn free(world: Rc<World>, count: u32) {
-    let allocator = Allocator::new(world.operator());
-    for id in world.pick(world.running(), count) {
+async fn free(world: Rc<World>) {
+    let is_labelled = true;
+    let allocator = Allocator::new(Client::for_plugin(&world.server, is_labelled));
+    for id in world.pick() {
         let addresses = world.pods.borrow().get(id).addresses.to_vec();
         let requests: Vec<Release> = addresses.into_iter().map(Release::any).collect();
         // Nothing more comes of an error than of a person who sees one.

@@ -4,9 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::World;
-use super::events::POLL;
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
+
+/// The time between two looks at whether the pods of a batch run.
+const POLL: Micros = Micros::from_secs(1);
 
 impl World {
     /// Begins to evict; the result is there once that has ended.

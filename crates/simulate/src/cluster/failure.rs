@@ -1,20 +1,19 @@
-//! Nodes that fail, and what the control plane makes of it.
+//! A node that fails, and the reaction of the control plane.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use calipam_model::IpNet;
 
 use super::World;
+use crate::scenario::{DETECTION, EVICTION};
 use crate::time::Micros;
 
-/// How long after the object of a node the pods go that were bound to it (the collector of pods of Kubernetes).
+/// The time from the removal of a node until the pods go that were bound to it (the collector of pods of Kubernetes).
 const ORPHANS: Micros = Micros::from_secs(40);
 
-/// What nodes that failed held when they did.
-#[derive(Default)]
+/// What a node held when it failed.
 pub(crate) struct HeldByFailed {
-    pub nodes: BTreeSet<String>,
+    pub node: Rc<str>,
     /// Block, ordinal and sequence number of each address.
     allocations: Vec<(IpNet, u32, u64)>,
     blocks: Vec<IpNet>,
@@ -24,82 +23,59 @@ pub(crate) struct HeldByFailed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub at: Micros,
-    /// Addresses that failed nodes still hold.
+    /// Addresses that the failed node still holds.
     pub held: u64,
-    /// Blocks that failed nodes still hold.
+    /// Blocks that the failed node still holds.
     pub blocks: u64,
     /// Pods that should run and do not.
     pub waiting: u64,
 }
 
-/// How nodes fail.
+/// A way in which a node fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Their machines stop.
+    /// The machine stops.
     Stopped,
-    /// They are cut off, and their pods run on.
+    /// It is cut off, and its pods run on.
     CutOff,
 }
 
 impl World {
-    pub(super) fn fail(self: &Rc<Self>, failed: Vec<u32>, failure: Failure) {
-        self.note_held(&failed);
-        for node in &failed {
-            {
-                let mut nodes = self.nodes.borrow_mut();
-                let state = nodes.get_mut(*node);
-                state.is_alive = false;
-                state.failures += 1;
-            }
-            let tasks = self.nodes.borrow_mut().take_tasks(*node);
-            tasks.into_iter().for_each(|task| self.engine.kill(task));
-            for pod in self.pods_of(*node) {
-                self.pods.borrow_mut().lose(pod, failure);
-                if failure == Failure::Stopped {
-                    self.stop(pod);
-                }
+    /// Plans samples from `begin` to the end, at so many equal distances.
+    pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros, count: u64) {
+        let long = self.scenario.end() - begin;
+        for moment in 0..=count {
+            let world = Rc::clone(self);
+            self.engine.at(begin + Micros(long.0 / count * moment), move || world.take_sample());
+        }
+    }
+
+    pub(super) fn take_sample(&self) {
+        let sample = self.sample();
+        self.measured.borrow_mut().samples.push(sample);
+    }
+
+    pub(super) fn fail(self: &Rc<Self>, node: u32, failure: Failure) {
+        self.note_held(node);
+        let tasks = self.nodes.borrow_mut().fail(node);
+        tasks.into_iter().for_each(|task| self.engine.kill(task));
+        for pod in self.pods_of(node) {
+            self.pods.borrow_mut().lose(pod, failure);
+            if failure == Failure::Stopped {
+                self.stop(pod);
             }
         }
 
-        let count = |node: u32| (node, self.nodes.borrow().get(node).failures);
-        let failed: Rc<[(u32, u32)]> = failed.into_iter().map(count).collect();
         let later = |after: Micros, what: fn(&Rc<Self>, u32)| {
-            let (world, failed) = (Rc::clone(self), Rc::clone(&failed));
-            self.engine.at(self.engine.now() + after, move || {
-                // A node may be back since.
-                let is_down = |(node, failures): &&(u32, u32)| {
-                    let nodes = world.nodes.borrow();
-                    !nodes.get(*node).is_alive && nodes.get(*node).failures == *failures
-                };
-                failed.iter().filter(is_down).for_each(|(node, _)| what(&world, *node));
-            });
+            let world = Rc::clone(self);
+            self.engine.at(self.engine.now() + after, move || what(&world, node));
         };
-        let (detection, eviction) = (self.scenario.detection, self.scenario.eviction);
-        later(detection, |world, node| world.nodes.borrow_mut().close(node));
-        later(detection + eviction, |world, node| world.evict(node));
+        later(DETECTION, |world, node| world.nodes.borrow_mut().close(node));
+        later(DETECTION + EVICTION, Self::evict);
         if let Some(removal) = self.scenario.removal {
             later(removal, Self::remove_node);
             later(removal + ORPHANS, Self::remove_orphans);
         }
-    }
-
-    /// A machine stops, and is back after a while.
-    pub(super) fn reboot(self: &Rc<Self>, node: u32, away: Micros) {
-        self.fail(vec![node], Failure::Stopped);
-        let world = Rc::clone(self);
-        self.engine.at(self.engine.now() + away, move || world.come_back(node));
-    }
-
-    fn come_back(self: &Rc<Self>, node: u32) {
-        {
-            let mut nodes = self.nodes.borrow_mut();
-            if !nodes.get(node).is_in_cluster {
-                return;
-            }
-            nodes.get_mut(node).is_alive = true;
-            nodes.reopen(node);
-        }
-        self.pods_of(node).into_iter().for_each(|pod| self.start_again(pod));
     }
 
     /// The pods of a node are replaced; their objects stay, since nothing says that their containers have ended.
@@ -107,7 +83,7 @@ impl World {
         self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
     }
 
-    pub(super) fn remove_node(self: &Rc<Self>, node: u32) {
+    fn remove_node(self: &Rc<Self>, node: u32) {
         let name = {
             let mut nodes = self.nodes.borrow_mut();
             nodes.close(node);
@@ -126,29 +102,24 @@ impl World {
         self.collect_soon();
     }
 
-    /// Notes what nodes hold that fail now.
-    fn note_held(&self, failed: &[u32]) {
-        let mut measured = self.measured.borrow_mut();
-        let held = measured.held.get_or_insert_default();
-        let names: BTreeSet<String> =
-            failed.iter().map(|node| self.nodes.borrow().get(*node).name.to_string()).collect();
-        let data = self.server.data();
-        for block in data.blocks() {
-            if block.owner().and_then(|owner| owner.host()).is_some_and(|host| names.contains(host)) {
-                held.blocks.push(block.cidr());
+    /// Notes what a node holds that fails now.
+    fn note_held(&self, node: u32) {
+        let node = Rc::clone(&self.nodes.borrow().get(node).name);
+        let (mut blocks, mut allocations) = (Vec::new(), Vec::new());
+        for block in self.server.data().blocks() {
+            if block.owner().and_then(|owner| owner.host()) == Some(&*node) {
+                blocks.push(block.cidr());
             }
-            for allocation in block.allocations() {
-                let node = allocation.attribute.get("node");
-                if node.is_some_and(|node| names.contains(&node.to_string())) {
-                    held.allocations.push((block.cidr(), allocation.ordinal, allocation.sequence));
-                }
-            }
+            let of_node = block
+                .allocations()
+                .filter(|held| held.attribute.get("node").is_some_and(|name| name == *node));
+            allocations.extend(of_node.map(|held| (block.cidr(), held.ordinal, held.sequence)));
         }
-        held.nodes.extend(names);
+        self.measured.borrow_mut().held = Some(HeldByFailed { node, allocations, blocks });
     }
 
-    /// How it stands now.
-    pub(super) fn sample(&self) -> Sample {
+    /// The state now.
+    fn sample(&self) -> Sample {
         let measured = self.measured.borrow();
         let data = self.server.data();
         let waiting = self.waiting_pods();
@@ -162,7 +133,7 @@ impl World {
         sample.held = held.allocations.iter().filter(is_held).count() as u64;
         let has_owner = |cidr: &&IpNet| {
             let owner = data.block(**cidr).and_then(|block| block.owner().and_then(|owner| owner.host()));
-            owner.is_some_and(|host| held.nodes.contains(host))
+            owner == Some(&*held.node)
         };
         sample.blocks = held.blocks.iter().filter(has_owner).count() as u64;
         sample

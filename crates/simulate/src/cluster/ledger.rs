@@ -1,4 +1,4 @@
-//! Who uses which address in truth, apart from what the datastore says.
+//! The pods that use addresses in truth, apart from what the datastore says.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,11 +10,9 @@ use crate::time::Micros;
 pub(crate) struct Clash {
     pub address: IpAddr,
     pub at: Micros,
-    pub first: u32,
-    pub second: u32,
 }
 
-/// Which pod uses an address.
+/// The user of each address.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// Looked up alone; nothing depends on the order.
@@ -28,7 +26,7 @@ impl Ledger {
         if let Some(first) = self.users.insert(address, pod)
             && first != pod
         {
-            self.clashes.push(Clash { address, at, first, second: pod });
+            self.clashes.push(Clash { address, at });
         }
     }
 
@@ -53,8 +51,7 @@ mod tests {
         ledger.take(address, 2, Micros(2));
         assert!(ledger.clashes.is_empty());
         ledger.take(address, 3, Micros(3));
-        let clash = Clash { address, at: Micros(3), first: 2, second: 3 };
-        assert_eq!(ledger.clashes, [clash]);
+        assert_eq!(ledger.clashes, [Clash { address, at: Micros(3) }]);
         // The first one leaves: the second still uses it.
         ledger.leave(address, 2);
         ledger.take(address, 4, Micros(4));

@@ -36,15 +36,11 @@ pub(crate) struct Measured {
     pub started: Vec<Timed>,
     pub failed: u64,
     pub too_long: u64,
-    /// When each of them ended.
-    pub failures: Vec<Micros>,
     /// What the plugin says to those that failed, with their number.
     pub reasons: BTreeMap<String, u64>,
-    pub requests: u64,
     pub conflicts: u64,
-    /// DELs that gave their addresses back, and those that failed.
+    /// DELs that gave their addresses back.
     pub deleted: u64,
-    pub not_deleted: u64,
     /// Pods for which no node has room now.
     pub unschedulable: u64,
     pub held: Option<HeldByFailed>,
@@ -64,11 +60,7 @@ pub(crate) struct Timed {
 }
 
 impl Measured {
-    pub(crate) fn record(&mut self, add: Add, now: Micros) {
-        if !matches!(add.outcome, Outcome::Started(_)) {
-            self.failures.push(now);
-        }
-        self.requests += u64::from(add.requests);
+    pub(crate) fn record(&mut self, add: Add) {
         self.conflicts += u64::from(add.conflicts);
         match add.outcome {
             Outcome::Started(_) => self.started.push(Timed {

@@ -1,21 +1,17 @@
-//! The simulated cluster: nodes, pods, the plugin, kube-controllers, and what happens to them.
+//! The simulated cluster: nodes, pods, the plugin, kube-controllers, and what goes wrong.
 
 mod arrivals;
-mod changes;
 mod checks;
 mod collector;
 mod events;
 mod eviction;
 mod failure;
 mod ledger;
-mod machines;
 mod measure;
 mod nodes;
 mod plugin;
 mod pods;
 mod runtime;
-mod sampler;
-mod shared_handles;
 mod view;
 
 use std::cell::{Cell, RefCell};
@@ -31,7 +27,7 @@ pub(crate) use self::measure::{Measured, Timed};
 use self::nodes::Nodes;
 pub(crate) use self::pods::Pod;
 use self::pods::Pods;
-use crate::datastore::{Client, Data, Server};
+use crate::datastore::{Data, Server};
 use crate::engine::Engine;
 use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
@@ -54,8 +50,6 @@ pub(crate) struct World {
     random: RefCell<Random>,
     /// The families in which pods get addresses.
     families: [bool; 2],
-    /// ADDs whose plugin is killed, from the next one on.
-    to_kill: Cell<u32>,
     /// A run of the collector is planned.
     is_collecting: Cell<bool>,
 }
@@ -75,7 +69,6 @@ impl World {
             measured: RefCell::default(),
             random: RefCell::new(Random::new(scenario.seed, 0x776f_726c)),
             families: [has(Family::V4), has(Family::V6)],
-            to_kill: Cell::new(0),
             is_collecting: Cell::new(false),
             scenario: Arc::clone(scenario),
             engine,
@@ -83,7 +76,7 @@ impl World {
         });
         world.adopt_running_pods();
         world.plan_arrivals();
-        world.plan_events();
+        world.plan_event();
         world.plan_collector();
         Ok(world)
     }
@@ -101,7 +94,6 @@ impl World {
         while self.waiting_pods() > 0 && self.engine.now() < end + SETTLING {
             let before = started();
             self.engine.run_until(self.engine.now() + QUIET);
-            self.take_sample();
             if started() == before {
                 break;
             }
@@ -121,12 +113,6 @@ impl World {
     /// A number below `end`.
     fn random_below(&self, end: u64) -> u64 {
         self.random.borrow_mut().below(end)
-    }
-
-    /// A client for what people and controllers do besides the plugin.
-    fn operator(&self) -> Client {
-        let is_labelled = true;
-        Client::for_plugin(&self.server, is_labelled)
     }
 }
 

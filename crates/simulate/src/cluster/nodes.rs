@@ -14,8 +14,6 @@ use crate::scenario::Scenario;
 
 pub(crate) struct NodeState {
     pub name: Rc<str>,
-    /// Counted from 1.
-    pub zone: u32,
     /// How many pods it gets where the average node gets a hundred.
     weight: u32,
     /// The lock of the plugins of the node.
@@ -24,8 +22,6 @@ pub(crate) struct NodeState {
     pub notes: Arc<MemoryNotes>,
     /// Its machine runs and reaches the control plane.
     pub is_alive: bool,
-    /// How often it failed.
-    pub failures: u32,
     /// The cluster has an object of it.
     pub is_in_cluster: bool,
     /// Kubernetes: the affinities of the node have their labels.
@@ -34,24 +30,6 @@ pub(crate) struct NodeState {
     pub pods: BTreeSet<u32>,
     /// What the node does with some of them now.
     tasks: BTreeMap<u32, TaskId>,
-}
-
-impl NodeState {
-    fn new(engine: &Engine, name: &str, zone: u32) -> Self {
-        Self {
-            name: name.into(),
-            zone,
-            weight: 100,
-            lock: Lock::new(engine),
-            notes: Arc::default(),
-            is_alive: true,
-            failures: 0,
-            is_in_cluster: true,
-            is_labelled: Rc::default(),
-            pods: BTreeSet::new(),
-            tasks: BTreeMap::new(),
-        }
-    }
 }
 
 /// All nodes.
@@ -72,7 +50,17 @@ impl Nodes {
         let node = |index: u32| {
             let weight =
                 100 - scenario.pod_spread + random.below(u64::from(scenario.pod_spread) * 2 + 1) as u32;
-            NodeState { weight, ..NodeState::new(engine, &scenario.node_name(index), zone(scenario, index)) }
+            NodeState {
+                name: scenario.node_name(index).into(),
+                weight,
+                lock: Lock::new(engine),
+                notes: Arc::default(),
+                is_alive: true,
+                is_in_cluster: true,
+                is_labelled: Rc::default(),
+                pods: BTreeSet::new(),
+                tasks: BTreeMap::new(),
+            }
         };
         Self {
             all: (0..count).map(node).collect(),
@@ -81,18 +69,6 @@ impl Nodes {
             closed: vec![false; count as usize],
             most_pods: scenario.max_pods_per_node as usize,
         }
-    }
-
-    /// A node joins.
-    pub(crate) fn add(&mut self, engine: &Engine, scenario: &Scenario) -> Node {
-        let index = self.all.len() as u32;
-        let name = format!("new-node-{}", index - scenario.node_count() + 1);
-        let zone = zone(scenario, index);
-        self.all.push(NodeState::new(engine, &name, zone));
-        self.place.push(None);
-        self.closed.push(false);
-        self.reconsider(index);
-        named(name, zone)
     }
 
     pub(crate) fn get(&self, index: u32) -> &NodeState {
@@ -139,20 +115,16 @@ impl Nodes {
         }
     }
 
-    /// What a node does with its pods now, all of which ends.
-    pub(crate) fn take_tasks(&mut self, node: u32) -> Vec<TaskId> {
-        std::mem::take(&mut self.get_mut(node).tasks).into_values().collect()
+    /// A node fails. Gives what it did with its pods, all of which ends.
+    pub(crate) fn fail(&mut self, node: u32) -> Vec<TaskId> {
+        let state = self.get_mut(node);
+        state.is_alive = false;
+        std::mem::take(&mut state.tasks).into_values().collect()
     }
 
     /// No more pods for a node.
     pub(crate) fn close(&mut self, node: u32) {
         self.closed[node as usize] = true;
-        self.reconsider(node);
-    }
-
-    /// A node that was down takes pods again.
-    pub(crate) fn reopen(&mut self, node: u32) {
-        self.closed[node as usize] = false;
         self.reconsider(node);
     }
 
@@ -180,15 +152,8 @@ pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
     if let Some(node) = scenario.start.as_ref().and_then(|start| start.nodes.get(index as usize)) {
         return node.clone();
     }
-    named(scenario.node_name(index), zone(scenario, index))
-}
-
-fn zone(scenario: &Scenario, index: u32) -> u32 {
-    index % scenario.zones + 1
-}
-
-fn named(name: String, zone: u32) -> Node {
-    let labels = [("kubernetes.io/hostname".to_owned(), name.clone()), ("zone".to_owned(), zone.to_string())];
+    let name = scenario.node_name(index);
+    let labels = [("kubernetes.io/hostname".to_owned(), name.clone())];
     Node { kubernetes_name: Some(name.clone()), name, labels: labels.into(), ..Node::default() }
 }
 

@@ -46,14 +46,11 @@ impl<'w> Call<'w> {
         // Whether its affinities have labels is seen when the process starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
         world.engine.sleep(world.server.draw(costs.start) + world.server.draw(costs.connect)).await;
-        let (handle, machine) = {
-            let pods = world.pods.borrow();
-            (pods.get(id).handle(id), pods.machine(id))
-        };
+        let handle = world.pods.borrow().get(id).handle(id);
         Self {
             world,
             id,
-            container: Container { node, handle, machine },
+            container: Container { node, handle, machine: None },
             allocator: Allocator::new(client).with_notes(notes),
             lock,
             is_labelled,
@@ -89,7 +86,7 @@ impl<'w> Call<'w> {
 }
 
 /// The namespace of all pods.
-pub(super) const NAMESPACE: &str = "default";
+const NAMESPACE: &str = "default";
 
 fn node(world: &World, id: u32) -> Ref<'_, super::nodes::NodeState> {
     let index = world.pods.borrow().get(id).node;
@@ -154,9 +151,9 @@ pub(super) async fn add(world: &World, id: u32) -> Add {
     }
 }
 
-/// An ADD that ended without an answer.
-pub(super) fn broken_off(time: Micros, outcome: Outcome) -> Add {
-    Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome }
+/// An ADD that the runtime gave up after a time.
+pub(super) fn given_up(time: Micros) -> Add {
+    Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome: Outcome::TooLong }
 }
 
 /// DEL: takes the addresses of a pod back. False if it failed.
@@ -168,10 +165,6 @@ pub(super) async fn del(world: &World, id: u32) -> bool {
         previous: world.pods.borrow().get(id).addresses.to_vec(),
     };
     let is_done = call.plugin().del(&del).await.is_ok();
-    let mut measured = world.measured.borrow_mut();
-    match is_done {
-        true => measured.deleted += 1,
-        false => measured.not_deleted += 1,
-    }
+    world.measured.borrow_mut().deleted += u64::from(is_done);
     is_done
 }

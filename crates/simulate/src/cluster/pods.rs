@@ -7,7 +7,6 @@ use std::rc::Rc;
 use calipam_model::attributes::AttributeRef;
 
 use super::failure::Failure;
-use super::machines::Role;
 use crate::time::Micros;
 
 /// What the names of pods begin with.
@@ -37,10 +36,8 @@ pub(crate) struct Pod {
     is_lost: bool,
     /// Another pod was made in its place.
     is_replaced: bool,
-    /// What its handle, or that of its machine, is called if that is not made from its container.
+    /// Its handle, if that is not made from its container.
     pub handle: Option<Rc<str>>,
-    /// What it is to its machine; `None` if it is of none.
-    pub role: Option<Role>,
 }
 
 /// All pods, those that are gone too.
@@ -82,24 +79,14 @@ impl Pods {
         self.all.get(count..).unwrap_or_default()
     }
 
-    /// The pod that a record in a block names as its owner; where there is none, the target of a migration. `None` if it is of
-    /// something else.
+    /// The pod that a record in a block names as its owner; `None` if it is of something else.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
             && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
         {
             return Some(*id);
         }
-        record.get("pod").and_then(|name| self.named(&name.to_string())).or_else(|| self.alternate_of(record))
-    }
-
-    /// The pod that a record names as the target of a migration.
-    pub(crate) fn alternate_of(&self, record: &AttributeRef<'_>) -> Option<u32> {
-        self.named(&record.alternate()?.get("pod")?.to_string())
-    }
-
-    fn named(&self, name: &str) -> Option<u32> {
-        let id = name.strip_prefix(NAME)?.parse().ok()?;
+        let id = record.get("pod")?.to_string().strip_prefix(NAME)?.parse().ok()?;
         ((id as usize) < self.all.len()).then_some(id)
     }
 
@@ -171,20 +158,6 @@ impl Pods {
         }
     }
 
-    /// The node of a pod is back: the pod waits for addresses again. False if another took its place.
-    pub(super) fn recover(&mut self, id: u32, now: Micros) -> bool {
-        let pod = &mut self.all[id as usize];
-        pod.is_of_failed_node = false;
-        if std::mem::take(&mut pod.is_lost) {
-            self.lost -= 1;
-        }
-        if !pod.is_replaced && pod.started.take().is_some() {
-            self.waiting += 1;
-            pod.created = now;
-        }
-        !pod.is_replaced
-    }
-
     /// Another pod is made in the place of one; false if one was made before.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
@@ -204,11 +177,6 @@ impl Pods {
 impl Pod {
     fn new(node: u32, now: Micros) -> Self {
         Self { node, created: now, is_in_api: true, ..Self::default() }
-    }
-
-    /// It has no address, and no other pod was made in its place.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.is_in_api && self.started.is_none() && !self.is_replaced
     }
 
     /// How many microseconds passed from its creation until it had addresses.
@@ -234,8 +202,8 @@ impl Pod {
     /// The handle of what its own call assigns.
     pub(crate) fn handle(&self, id: u32) -> String {
         match &self.handle {
-            Some(handle) if self.role.is_none() => handle.to_string(),
-            _ => format!("k8s-pod-network.{}", self.container(id)),
+            Some(handle) => handle.to_string(),
+            None => format!("k8s-pod-network.{}", self.container(id)),
         }
     }
 }

@@ -9,9 +9,9 @@ use super::plugin;
 use crate::engine::within;
 use crate::time::Micros;
 
-/// What is counted where a plugin was killed.
-const KILLED: &str = "the plugin was killed";
-/// How long a runtime waits until it tries a DEL again that failed.
+/// The time until a runtime tries again to start a pod.
+const RETRY: Micros = Micros::from_secs(10);
+/// The time until it tries a DEL again that failed.
 const RETRY_DEL: Micros = Micros::from_secs(15);
 /// Most of an ADD or DEL: then a runtime gives the call up.
 const CALL: Micros = Micros::from_secs(220);
@@ -38,7 +38,7 @@ impl World {
             None => {
                 self.measured.borrow_mut().unschedulable += 1;
                 let world = Rc::clone(self);
-                self.engine.at(self.engine.now() + self.scenario.retry, move || {
+                self.engine.at(self.engine.now() + RETRY, move || {
                     world.measured.borrow_mut().unschedulable -= 1;
                     world.arrive();
                 });
@@ -46,29 +46,17 @@ impl World {
         }
     }
 
-    /// A pod arrives on a node.
+    /// A pod arrives on a node, which starts it if it can.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.make(node, handle);
-        self.begin(node, id);
-        id
-    }
-
-    /// The node of a pod starts it, if it can.
-    pub(super) fn begin(self: &Rc<Self>, node: u32, id: u32) {
         if self.nodes.borrow().get(node).is_alive {
             let task = self.engine.spawn(start(Rc::clone(self), id));
             self.nodes.borrow_mut().set_task(node, id, Some(task));
         }
+        id
     }
 
-    /// A pod of a node that is back starts again, in a new sandbox.
-    pub(super) fn start_again(self: &Rc<Self>, id: u32) {
-        let node = self.pods.borrow().get(id).node;
-        let task = self.engine.spawn(begin_again(Rc::clone(self), id));
-        self.nodes.borrow_mut().set_task(node, id, Some(task));
-    }
-
-    pub(super) fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
+    fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.pods.borrow_mut().add(node, handle, self.engine.now());
         self.nodes.borrow_mut().add_pod(node, id);
         id
@@ -105,14 +93,9 @@ impl World {
             return false;
         }
         self.stop(id);
-        self.begin_leaving(node, id);
-        true
-    }
-
-    /// The node of a pod that has ended gives its addresses back.
-    pub(super) fn begin_leaving(self: &Rc<Self>, node: u32, id: u32) {
         let task = self.engine.spawn(leave(Rc::clone(self), id));
         self.nodes.borrow_mut().set_task(node, id, Some(task));
+        true
     }
 
     /// The containers of a pod end.
@@ -146,19 +129,14 @@ async fn start(world: Rc<World>, id: u32) {
     loop {
         // In a box, so that pods that wait take little memory.
         let call = Box::pin(plugin::add(&world, id));
-        let killed_after = world.next_is_killed();
-        let called = within(&world.engine, killed_after.unwrap_or(CALL), call).await;
-        let add = called.unwrap_or_else(|_| match killed_after {
-            Some(after) => plugin::broken_off(after, Outcome::Failed(KILLED.to_owned())),
-            None => plugin::broken_off(CALL, Outcome::TooLong),
-        });
+        let called = within(&world.engine, CALL, call).await;
+        let add = called.unwrap_or_else(|_| plugin::given_up(CALL));
         let addresses = match &add.outcome {
             Outcome::Started(addresses) => Some(addresses.clone()),
             _ => None,
         };
-        world.measured.borrow_mut().record(add, world.engine.now());
+        world.measured.borrow_mut().record(add);
         if let Some(addresses) = addresses {
-            world.take_over(id, &addresses);
             world.set_started(id, addresses);
             let node = world.pods.borrow().get(id).node;
             world.nodes.borrow_mut().set_task(node, id, None);
@@ -168,28 +146,9 @@ async fn start(world: Rc<World>, id: u32) {
         // What an ADD that failed has left, the runtime takes back with the sandbox.
         let call = Box::pin(plugin::del(&world, id));
         let _ = within(&world.engine, CALL, call).await;
-        world.engine.sleep(world.server.varied(world.scenario.retry)).await;
+        world.engine.sleep(world.server.varied(RETRY)).await;
         world.pods.borrow_mut().get_mut(id).attempt += 1;
     }
-}
-
-/// A node is back: the runtime takes back what the old sandbox had, and starts the pod, or lets it go where another took its
-/// place.
-async fn begin_again(world: Rc<World>, id: u32) {
-    let starts = world.pods.borrow_mut().recover(id, world.engine.now());
-    if !starts {
-        return leave(world, id).await;
-    }
-    let call = Box::pin(plugin::del(&world, id));
-    let _ = within(&world.engine, CALL, call).await;
-    {
-        let mut pods = world.pods.borrow_mut();
-        let pod = pods.get_mut(id);
-        pod.attempt += 1;
-        pod.addresses = Box::default();
-        pod.has_endpoint = false;
-    }
-    start(world, id).await;
 }
 
 /// A pod leaves: the runtime calls the plugin until its addresses are given back.

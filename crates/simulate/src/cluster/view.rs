@@ -54,7 +54,7 @@ impl World {
             versioned(StoredBlock { key: block.cidr(), content })
         };
         snapshot.blocks = data.blocks().map(block).collect();
-        snapshot.affinities = data.affinities().map(|(found, _)| versioned(found.clone())).collect();
+        snapshot.affinities = data.affinities().map(|found| versioned(found.clone())).collect();
         snapshot.pools = data.pools().iter().map(|pool| versioned(pool.clone())).collect();
         snapshot.reservations = data.reservations().iter().map(|found| versioned(found.clone())).collect();
         snapshot.nodes = data.nodes().map(|node| versioned(node.clone())).collect();

@@ -39,8 +39,7 @@ pub(crate) struct Client {
 impl Client {
     /// A process that lives for one call of the plugin.
     pub(crate) fn for_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
-        let costs = &server.costs;
-        Self::new(server, Limiter::new(costs.client_qps, costs.client_burst), !is_labelled)
+        Self::new(server, None, !is_labelled)
     }
 
     /// kube-controllers.

@@ -1,4 +1,4 @@
-//! What requests cost: how long each takes by itself. `server.rs` lets them wait for their turn.
+//! The costs of requests: the time that each takes by itself. `server.rs` lets them wait for their turn.
 
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
@@ -38,11 +38,7 @@ pub struct Costs {
     pub refresh: Micros,
     /// How far latency varies, in thousandths of it, up and down.
     pub jitter_permille: u64,
-    /// Requests per second of one client; 0 for no limit. Limits count on Kubernetes alone.
-    pub client_qps: u64,
-    /// Requests that a client may send before its limit counts.
-    pub client_burst: u64,
-    /// Requests per second of kube-controllers; 0 for no limit.
+    /// Requests per second of kube-controllers; 0 for no limit. It counts on Kubernetes alone.
     pub controllers_qps: u64,
     /// Requests that kube-controllers may send before its limit counts.
     pub controllers_burst: u64,
@@ -75,8 +71,6 @@ impl Costs {
                 writes_per_second: 8_000,
                 refresh: Micros::ZERO,
                 jitter_permille: 250,
-                client_qps: 0,
-                client_burst: 0,
                 controllers_qps: 0,
                 controllers_burst: 0,
             },
@@ -173,7 +167,7 @@ impl Costs {
     }
 
     /// The costs by the names that [`Self::set`] knows.
-    fn by_name(&mut self) -> [(&'static str, Cost<'_>); 16] {
+    fn by_name(&mut self) -> [(&'static str, Cost<'_>); 14] {
         [
             ("start", Cost::Latency(&mut self.start)),
             ("connect", Cost::Latency(&mut self.connect)),
@@ -187,15 +181,13 @@ impl Costs {
             ("reads-per-second", Cost::Number(&mut self.reads_per_second)),
             ("writes-per-second", Cost::Number(&mut self.writes_per_second)),
             ("jitter", Cost::Number(&mut self.jitter_permille)),
-            ("qps", Cost::Number(&mut self.client_qps)),
-            ("burst", Cost::Number(&mut self.client_burst)),
             ("controllers-qps", Cost::Number(&mut self.controllers_qps)),
             ("controllers-burst", Cost::Number(&mut self.controllers_burst)),
         ]
     }
 
     /// Each cost with its name, as texts that [`Self::set`] reads.
-    pub fn by_text(&self) -> [(&'static str, String); 16] {
+    pub fn by_text(&self) -> [(&'static str, String); 14] {
         self.clone().by_name().map(|(name, cost)| {
             let text = match cost {
                 Cost::Latency(latency) => latency.text(),
@@ -239,7 +231,7 @@ fn names() -> String {
 /// Costs that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CostsError {
-    #[error("{0:?} is neither NAME=VALUE nor a profile ({profiles})", profiles = PROFILES.map(|profile| profile.name).join(", "))]
+    #[error("{0:?} is neither NAME=VALUE nor a profile ({profiles})", profiles = PROFILES.map(|(name, _)| name).join(", "))]
     NoValue(String),
     #[error("the profile {0} is of an etcd, not of an API server")]
     ProfileOfEtcd(&'static str),
@@ -276,22 +268,28 @@ mod tests {
 
     #[test]
     fn a_profile_stands_for_its_costs_and_others_override_it() {
-        for profile in PROFILES {
-            let costs = Costs::of(DatastoreKind::Etcd, profile.name).unwrap();
-            assert_ne!(costs.write, Costs::assumed(DatastoreKind::Etcd).write, "{}", profile.name);
-            assert!(Costs::of(DatastoreKind::Kubernetes, profile.name).is_err());
+        for (name, _) in PROFILES {
+            let costs = Costs::of(DatastoreKind::Etcd, name).unwrap();
+            assert_ne!(costs.write, Costs::assumed(DatastoreKind::Etcd).write, "{name}");
+            assert!(Costs::of(DatastoreKind::Kubernetes, name).is_err());
         }
         let costs = Costs::of(DatastoreKind::Etcd, "cloud-disk, read=7ms").unwrap();
         assert_eq!((costs.read.median(), costs.write.median()), (Micros(7_000), Micros(1_783)));
-        assert_eq!(Costs::names_not_in("cloud-disk,start=1ms").len(), 13);
+        assert_eq!(Costs::names_not_in("cloud-disk,start=1ms").len(), 11);
     }
 
     #[test]
     fn what_is_not_understood_is_refused() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
-        for bad in
-            ["read", "speed=3", "read=-1ms", "read=2ms/1ms", "qps=many", "reads-per-second=-5", "jitter=1ms"]
-        {
+        for bad in [
+            "read",
+            "speed=3",
+            "read=-1ms",
+            "read=2ms/1ms",
+            "threads=many",
+            "reads-per-second=-5",
+            "jitter=1ms",
+        ] {
             assert!(costs.set(bad).is_err(), "{bad}");
         }
         assert_eq!(costs, Costs::assumed(DatastoreKind::Etcd));

@@ -1,6 +1,6 @@
-//! What the datastore holds: decoded, and shared with those who read it.
+//! The content of the datastore: decoded, and shared with those who read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use calipam_assign::{Entry, Family, Query, Record, StoreError};
@@ -13,10 +13,10 @@ use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{Revision, Versioned};
+use calipam_model::text::Text;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::blocks::Blocks;
-use super::handles::Handles;
 
 /// Bytes of an object besides a block, as servers send it.
 const SMALL_OBJECT: u64 = 400;
@@ -36,14 +36,13 @@ pub(crate) struct Data {
     /// By family.
     blocks: [Blocks; 2],
     affinities: BTreeMap<AffinityKey, (Affinity, i64)>,
-    handles: Handles,
+    /// By their IDs, packed, since a large cluster has a million of them. Nothing depends on their order.
+    handles: HashMap<Text, (Handle, i64), foldhash::fast::FixedState>,
     config: Option<(IpamConfig, i64)>,
     pools: Vec<Pool>,
     reservations: Vec<Reservation>,
     nodes: BTreeMap<String, Node>,
     revision: i64,
-    /// Writes that changed something.
-    pub written: u64,
 }
 
 impl Data {
@@ -56,16 +55,6 @@ impl Data {
     pub(crate) fn preload(&mut self, record: Record) {
         self.revision += 1;
         self.put(record);
-    }
-
-    /// The configuration is another one from now on.
-    pub(crate) fn configure(&mut self, config: IpamConfig) {
-        self.revision += 1;
-        self.config = Some((config, self.revision));
-    }
-
-    pub(crate) fn change_pools(&mut self, change: impl FnOnce(&mut Vec<Pool>)) {
-        change(&mut self.pools);
     }
 
     pub(crate) fn add_node(&mut self, node: Node) {
@@ -85,22 +74,13 @@ impl Data {
         self.stored_block(cidr).map(|block| &block.value)
     }
 
-    pub(crate) fn affinities(&self) -> impl Iterator<Item = (&Affinity, i64)> {
-        self.affinities.values().map(|(affinity, revision)| (affinity, *revision))
-    }
-
-    pub(crate) fn affinity(&self, cidr: IpNet, host: &str) -> Option<&Affinity> {
-        let key = AffinityKey { kind: AffinityType::Host, node: host.to_owned(), cidr };
-        self.affinities.get(&key).map(|(affinity, _)| affinity)
+    pub(crate) fn affinities(&self) -> impl Iterator<Item = &Affinity> {
+        self.affinities.values().map(|(affinity, _)| affinity)
     }
 
     /// All handles, in no order that means anything.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &Handle> {
-        self.handles.all()
-    }
-
-    pub(crate) fn handle(&self, id: &str) -> Option<&Handle> {
-        self.handles.get(id).map(|(handle, _)| handle)
+        self.handles.values().map(|(handle, _)| handle)
     }
 
     pub(crate) fn pools(&self) -> &[Pool] {
@@ -175,8 +155,8 @@ impl Data {
                 Some(entry(Record::Affinity(affinity.clone()), *revision))
             }
             Key::Handle(id) => {
-                let (handle, revision) = self.handles.get(id)?;
-                Some(entry(Record::Handle(handle.clone()), revision))
+                let (handle, revision) = self.handles.get(&Text::new(id))?;
+                Some(entry(Record::Handle(handle.clone()), *revision))
             }
             Key::IpamConfig => self.config.map(|(config, revision)| entry(Record::Config(config), revision)),
             Key::Node(name) => self.nodes.get(name).map(|node| entry(Record::Node(node.clone()), 1)),
@@ -214,11 +194,10 @@ impl Data {
         let key = found.record.key();
         self.expect(&key, &found.revision)?;
         self.revision += 1;
-        self.written += 1;
         match key {
             Key::Block(cidr) => self.blocks_mut(Family::of(cidr)).remove(cidr),
             Key::Affinity(key) => drop(self.affinities.remove(&key)),
-            Key::Handle(id) => self.handles.remove(&id),
+            Key::Handle(id) => drop(self.handles.remove(&Text::new(&id))),
             Key::IpamConfig => self.config = None,
             _ => {}
         }
@@ -237,7 +216,9 @@ impl Data {
         match key {
             Key::Block(cidr) => self.stored_block(*cidr).map(|block| block.revision.clone()),
             Key::Affinity(key) => self.affinities.get(key).map(|(_, revision)| Revision::Etcd(*revision)),
-            Key::Handle(id) => self.handles.get(id).map(|(_, revision)| Revision::Etcd(revision)),
+            Key::Handle(id) => {
+                self.handles.get(&Text::new(id)).map(|(_, revision)| Revision::Etcd(*revision))
+            }
             Key::IpamConfig => self.config.map(|(_, revision)| Revision::Etcd(revision)),
             _ => None,
         }
@@ -245,7 +226,6 @@ impl Data {
 
     fn write(&mut self, record: &Record) -> Revision {
         self.revision += 1;
-        self.written += 1;
         self.put(record.clone());
         Revision::Etcd(self.revision)
     }
@@ -257,7 +237,9 @@ impl Data {
             Record::Affinity(affinity) => {
                 self.affinities.insert(affinity.key.clone(), (affinity, revision));
             }
-            Record::Handle(handle) => self.handles.put(handle, revision),
+            Record::Handle(handle) => {
+                self.handles.insert(Text::new(&handle.id().to_string()), (handle, revision));
+            }
             Record::Config(config) => self.config = Some((config, revision)),
             Record::BlockKey(_)
             | Record::Pool(_)

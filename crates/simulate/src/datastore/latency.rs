@@ -36,15 +36,6 @@ impl Latency {
         }
     }
 
-    /// So many times as long, of so many parts.
-    pub fn scaled(self, times: u64, of: u64) -> Self {
-        let scaled = |time: Micros| Micros(time.0.saturating_mul(times) / of.max(1));
-        match self {
-            Self::Around(time) => Self::Around(scaled(time)),
-            Self::Measured(times) => Self::Measured(times.map(scaled)),
-        }
-    }
-
     /// How long it takes this time.
     pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
         let times = match self {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use calipam_model::snapshot::DatastoreKind;
 
 use super::caches::{Caches, Kind};
-use super::costs::Costs;
+use super::costs::{Costs, Parts};
 use super::data::{Data, Listing};
 use super::latency::Latency;
 use crate::engine::{Answer, Engine, Slot, Watch};
@@ -51,39 +51,6 @@ struct Job {
     after: Micros,
     /// Of a read: whether the client still waits. Servers do not read for connections that are closed.
     client: Option<Watch>,
-    /// What the server holds for it from the moment when a processor begins.
-    listed: Listed,
-}
-
-/// The bytes that lists have at the same time.
-#[derive(Clone, Copy, Default)]
-struct Held {
-    now: u64,
-    most: u64,
-}
-
-/// The bytes of one list: not held yet, or held until this is dropped.
-enum Listed {
-    Waiting(u64),
-    Held(u64, Rc<Cell<Held>>),
-}
-
-impl Listed {
-    fn hold(&mut self, held: &Rc<Cell<Held>>) {
-        if let Self::Waiting(bytes) = *self {
-            let now = held.get().now + bytes;
-            held.set(Held { now, most: held.get().most.max(now) });
-            *self = Self::Held(bytes, Rc::clone(held));
-        }
-    }
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        if let Self::Held(bytes, held) = self {
-            held.set(Held { now: held.get().now - *bytes, ..held.get() });
-        }
-    }
 }
 
 /// The server of the datastore, and what it holds.
@@ -95,13 +62,8 @@ pub(crate) struct Server {
     random: RefCell<Random>,
     caches: RefCell<Caches>,
     processors: RefCell<Processors>,
-    /// How many times as long requests take as usual.
-    slowness: Cell<u64>,
-    /// Until when it does nothing.
-    away_until: Cell<Micros>,
     /// Requests served.
     pub requests: Cell<u64>,
-    held: Rc<Cell<Held>>,
 }
 
 impl Server {
@@ -109,21 +71,13 @@ impl Server {
         Rc::new(Self {
             kind,
             processors: RefCell::new(Processors { idle: costs.threads(), waiting: VecDeque::new() }),
-            slowness: Cell::new(1),
-            away_until: Cell::default(),
             caches: RefCell::default(),
             costs,
             engine: engine.clone(),
             data: RefCell::new(data),
             random: RefCell::new(Random::new(seed, 0x7365_7276)),
             requests: Cell::new(0),
-            held: Rc::default(),
         })
-    }
-
-    /// The most bytes that lists had at the same time.
-    pub(crate) fn most_listed(&self) -> u64 {
-        self.held.get().most
     }
 
     pub(crate) fn data(&self) -> Ref<'_, Data> {
@@ -132,16 +86,6 @@ impl Server {
 
     pub(crate) fn data_mut(&self) -> RefMut<'_, Data> {
         self.data.borrow_mut()
-    }
-
-    /// Requests take so many times as long as usual from now on.
-    pub(crate) fn slow_down(&self, times: u32) {
-        self.slowness.set(times.max(1).into());
-    }
-
-    /// It does nothing until then.
-    pub(crate) fn stop_until(&self, time: Micros) {
-        self.away_until.set(time.max(self.away_until.get()));
     }
 
     /// Time that varies as latency does.
@@ -164,9 +108,8 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let parts = self.costs.request(work, listing, |latency| self.draw(latency));
-        let [there, busy, back, after] =
-            [parts.there, parts.busy, parts.back, parts.after].map(|part| part * self.slowness.get());
+        let Parts { there, busy, back, after } =
+            self.costs.request(work, listing, |latency| self.draw(latency));
 
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());
@@ -181,7 +124,6 @@ impl Server {
             }),
             after,
             client: (!work.is_write()).then(|| slot.watch()),
-            listed: Listed::Waiting(listing.bytes),
         };
         let server = Rc::clone(self);
         self.engine.at(self.engine.now() + wait + there, move || server.arrive(work, job));
@@ -190,11 +132,6 @@ impl Server {
 
     fn arrive(self: &Rc<Self>, work: Work, job: Job) {
         let now = self.engine.now();
-        let back = self.away_until.get();
-        if now < back {
-            let server = Rc::clone(self);
-            return self.engine.at(back, move || server.arrive(work, job));
-        }
         let Work::List(kind) = work else { return self.take(job) };
         if self.costs.refresh.is_zero() {
             return self.take(job);
@@ -220,7 +157,6 @@ impl Server {
     /// Gives what waits to the processors that have nothing to do.
     fn go_on(self: &Rc<Self>) {
         while let Some(mut job) = self.processors.borrow_mut().next() {
-            job.listed.hold(&self.held);
             let slice = job.busy.min(SLICE);
             job.busy = job.busy - slice;
             let server = Rc::clone(self);
@@ -238,9 +174,7 @@ impl Job {
     /// Answers; gives what the server still has to do.
     fn answered(self) -> Option<Self> {
         (self.finish)();
-        let listed = Listed::Waiting(0);
-        let rest =
-            Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None, listed };
+        let rest = Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None };
         Some(rest).filter(|rest| !rest.busy.is_zero())
     }
 }
@@ -273,8 +207,8 @@ mod tests {
     }
 
     /// Sends three requests at once, of which the client of the second gives up; gives which were done, and after how many
-    /// whole seconds each was answered, and the bytes that they had at the same time.
-    fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>, u64) {
+    /// whole seconds each was answered.
+    fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>) {
         let engine = Engine::default();
         let server = server(&engine);
         let (done, answered): (Rc<RefCell<Vec<_>>>, Rc<RefCell<Vec<_>>>) = Default::default();
@@ -291,15 +225,14 @@ mod tests {
             });
         }
         engine.run_until(Micros::from_secs(60));
-        assert_eq!(server.held.get().now, 0, "nothing is held in the end");
-        (done.take(), answered.take(), server.most_listed())
+        (done.take(), answered.take())
     }
 
     #[test]
     fn requests_share_the_processors_and_reads_that_were_given_up_take_none() {
         // Three share the second that each of them takes, until the second is given up.
-        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)], 3_000));
-        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)], 3_000));
+        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)]));
+        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)]));
     }
 
     #[test]

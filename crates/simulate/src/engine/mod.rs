@@ -10,7 +10,7 @@ mod wait;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 pub(crate) use self::lock::{Held, Lock};
@@ -20,9 +20,6 @@ use self::tasks::Tasks;
 pub(crate) use self::wait::within;
 use crate::time::Micros;
 
-/// Lengths of limits that have a queue of their own: those of plugins and runtimes are few.
-const MOST_LIMITS: usize = 16;
-
 /// The engine; all clones are the same one.
 #[derive(Clone, Default)]
 pub(crate) struct Engine(Rc<Core>);
@@ -31,9 +28,6 @@ pub(crate) struct Engine(Rc<Core>);
 struct Core {
     now: Cell<Micros>,
     events: RefCell<BinaryHeap<Reverse<Event>>>,
-    /// Ends of limits, by their length: those of one length end in the order in which they began. Nearly all work ends before
-    /// its limit, so that many are waiting, which would make the heap large and slow.
-    limits: RefCell<Vec<(Micros, VecDeque<Event>)>>,
     /// Number of events put in the queue so far.
     queued: Cell<u64>,
     tasks: RefCell<Tasks>,
@@ -91,28 +85,20 @@ impl Engine {
 
     /// The next event, if it is not after `end`.
     fn next(&self, end: Micros) -> Option<Event> {
-        let (mut events, mut limits) = (self.0.events.borrow_mut(), self.0.limits.borrow_mut());
-        let first = events.peek().map(|Reverse(event)| event);
-        let queues = limits.iter_mut().map(|(_, queue)| queue).filter(|queue| !queue.is_empty());
-        let limit = queues.min_by(|a, b| a.front().cmp(&b.front()));
-        match limit {
-            Some(queue) if first.is_none_or(|first| queue.front().is_some_and(|limit| limit < first)) => {
-                queue.pop_front_if(|limit| limit.at <= end)
-            }
-            _ if first.is_some_and(|first| first.at <= end) => events.pop().map(|Reverse(event)| event),
-            _ => None,
-        }
+        let mut events = self.0.events.borrow_mut();
+        events.peek().filter(|Reverse(event)| event.at <= end)?;
+        events.pop().map(|Reverse(event)| event)
     }
 
     /// Gives up everything that is planned or under way.
     pub(crate) fn stop(&self) {
         loop {
-            let (events, limits, tasks) = (self.0.events.take(), self.0.limits.take(), self.0.tasks.take());
-            if events.is_empty() && limits.is_empty() && tasks.is_empty() {
+            let (events, tasks) = (self.0.events.take(), self.0.tasks.take());
+            if events.is_empty() && tasks.is_empty() {
                 break;
             }
             // What is dropped may plan more.
-            drop((events, limits, tasks));
+            drop((events, tasks));
         }
     }
 
@@ -131,25 +117,10 @@ impl Engine {
     }
 
     fn push(&self, time: Micros, action: Action) {
-        let event = self.event(time, action);
-        self.0.events.borrow_mut().push(Reverse(event));
-    }
-
-    /// Wakes a task at the end of a limit that begins now.
-    fn wake_after(&self, limit: Micros, id: TaskId) {
-        let event = self.event(self.now() + limit, Action::Wake(id));
-        let mut limits = self.0.limits.borrow_mut();
-        match limits.iter().position(|(length, _)| *length == limit) {
-            Some(place) => limits[place].1.push_back(event),
-            None if limits.len() < MOST_LIMITS => limits.push((limit, VecDeque::from([event]))),
-            None => self.0.events.borrow_mut().push(Reverse(event)),
-        }
-    }
-
-    fn event(&self, time: Micros, action: Action) -> Event {
         let number = self.0.queued.get();
         self.0.queued.set(number + 1);
-        Event { at: time.max(self.now()), number, action }
+        let event = Event { at: time.max(self.now()), number, action };
+        self.0.events.borrow_mut().push(Reverse(event));
     }
 
     fn current(&self) -> Option<TaskId> {

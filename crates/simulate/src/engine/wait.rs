@@ -59,7 +59,7 @@ pub(crate) async fn within<T>(
         if let Some(id) = engine.current()
             && !std::mem::replace(&mut is_queued, true)
         {
-            engine.wake_after(until - engine.now(), id);
+            engine.wake_at(until, id);
         }
         Poll::Pending
     })

@@ -1,18 +1,15 @@
-//! What no cluster can be.
+//! The clusters that cannot be.
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
-use calipam_model::selector::{Selector, SelectorError};
 
-use super::{Event, Planned, PoolSpec, Scenario};
+use super::Scenario;
 use crate::datastore::CostsError;
 use crate::time::Micros;
 
 /// Most nodes and pods of a simulation: beyond, the memory of a usual machine does not suffice.
 const MOST_NODES: u32 = 50_000;
 const MOST_PODS: u64 = 5_000_000;
-/// Beyond, some nodes have nearly no pods.
-const MOST_SPREAD: u32 = 90;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
@@ -25,20 +22,14 @@ pub enum ScenarioError {
     NoNodes,
     #[error("no pod arrives: the pods of each node are 0")]
     NoPods,
-    #[error("there are no zones")]
-    NoZones,
     #[error("{pods} pods on each node are more than the {most} that a node takes")]
     TooManyPodsOfNode { pods: u32, most: u32 },
-    #[error("the pods per node spread by {0} % around the average: at most {MOST_SPREAD} %")]
-    PodSpread(u32),
     #[error("a block of /{block_size} is larger than the pool {pool}")]
     BlockLargerThanPool { pool: IpNet, block_size: u8 },
     #[error("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}")]
     BlockSize { pool: IpNet, block_size: u8, least: u8, most: u8 },
     #[error("the pools {0} and {1} overlap")]
     PoolsOverlap(IpNet, IpNet),
-    #[error("the node selector of the pool {pool} cannot be parsed: {reason}")]
-    Selector { pool: IpNet, reason: SelectorError },
     #[error("a limit of blocks for each node needs strict affinity, as in Calico")]
     LimitNeedsStrictAffinity,
     #[error(
@@ -51,14 +42,8 @@ pub enum ScenarioError {
     NoTime,
     #[error("there is no node {0}")]
     NoSuchNode(String),
-    #[error("there is no zone {zone}: zones are 1 to {zones}")]
-    NoSuchZone { zone: u32, zones: u32 },
-    #[error("there is no pool {0}")]
-    NoSuchPool(IpNet),
     #[error("an event at {at} comes after the end at {end}")]
     EventAfterEnd { at: Micros, end: Micros },
-    #[error("a backup that is {age} old at {at} would be from before the cluster existed")]
-    BackupBeforeBegin { age: Micros, at: Micros },
     #[error("a latency that varies by {0} thousandths could be negative: at most 1000")]
     Jitter(u64),
     #[error(transparent)]
@@ -75,20 +60,15 @@ impl Scenario {
         }
         self.check_pools()?;
         self.check_size()?;
-        self.check_events()
+        self.check_times()
     }
 
     fn check_pools(&self) -> Result<(), ScenarioError> {
         if self.pools_for_pods().next().is_none() {
             return Err(ScenarioError::NoPool);
         }
-        let added = self.events.iter().filter_map(|planned| match &planned.what {
-            Event::AddPool(spec) => Some(spec),
-            _ => None,
-        });
-        let specs: Vec<&PoolSpec> = self.pools.iter().chain(added).collect();
-        for (index, spec) in specs.iter().enumerate() {
-            let (pool, block_size) = (spec.cidr.trunc(), spec.block_size());
+        for (index, spec) in self.pools.iter().enumerate() {
+            let (pool, block_size) = (spec.cidr.trunc(), spec.block_size);
             let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
             if !allowed.contains(&block_size) {
                 let (least, most) = (*allowed.start(), *allowed.end());
@@ -97,13 +77,10 @@ impl Scenario {
             if block_size < pool.prefix_len() {
                 return Err(ScenarioError::BlockLargerThanPool { pool, block_size });
             }
-            let others = specs[..index].iter().map(|other| other.cidr.trunc());
+            let others = self.pools[..index].iter().map(|other| other.cidr.trunc());
             let known = self.start.iter().flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
             if let Some(other) = others.chain(known).find(|other| cidr::overlap(*other, pool)) {
                 return Err(ScenarioError::PoolsOverlap(other, pool));
-            }
-            if let Some(Err(reason)) = spec.node_selector.as_deref().map(Selector::parse) {
-                return Err(ScenarioError::Selector { pool, reason });
             }
         }
         if self.max_blocks_per_host > 0 && !self.config().is_some_and(|config| config.strict_affinity) {
@@ -117,19 +94,12 @@ impl Scenario {
         if nodes == 0 {
             return Err(ScenarioError::NoNodes);
         }
-        if self.zones == 0 {
-            return Err(ScenarioError::NoZones);
-        }
         if self.pods_per_node > self.max_pods_per_node {
             let (pods, most) = (self.pods_per_node, self.max_pods_per_node);
             return Err(ScenarioError::TooManyPodsOfNode { pods, most });
         }
-        if self.pod_spread > MOST_SPREAD {
-            return Err(ScenarioError::PodSpread(self.pod_spread));
-        }
         let running = self.start.as_ref().map_or(0, |start| start.pods.len() as u64);
-        let bursts: u64 = self.events.iter().map(|planned| u64::from(arrivals(&planned.what))).sum();
-        let pods = self.pod_count() + running + bursts;
+        let pods = self.pod_count() + running;
         if pods == 0 {
             return Err(ScenarioError::NoPods);
         }
@@ -139,7 +109,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_events(&self) -> Result<(), ScenarioError> {
+    fn check_times(&self) -> Result<(), ScenarioError> {
         let end = self.end();
         if end.is_zero() {
             return Err(ScenarioError::NoTime);
@@ -147,36 +117,14 @@ impl Scenario {
         if end > LONGEST {
             return Err(ScenarioError::TooLong(end));
         }
-        for planned in &self.events {
-            let at = planned.at;
-            if at > end {
-                return Err(ScenarioError::EventAfterEnd { at, end });
-            }
-            if let Some(name) = planned.what.node()
-                && self.node_index(name).is_none()
-            {
-                return Err(ScenarioError::NoSuchNode(name.to_owned()));
-            }
-            match planned.what {
-                Event::FailZone(zone) if zone == 0 || zone > self.zones => {
-                    return Err(ScenarioError::NoSuchZone { zone, zones: self.zones });
-                }
-                Event::DisablePool(pool) if !self.has_pool(pool) => {
-                    return Err(ScenarioError::NoSuchPool(pool));
-                }
-                Event::RestoreBackup { age } if age > at => {
-                    return Err(ScenarioError::BackupBeforeBegin { age, at });
-                }
-                _ => {}
-            }
+        let Some(planned) = &self.event else { return Ok(()) };
+        if planned.at > end {
+            return Err(ScenarioError::EventAfterEnd { at: planned.at, end });
         }
-        Ok(())
-    }
-
-    fn has_pool(&self, cidr: IpNet) -> bool {
-        let is_added =
-            |planned: &Planned| matches!(&planned.what, Event::AddPool(spec) if spec.cidr.trunc() == cidr);
-        self.pools().iter().any(|pool| pool.cidr == cidr) || self.events.iter().any(is_added)
+        match planned.what.node() {
+            Some(name) if self.node_index(name).is_none() => Err(ScenarioError::NoSuchNode(name.to_owned())),
+            _ => Ok(()),
+        }
     }
 
     /// The place of a node, counted from 0.
@@ -192,17 +140,10 @@ impl Scenario {
     }
 }
 
-/// Pods that arrive besides the others.
-fn arrivals(event: &Event) -> u32 {
-    match event {
-        Event::Burst(count) | Event::MigrateMachines(count) | Event::ShareHandles(count) => *count,
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::{Event, Planned, PoolSpec};
 
     fn sound() -> Scenario {
         Scenario { pools: vec![PoolSpec::new("10.0.0.0/16".parse().unwrap())], ..Scenario::default() }
@@ -217,10 +158,7 @@ mod tests {
     #[test]
     fn what_no_cluster_can_be_is_refused() {
         assert_eq!(sound().check(), Ok(()));
-        let pool = |cidr: &str, size: u8| PoolSpec {
-            block_size: Some(size),
-            ..PoolSpec::new(cidr.parse().unwrap())
-        };
+        let pool = |cidr: &str, block_size: u8| PoolSpec { cidr: cidr.parse().unwrap(), block_size };
         assert!(error(|s| s.pools.clear()).contains("no pool"));
         assert!(error(|s| s.nodes = 0).contains("no node"));
         assert!(error(|s| s.pods_per_node = 0).contains("no pod arrives"));
@@ -229,7 +167,6 @@ mod tests {
         );
         assert!(error(|s| s.pools = vec![pool("10.0.0.0/8", 19)]).contains("/20 to /32"));
         assert!(error(|s| s.pools.push(pool("10.0.8.0/24", 26))).contains("overlap"));
-        assert!(error(|s| s.pools[0].node_selector = Some("zone ==".into())).contains("selector"));
         assert!(error(|s| s.max_blocks_per_host = 2).contains("strict affinity"));
         assert!(error(|s| s.latency = "read=fast".into()).contains("fast"));
         assert!(error(|s| s.latency = "jitter=1001".into()).contains("negative"));
@@ -237,32 +174,20 @@ mod tests {
         assert!(error(|s| s.max_pods_per_node = 5).contains("than the 5"));
         assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("longer than 0"));
         assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
-        assert!(error(|s| s.pod_spread = 100).contains("at most 90 %"));
-        assert!(error(|s| s.zones = 0).contains("no zones"));
         assert!(
             error(|s| s.pools = vec![pool("fd00::/120", 116)]).contains("larger than the pool fd00::/120")
         );
     }
 
     #[test]
-    fn events_name_what_is_there() {
-        let at = |at: Micros, what: Event| move |s: &mut Scenario| s.events.push(Planned { at, what });
-        let node = |name: &str| Event::FailNode(name.to_owned());
+    fn an_event_names_a_node_that_is_there_and_comes_in_time() {
+        let fails = |at: Micros, name: &str| Some(Planned { at, what: Event::FailNode(name.to_owned()) });
         for name in ["node-0", "node-101", "node-01", "other"] {
-            assert!(error(at(Micros::ZERO, node(name))).contains(name));
+            assert!(error(|s| s.event = fails(Micros::ZERO, name)).contains(name));
         }
-        assert!(error(at(Micros::ZERO, Event::FailZone(2))).contains("zone 2"));
-        assert!(
-            error(at(Micros::ZERO, Event::DisablePool("10.9.0.0/16".parse().unwrap())))
-                .contains("no pool 10.9")
-        );
-        let inside = Event::AddPool(PoolSpec::new("10.0.9.0/24".parse().unwrap()));
-        assert!(error(at(Micros::ZERO, inside)).contains("overlap"));
-        let late = Event::RestoreBackup { age: Micros::from_secs(9) };
-        assert!(error(at(Micros::from_secs(3), late)).contains("before the cluster"));
         let after_end = error(|s| {
             s.duration = Some(Micros::from_secs(5));
-            s.events.push(Planned { at: Micros::from_secs(6), what: node("node-1") });
+            s.event = fails(Micros::from_secs(6), "node-1");
         });
         assert!(after_end.contains("after the end"), "{after_end}");
     }

@@ -1,8 +1,7 @@
-//! What is simulated: a cluster, its pods, what happens to it, and what its datastore costs.
+//! The scenario of a simulation: a cluster, its pods, what goes wrong, and what its datastore costs.
 
 mod check;
 mod event;
-mod file;
 mod rate;
 mod start;
 
@@ -13,34 +12,30 @@ use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::DatastoreKind;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub use self::check::ScenarioError;
 pub use self::event::{Event, Planned};
-pub use self::file::FileError;
 pub use self::rate::{NotARate, Rate};
 pub use self::start::{Start, StartPod};
 use crate::datastore::{Costs, CostsError};
 use crate::time::Micros;
 
-/// What is simulated. In a file it is written in YAML with these names, of which only `pools` is required.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Scenario {
     /// Everything random depends on it alone.
     pub seed: u64,
-    /// `etcd` or `kubernetes`.
-    #[serde(with = "datastore_kind")]
+    /// etcd or Kubernetes.
     pub datastore: DatastoreKind,
-    /// What differs from the costs that are assumed for the datastore: `read=2ms,write=5ms`.
+    /// Differences from the costs that are assumed for the datastore: `read=2ms,write=5ms`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub latency: String,
     pub nodes: u32,
-    /// Nodes are spread over so many zones, one after the other.
-    pub zones: u32,
     /// Pods that arrive, for each node.
     pub pods_per_node: u32,
-    /// How far the pods of a node lie from the average at most, in percent, as schedulers leave them.
+    /// The most by which the pods of a node differ from the average, in percent, as schedulers leave them.
     pub pod_spread: u32,
     /// Most pods of a node: where others fail, it takes up to so many.
     pub max_pods_per_node: u32,
@@ -51,34 +46,30 @@ pub struct Scenario {
     pub strict_affinity: bool,
     /// Most blocks of a node; 0 for Calico's 20.
     pub max_blocks_per_host: u32,
-    /// How long released addresses cool down.
+    /// Time until a released address can be assigned again.
     pub cooldown: Micros,
     /// Pods that arrive in the whole cluster; one every five seconds on each node if it is not said, and at most 100 in
     /// a second.
     pub arrival: Option<Rate>,
-    /// How long pods live on average; another pod arrives for each that leaves. For ever if it is not said.
+    /// The average life of a pod; another pod arrives for each that leaves. For ever if it is not said.
     pub lifetime: Option<Micros>,
-    /// How long the simulation goes on; if it is not said, until all has ended: two minutes after the last pod
+    /// The length of the simulation; if it is not said, until all has ended: two minutes after the last pod
     /// has arrived, and on while pods that wait still start.
     pub duration: Option<Micros>,
-    /// After how long a runtime tries again to start a pod.
-    pub retry: Micros,
-    /// After how long the control plane notices that a node is gone.
-    pub detection: Micros,
-    /// After how long, from then, the pods of the node are replaced.
-    pub eviction: Micros,
-    /// After how long, from its failure, the node is removed from the cluster; never if it is not said.
+    /// The time from the failure of a node until it is removed from the cluster; never if it is not said.
     pub removal: Option<Micros>,
-    /// The collector of kube-controllers; `null` for none.
-    pub collector: Option<Collector>,
-    pub events: Vec<Planned>,
-    /// What a cluster has already. Its nodes take the place of `nodes`.
+    /// The time for which something has to be unused before the collector of kube-controllers releases it (facts 3.17); no
+    /// collector if it is not said.
+    pub grace: Option<Micros>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<Planned>,
+    /// The cluster as it is already. Its nodes take the place of `nodes`.
     #[serde(skip)]
     pub start: Option<Arc<Start>>,
 }
 
 /// The families in which a pod gets addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Families {
     Ipv4,
@@ -86,41 +77,21 @@ pub enum Families {
     Dual,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// A pool that all nodes may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
     pub cidr: IpNet,
-    /// The prefix length of its blocks; Calico's 26 or 122 if it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub block_size: Option<u8>,
-    /// Which nodes may use it. Nodes have the label `zone`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_selector: Option<String>,
+    /// The prefix length of its blocks.
+    pub block_size: u8,
 }
 
-/// The collector of kube-controllers (facts 3.17).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Collector {
-    /// How long something has to be unused before it is released.
-    pub grace: Micros,
-    /// How often it looks at everything; half of `grace` if it is not said.
-    pub interval: Option<Micros>,
-}
-
-impl Default for Collector {
-    fn default() -> Self {
-        Self { grace: Micros::from_mins(15), interval: None }
-    }
-}
-
-impl Collector {
-    pub fn interval(&self) -> Micros {
-        let half = Micros(self.grace.0 / 2);
-        self.interval.unwrap_or(if half.is_zero() { Micros::from_mins(5) } else { half })
-    }
-}
-
+/// The grace period of the collector where nothing else is configured.
+pub(crate) const GRACE: Micros = Micros::from_mins(15);
+/// The time until the control plane notices that a node is gone.
+pub(crate) const DETECTION: Micros = Micros::from_secs(40);
+/// The time from then on until the pods of the node are replaced.
+pub(crate) const EVICTION: Micros = Micros::from_mins(5);
 /// Most pods that arrive in five seconds where the scenario does not say how many do: about as many as the scheduler of
 /// a large cluster places.
 const MOST_ARRIVALS: u32 = 500;
@@ -134,7 +105,6 @@ impl Default for Scenario {
             datastore: DatastoreKind::Etcd,
             latency: String::new(),
             nodes: 100,
-            zones: 1,
             pods_per_node: 30,
             pod_spread: 0,
             max_pods_per_node: MAX_PODS,
@@ -146,12 +116,9 @@ impl Default for Scenario {
             arrival: None,
             lifetime: None,
             duration: None,
-            retry: Micros::from_secs(10),
-            detection: Micros::from_secs(40),
-            eviction: Micros::from_mins(5),
             removal: None,
-            collector: Some(Collector::default()),
-            events: Vec::new(),
+            grace: Some(GRACE),
+            event: None,
             start: None,
         }
     }
@@ -199,39 +166,16 @@ impl Scenario {
     pub fn end(&self) -> Micros {
         self.duration.unwrap_or_else(|| {
             let filled = self.filled_at() + Micros::from_mins(2);
-            let last = self.events.iter().map(|planned| planned.at + self.duration_of(&planned.what)).max();
-            last.map_or(filled, |last| last.max(filled))
+            self.event.as_ref().map_or(filled, |planned| filled.max(planned.at + self.recovery()))
         })
     }
 
-    /// How long it takes until nothing comes of an event any more.
-    fn duration_of(&self, event: &Event) -> Micros {
-        let collected = self.collector.as_ref().map_or(Micros::from_mins(30), |collector| {
-            collector.grace + collector.interval() * 2 + Micros::from_mins(5)
-        });
-        let gone = self.detection + self.eviction;
-        match event {
-            Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_) => {
-                gone.max(self.removal.unwrap_or_default()) + collected
-            }
-            Event::RebootNode { away, .. } => *away + Micros::from_mins(5),
-            Event::SlowDatastore { lasting, .. } | Event::StopDatastore { lasting } => {
-                *lasting + Micros::from_mins(5)
-            }
-            Event::DrainNode(_)
-            | Event::Restart { .. }
-            | Event::Burst(_)
-            | Event::AddNodes(_)
-            | Event::ReplaceNodes { .. }
-            | Event::MigrateMachines(_)
-            | Event::KillPlugins(_)
-            | Event::Configure { .. }
-            | Event::AddPool(_)
-            | Event::DisablePool(_) => Micros::from_mins(5),
-            Event::RestoreBackup { .. } | Event::FreeAddresses(_) | Event::ShareHandles(_) => {
-                Micros::from_mins(30)
-            }
-        }
+    /// The time until nothing comes of a failed node any more.
+    fn recovery(&self) -> Micros {
+        let collected = self
+            .grace
+            .map_or(Micros::from_mins(30), |grace| grace + interval(grace) * 2 + Micros::from_mins(5));
+        (DETECTION + EVICTION).max(self.removal.unwrap_or_default()) + collected
     }
 
     /// The pools as the allocator sees them, those that the cluster has already included.
@@ -279,7 +223,7 @@ impl Scenario {
         Self {
             pods_per_node,
             max_pods_per_node: self.max_pods_per_node.max(pods_per_node),
-            events: Vec::new(),
+            event: None,
             start: Some(Arc::new(start.without_blocks())),
             ..self.clone()
         }
@@ -294,7 +238,7 @@ impl Scenario {
 
         let mut other = self.clone();
         for pool in other.pools.iter_mut().filter(|pool| changes(pool.cidr)) {
-            pool.block_size = Some(size);
+            pool.block_size = size;
         }
         if let Some(start) = &mut other.start {
             let pools = Arc::make_mut(start).pools.iter_mut();
@@ -304,54 +248,32 @@ impl Scenario {
     }
 }
 
+/// The time between two runs of the collector with a grace period.
+pub(crate) fn interval(grace: Micros) -> Micros {
+    let half = Micros(grace.0 / 2);
+    if half.is_zero() { Micros::from_mins(5) } else { half }
+}
+
 impl PoolSpec {
+    /// A pool with blocks of Calico's size.
     pub fn new(cidr: IpNet) -> Self {
-        Self { cidr, block_size: None, node_selector: None }
+        Self { cidr, block_size: if cidr::is_v4(cidr) { 26 } else { 122 } }
     }
 
-    /// The prefix length of its blocks.
-    pub fn block_size(&self) -> u8 {
-        self.block_size.unwrap_or(if cidr::is_v4(self.cidr) { 26 } else { 122 })
-    }
-
-    pub(crate) fn pool(&self, index: usize) -> Pool {
+    fn pool(&self, index: usize) -> Pool {
         Pool {
             name: format!("pool-{}", index + 1),
             cidr: self.cidr.trunc(),
-            block_size: self.block_size(),
+            block_size: self.block_size,
             disabled: false,
             deleting: false,
             allocatable: true,
-            node_selector: self.node_selector.clone().unwrap_or_else(|| "all()".to_owned()),
+            node_selector: "all()".to_owned(),
             namespace_selector: String::new(),
             allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
             automatic: true,
             created: None,
             temporary_for: None,
         }
-    }
-}
-
-/// The kind of datastore as a text.
-mod datastore_kind {
-    use calipam_model::snapshot::DatastoreKind;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    enum Kind {
-        Etcd,
-        Kubernetes,
-    }
-
-    pub(super) fn serialize<S: Serializer>(kind: &DatastoreKind, serializer: S) -> Result<S::Ok, S::Error> {
-        kind.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DatastoreKind, D::Error> {
-        Ok(match Kind::deserialize(deserializer)? {
-            Kind::Etcd => DatastoreKind::Etcd,
-            Kind::Kubernetes => DatastoreKind::Kubernetes,
-        })
     }
 }

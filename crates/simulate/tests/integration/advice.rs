@@ -3,14 +3,14 @@
 use calipam_simulate::answer::{Advice, Objection, advise};
 use calipam_simulate::{PoolSpec, Scenario};
 
-use crate::{once, pool, small};
+use crate::{pool, small};
 
 fn full(nodes: u32, pods: u32, pools: Vec<PoolSpec>) -> Scenario {
     Scenario { nodes, pods_per_node: pods, max_pods_per_node: pods, pools, ..small() }
 }
 
 fn advice(scenario: &Scenario) -> Advice {
-    advise(scenario, &[24, 25, 26, 27, 28, 29], once()).unwrap()
+    advise(scenario, &[24, 25, 26, 27, 28, 29], 1).unwrap()
 }
 
 fn against(advice: &Advice, size: u8) -> &[Objection] {
@@ -85,7 +85,7 @@ fn a_pool_of_the_other_family_does_not_make_up_for_a_small_one() {
 fn a_datastore_that_writes_slowly_speaks_against_many_blocks() {
     // Each claim takes four more writes.
     let slow = Scenario { latency: "write=500ms".into(), ..full(30, 16, vec![pool("10.0.0.0/18", 26)]) };
-    let found = advise(&slow, &[26, 28, 30], once()).unwrap();
+    let found = advise(&slow, &[26, 28, 30], 1).unwrap();
     assert!(against(&found, 30).contains(&Objection::Slow), "{found:?}");
     assert_ne!(found.block_size, Some(30), "{found:?}");
 }

@@ -1,43 +1,37 @@
 //! The answers to the four questions.
 
-use std::num::NonZeroUsize;
+use calipam_simulate::answer::{Cause, Failure, block_sizes, clashes, failure, scale};
+use calipam_simulate::{Micros, Scenario, ScenarioError};
 
-use calipam_simulate::answer::{Cause, Failure, Runs, Threads, advise, block_sizes, clashes, failure, scale};
-use calipam_simulate::{Event, Micros, Planned, Scenario, ScenarioError};
-
-use crate::{once, pool, small};
+use crate::{fails, pool, small};
 
 #[test]
 fn requests_of_an_add_do_not_depend_on_the_number_of_nodes_and_the_time_of_a_claim_does() {
     let scenario = Scenario { pools: vec![pool("10.0.0.0/14", 26)], ..small() };
-    let shown = scale(&scenario, &[10, 200], once()).unwrap();
+    let shown = scale(&scenario, &[10, 200], 1).unwrap();
     let [few, many] = &shown.rows[..] else { panic!("{shown:?}") };
     assert_eq!((few.nodes, many.nodes), (10, 200));
     assert_eq!(few.adds.requests_in_own_block.median, many.adds.requests_in_own_block.median);
     assert!(many.adds.time_with_list.median > few.adds.time_with_list.median, "{shown:?}");
-    assert_eq!(scale(&scenario, &[10, 0], once()), Err(ScenarioError::NoNodes));
+    assert_eq!(scale(&scenario, &[10, 0], 1), Err(ScenarioError::NoNodes));
 }
 
 #[test]
 fn smaller_blocks_waste_less_and_announce_more_routes() {
-    let shown = block_sizes(&small(), &[24, 26, 29], once()).unwrap();
+    let shown = block_sizes(&small(), &[24, 26, 29], 1).unwrap();
     let wasted: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.wasted).collect();
     let routes: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.routes).collect();
     assert!(wasted.is_sorted_by(|a, b| a > b), "{wasted:?}");
     assert!(routes.is_sorted() && routes[0] < routes[2], "{routes:?}");
-    let too_large = block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24], once());
+    let too_large = block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24], 1);
     assert!(matches!(too_large, Err(ScenarioError::BlockLargerThanPool { block_size: 24, .. })));
 }
 
 #[test]
 fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
-    let scenario = Scenario {
-        removal: Some(Micros::from_mins(10)),
-        events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
-        ..small()
-    };
-    let shown = failure(&scenario, once()).unwrap();
-    assert_eq!(shown.nodes, ["node-1"]);
+    let scenario = Scenario { removal: Some(Micros::from_mins(10)), event: fails("node-1"), ..small() };
+    let shown = failure(&scenario, 1).unwrap();
+    assert_eq!(shown.node, "node-1");
     assert!(shown.held >= 5, "{shown:?}");
     let free = shown.with_collector.addresses_free_after.unwrap();
     // Not before the node is removed and its pods are gone, and soon after that.
@@ -45,7 +39,7 @@ fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
     assert!(shown.with_collector.blocks_free_after.is_some());
     assert_eq!(shown.without_collector.addresses_free_after, None);
     assert_eq!(shown.without_collector.points.last().unwrap().held, shown.held);
-    let several = failure(&scenario, Runs { each: 3, ..once() }).unwrap();
+    let several = failure(&scenario, 3).unwrap();
     let range = several.range.unwrap();
     let free = |failure: &Failure| failure.with_collector.addresses_free_after.unwrap();
     assert!(free(&range.lowest) <= free(&range.highest) && range.highest.held >= range.lowest.held);
@@ -56,11 +50,8 @@ fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
 
 #[test]
 fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
-    let scenario = Scenario {
-        events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
-        ..small()
-    };
-    let shown = failure(&scenario, once()).unwrap();
+    let scenario = Scenario { event: fails("node-1"), ..small() };
+    let shown = failure(&scenario, 1).unwrap();
     assert_eq!((shown.removed_after, shown.with_collector.addresses_free_after), (None, None));
 }
 
@@ -68,7 +59,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
 fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
     // Nearly full, so that what is freed is given out again soon.
     let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/26", 29)], ..small() };
-    let shown = clashes(&scenario, &Cause::ALL, Runs { each: 2, ..once() }).unwrap();
+    let shown = clashes(&scenario, &Cause::ALL, 2).unwrap();
     let causes: Vec<Cause> = shown.causes.iter().map(|row| row.cause).collect();
     assert_eq!(causes, Cause::ALL);
     for row in &shown.causes {
@@ -87,27 +78,5 @@ fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
             found.contains(&"unallocated-in-use") && found.contains(&"duplicate-address"),
             "{cause:?} {found:?}"
         );
-    }
-}
-
-#[test]
-fn no_answer_depends_on_the_number_of_threads() {
-    let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/24", 28)], ..small() };
-    let failing = Scenario {
-        events: vec![Planned { at: Micros::from_mins(1), what: Event::FailNode("node-2".into()) }],
-        ..scenario.clone()
-    };
-    let all = |threads: usize| {
-        let threads = Threads::from(NonZeroUsize::new(threads).unwrap());
-        (
-            scale(&scenario, &[3, 5, 9, 4], Runs { each: 2, threads }).unwrap(),
-            advise(&scenario, &[27, 28, 29], Runs { each: 3, threads }).unwrap(),
-            failure(&failing, Runs { each: 2, threads }).unwrap(),
-            clashes(&scenario, &[Cause::FreedByHand], Runs { each: 3, threads }).unwrap(),
-        )
-    };
-    let alone = all(1);
-    for threads in [2, 5] {
-        assert_eq!(all(threads), alone, "{threads} threads");
     }
 }

@@ -8,8 +8,6 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_simulate::answer::{Evicted, Eviction, advise, block_sizes, evict, run};
 use calipam_simulate::{Micros, Scenario, Start, StartPod};
 
-use crate::once;
-
 fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
     Pool {
         name: name.to_owned(),
@@ -64,7 +62,7 @@ fn other_block_sizes_keep_what_else_a_cluster_has() {
     let expected = [("a", 27, "rack == 'a'"), ("b", 27, "rack == 'b'"), ("tiny", 29, "all()")];
     assert_eq!(sizes, expected.map(|(name, size, nodes)| (name.to_owned(), size, nodes.to_owned())));
 
-    let rows = block_sizes(&scenario, &[26, 28], once()).unwrap().rows;
+    let rows = block_sizes(&scenario, &[26, 28], 1).unwrap().rows;
     assert_eq!(rows.iter().map(|row| row.run.waiting_pods).collect::<Vec<_>>(), [0, 0]);
 }
 
@@ -73,7 +71,7 @@ fn a_tiny_pool_or_one_for_services_does_not_choose_the_block_size() {
     let services = Pool { allowed_uses: vec![PoolUse::LoadBalancer], ..pool("services", "10.9.0.0/28", 28) };
     let pools = vec![pool("p", "10.0.0.0/20", 26), pool("tiny", "10.1.0.0/28", 28), services];
     let scenario = Scenario { pods_per_node: 60, ..cluster(pools, IpamConfig::default()) };
-    let advice = advise(&scenario, &[24, 25, 26, 27, 28], once()).unwrap();
+    let advice = advise(&scenario, &[24, 25, 26, 27, 28], 1).unwrap();
     assert_eq!(advice.candidates.len(), 5);
     assert_eq!(advice.block_size, Some(26), "{advice:?}");
 }

@@ -3,11 +3,9 @@
 mod advice;
 mod answers;
 mod clusters;
-mod events;
 mod runs;
 
-use calipam_simulate::answer::{Runs, Threads};
-use calipam_simulate::{PoolSpec, Scenario};
+use calipam_simulate::{Event, Micros, Planned, PoolSpec, Scenario};
 
 /// A small cluster that starts all its pods.
 fn small() -> Scenario {
@@ -15,10 +13,10 @@ fn small() -> Scenario {
 }
 
 fn pool(cidr: &str, block_size: u8) -> PoolSpec {
-    PoolSpec { block_size: Some(block_size), ..PoolSpec::new(cidr.parse().unwrap()) }
+    PoolSpec { cidr: cidr.parse().unwrap(), block_size }
 }
 
-/// Each scenario once.
-fn once() -> Runs {
-    Runs::once(Threads::default())
+/// The failure of a node after three minutes.
+fn fails(name: &str) -> Option<Planned> {
+    Some(Planned { at: Micros::from_mins(3), what: Event::FailNode(name.to_owned()) })
 }

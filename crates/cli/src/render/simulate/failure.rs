@@ -1,4 +1,4 @@
-//! What becomes of the addresses of nodes that fail.
+//! The addresses of a node that fails.
 
 use std::io::{self, Write};
 
@@ -9,11 +9,11 @@ use super::runs::{HIGHEST, LOWEST};
 use super::{bars, heading};
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
-use crate::render::text::{count, thousands};
+use crate::render::text::{count, escape, thousands};
 use crate::render::wrap::on_page;
 
 pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("Addresses of nodes that fail", page, out)?;
+    heading("Addresses of a node that fails", page, out)?;
     writeln!(out, "{}", on_page(&headline(failure), 0, page))?;
 
     let mut grid = Grid::new(
@@ -52,19 +52,15 @@ fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
 }
 
 fn headline(failure: &Failure) -> String {
-    let nodes = match failure.nodes.as_slice() {
-        [one] => format!("{one} fails"),
-        several => format!("{} fail", count(several.len(), "node", "nodes")),
-    };
-    let are = if failure.nodes.len() == 1 { "is" } else { "are" };
     let removed = match failure.removed_after {
-        Some(after) => format!("{are} removed from the cluster after {after}"),
-        None => format!("{are} never removed from the cluster"),
+        Some(after) => format!("removed from the cluster after {after}"),
+        None => "never removed from the cluster".to_owned(),
     };
-    format!("{nodes} with {}, and {removed}.", count(failure.held as usize, "address", "addresses"))
+    let held = count(failure.held as usize, "address", "addresses");
+    format!("{} fails with {held}, and is {removed}.", escape(&failure.node))
 }
 
-/// What becomes of the addresses, in the order of the columns.
+/// The course of a failure, in the order of the columns.
 fn course_cells(course: &Course) -> [String; 4] {
     let last = course.points.last().copied().unwrap_or_default();
     [

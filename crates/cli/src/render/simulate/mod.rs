@@ -1,10 +1,9 @@
-//! What `simulate` prints.
+//! The answers of `simulate`, as it prints them.
 
 mod advice;
 mod bars;
 mod clashes;
 mod failure;
-mod measurement;
 mod one;
 mod page;
 mod runs;
@@ -12,11 +11,10 @@ mod svg;
 
 use std::io::{self, Write};
 
-use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Comparison, Failure, Run, SPREAD, Scale};
+use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, SPREAD, Scale};
 use calipam_simulate::{Costs, Scenario, ScenarioError};
 use serde::Serialize;
 
-pub(crate) use self::measurement::Measurement;
 use super::document::{Detail, Document, unsupported};
 use super::table::Page;
 use super::text::{count, thousands};
@@ -42,8 +40,6 @@ pub(crate) struct Answers {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_sizes: Option<BlockSizes>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub comparison: Option<Comparison>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clashes: Option<Clashes>,
@@ -62,7 +58,6 @@ impl Answers {
             run: None,
             scale: None,
             block_sizes: None,
-            comparison: None,
             failure: None,
             clashes: None,
             advice: None,
@@ -84,13 +79,7 @@ impl Answers {
         let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
         let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());
-        let first_compared = self.comparison.as_ref().and_then(|comparison| comparison.rows.first());
-        let runs = [
-            of(self.run.as_ref()),
-            of(first_of_scale),
-            of(first_size.map(|row| &row.run)),
-            of(first_compared.map(|row| &row.run)),
-        ];
+        let runs = [of(self.run.as_ref()), of(first_of_scale), of(first_size.map(|row| &row.run))];
         let failure = self.failure.as_ref().and_then(|failure| Some(failure.range.as_ref()?.runs));
         runs.into_iter()
             .chain(failure)
@@ -147,9 +136,6 @@ impl Document for Answers {
         }
         if let Some(sizes) = &self.block_sizes {
             runs::block_sizes(&sizes.rows, detail, page, out)?;
-        }
-        if let Some(comparison) = &self.comparison {
-            runs::comparison(comparison, detail, page, out)?;
         }
         if let Some(failure) = &self.failure {
             failure::write(failure, detail, page, out)?;

@@ -1,10 +1,10 @@
-//! One run: what people wait for, by phase and over time, and whether the datastore is sound at the end.
+//! One run: the time that pods wait, and the use of blocks.
 
 use std::io::{self, Write};
 
-use calipam_simulate::answer::{AtEnd, Phase, Run, Times};
+use calipam_simulate::answer::{Run, Times};
 
-use super::{bars, heading, share};
+use super::{heading, share};
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
 use crate::render::text::{escape, thousands};
@@ -19,18 +19,7 @@ pub(super) fn write(run: &Run, detail: Detail, page: Page, out: &mut dyn Write) 
         writeln!(out)?;
         range(run, detail, page, out)?;
     }
-    let rows = phase_rows(run);
-    if rows.len() > 1 {
-        writeln!(out)?;
-        let mut grid = Grid::new(
-            page,
-            detail,
-            "PHASE  >BEGIN  >END  >CREATED  >MEDIAN WAIT  >90 % WAIT  >99 % WAIT  >WORST WAIT  >NO ADDRESS  >FAILED ADDS",
-        );
-        rows.into_iter().for_each(|cells| grid.row(cells));
-        grid.write(out)?;
-    }
-    curve(run, page, out)
+    Ok(())
 }
 
 /// The answer in words.
@@ -75,7 +64,6 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
             .iter()
             .map(|(reason, count)| format!("{} × {}", thousands(count), escape(reason.trim()))),
     );
-    lines.push(at_end(&run.at_end));
     lines
 }
 
@@ -84,25 +72,6 @@ fn in_words(times: &Times) -> String {
         "median {}, 90 % within {}, 99 % within {}, worst {}",
         times.median, times.p90, times.p99, times.worst
     )
-}
-
-/// Whether the datastore is sound.
-fn at_end(found: &AtEnd) -> String {
-    let named = [
-        (found.blocks, "blocks that overlap or do not fit their affinities"),
-        (found.handles, "addresses in which handles and blocks differ"),
-        (found.leaked, "addresses of pods that are gone"),
-        (found.unallocated, "addresses in use that are not allocated to their pods"),
-    ];
-    let found: Vec<String> = named
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", thousands(*count)))
-        .collect();
-    if found.is_empty() {
-        return "The datastore at the end: blocks, handles and pods agree, nothing is leaked".to_owned();
-    }
-    format!("The datastore at the end: {}", found.join(", "))
 }
 
 /// The facts of a run, with their names.
@@ -126,7 +95,6 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("Stranded nodes", thousands(blocks.stranded_nodes)),
         ("Conflicts", thousands(adds.conflicts)),
         ("Requests to the datastore", thousands(run.datastore_requests)),
-        ("Lists at the same time, most", format!("{} KiB", thousands(run.most_listed_bytes.div_ceil(1024)))),
     ]
 }
 
@@ -144,48 +112,4 @@ fn range(run: &Run, detail: Detail, page: Page, out: &mut dyn Write) -> io::Resu
     let mut grid = Grid::new(page, detail, "RESULT  >IN THE MEDIAN  >LOWEST  >HIGHEST");
     facts_with_range(run).into_iter().for_each(|cells| grid.row(cells));
     grid.write(out)
-}
-
-/// The phases in which pods were created.
-pub(super) fn phase_rows(run: &Run) -> Vec<Vec<String>> {
-    let phases = [("fill", &run.phases.fill), ("storm", &run.phases.storm), ("after", &run.phases.after)];
-    let cells = |(name, phase): (&str, &Phase)| {
-        let wait = &phase.time_to_address;
-        vec![
-            name.to_owned(),
-            phase.from.to_string(),
-            phase.to.to_string(),
-            thousands(phase.pods),
-            wait.median.to_string(),
-            wait.p90.to_string(),
-            wait.p99.to_string(),
-            wait.worst.to_string(),
-            thousands(phase.never),
-            thousands(phase.failed),
-        ]
-    };
-    phases.into_iter().filter(|(_, phase)| phase.pods > 0).map(cells).collect()
-}
-
-fn curve(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    if run.curve.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\nOver {}:", run.simulated)?;
-    let line = |name: &str, values: Vec<u64>, most: String, out: &mut dyn Write| {
-        let drawn = bars::curve(&values, values.iter().copied().max().unwrap_or(0), bars::room(page));
-        writeln!(out, "  {name:<19}  {drawn}| at most {most}")
-    };
-    let waiting: Vec<u64> = run.curve.iter().map(|moment| moment.waiting).collect();
-    let most = thousands(waiting.iter().copied().max().unwrap_or(0));
-    line("pods without address", waiting, most, out)?;
-    let wait = run.curve.iter().map(|moment| moment.p99).collect::<Vec<_>>();
-    let most = wait.iter().max().copied().unwrap_or_default().to_string();
-    line("99 % wait", wait.iter().map(|time| time.0).collect(), most, out)?;
-    let failed: Vec<u64> = run.curve.iter().map(|moment| moment.failed).collect();
-    let most = failed.iter().copied().max().unwrap_or(0);
-    if most > 0 {
-        line("ADDs that fail", failed, thousands(most), out)?;
-    }
-    Ok(())
 }

@@ -3,21 +3,23 @@
 use std::io::{self, Write};
 
 use calipam_simulate::Micros;
-use calipam_simulate::answer::{
-    Advice, BlockSizeRow, Clashes, Comparison, Course, Failure, Moment, Point, Run, Scale, Times,
-};
+use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, Point, Run, Scale, Times};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::runs::{compared_cells, scale_cells, size_cells, with_range};
+use super::runs::{scale_cells, size_cells, with_range};
 use super::svg::{self, Line, Value};
 use super::{Answers, advice, clashes, failure, one};
 use crate::render::text::thousands;
+use crate::render::yaml;
 
 const STYLE: &str = include_str!("page.css");
 /// The page only shows what names of the cluster hold.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
+    let mut scenario = Vec::new();
+    yaml::write(&answers.scenario, &mut scenario)?;
+    let scenario = String::from_utf8_lossy(&scenario);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -34,7 +36,6 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
                 @if let Some(run) = &answers.run { (one(run)) }
                 @if let Some(scale) = &answers.scale { (of_scale(scale)) }
                 @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
-                @if let Some(comparison) = &answers.comparison { (of_comparison(comparison)) }
                 @if let Some(failure) = &answers.failure { (of_failure(failure)) }
                 @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
                 @if let Some(advice) = &answers.advice { (of_advice(advice)) }
@@ -42,8 +43,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
                 p { "What requests to the datastore cost (" code { "--latency" } "), and whether an option set it." }
                 (table(&["", "", ""], costs(answers)))
                 h2 { "Scenario" }
-                p { "Saved in a file, " code { "calipam simulate --scenario FILE" } " repeats it." }
-                pre { (answers.scenario.to_yaml()) }
+                pre { (scenario) }
             }
         }
     };
@@ -85,32 +85,12 @@ const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
 fn one(run: &Run) -> Markup {
     let heads: &[&str] = if run.range.is_some() { &["", "Median", "Lowest", "Highest"] } else { &["", ""] };
-    let phases = one::phase_rows(run);
-    let at = |moment: &Moment| moment.at.0 as f64 / run.simulated.0.max(1) as f64;
-    let line = |name: &str, of: fn(&Moment) -> Value| Line {
-        name: name.to_owned(),
-        points: run.curve.iter().map(|moment| (at(moment).min(1.0), of(moment))).collect(),
-    };
-    let end = run.simulated.to_string();
     html! {
         h2 { "Result" }
         @for line in one::lines(run) { p { (line) } }
         (table(heads, one::facts_with_range(run).into_iter()))
-        @if phases.len() > 1 {
-            h3 { "From the creation of a pod to its address, by phase" }
-            (table(&PHASE_HEADS, phases.into_iter()))
-        }
-        @if !run.curve.is_empty() {
-            (svg::lines("Pods that should run and have no address", &end, &[line("", |moment| number(moment.waiting))]))
-            (svg::lines(
-                "From creation to address: 99 % within", &end, &[line("", |moment| time(moment.p99))],
-            ))
-        }
     }
 }
-
-const PHASE_HEADS: [&str; 10] =
-    ["Phase", "Begin", "End", "Created", "Median", "90 %", "99 %", "Worst", "No address", "Failed ADDs"];
 
 fn of_scale(scale: &Scale) -> Markup {
     let heads = [
@@ -141,36 +121,6 @@ fn of_scale(scale: &Scale) -> Markup {
         (table(&heads, rows))
         (svg::bars("Time of an ADD, by nodes", &THREE, &times))
         (svg::bars("Requests of an ADD, by nodes", &["in own block", "with a new block"], &requests))
-    }
-}
-
-fn of_comparison(comparison: &Comparison) -> Markup {
-    let heads = [
-        "Scenario",
-        "Not running",
-        "Median wait",
-        "90 % wait",
-        "99 % wait",
-        "Worst wait",
-        "Failed ADDs",
-        "Blocks",
-        "Wasted",
-        "Routes",
-        "Borrowed",
-        "Conflicts",
-    ];
-    let rows =
-        comparison.rows.iter().flat_map(|row| with_range(&row.run, |run| compared_cells(&row.name, run)));
-    let by_name: Vec<_> =
-        comparison.rows.iter().map(|row| (row.name.clone(), three(&row.run.time_to_address))).collect();
-    html! {
-        h2 { "Scenarios side by side" }
-        (table(&heads, rows))
-        (svg::bars("From the creation of a pod to its address", &THREE, &by_name))
-        @for row in &comparison.rows {
-            h3 { (row.name) }
-            pre { (row.scenario.to_yaml()) }
-        }
     }
 }
 
@@ -233,10 +183,10 @@ fn of_failure(failure: &Failure) -> Markup {
     let waiting: Vec<Line> =
         courses.iter().map(|(name, course)| line(name, course, |point| point.waiting)).collect();
     html! {
-        h2 { "Addresses of nodes that fail" }
-        p { (failure.nodes.join(", ")) ": " (thousands(failure.held)) " addresses held when they failed." }
+        h2 { "Addresses of a node that fails" }
+        p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
         (table(&["Collector", "Addresses free after", "Blocks free after", "Recovery", "Max pending"], failure::rows(failure).into_iter()))
-        (svg::lines("Addresses that failed nodes hold, from the failure on", &end.to_string(), &held))
+        (svg::lines("Addresses that the node holds, from the failure on", &end.to_string(), &held))
         (svg::lines("Pods that should run and do not", &end.to_string(), &waiting))
     }
 }

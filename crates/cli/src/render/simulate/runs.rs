@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use calipam_simulate::answer::{BlockSizeRow, Comparison, Run, Scale};
+use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::{bars, heading, share};
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
-use crate::render::text::{escape, thousands};
+use crate::render::text::thousands;
 
 /// Latency of an ADD by the number of nodes.
 pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
@@ -60,48 +60,6 @@ pub(super) fn scale_cells(run: &Run) -> Vec<String> {
         adds.requests_with_list.median.to_string(),
         thousands(adds.conflicts),
         thousands(run.waiting_pods),
-    ]
-}
-
-/// Scenarios side by side.
-pub(super) fn comparison(
-    comparison: &Comparison,
-    detail: Detail,
-    page: Page,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    heading("Scenarios side by side", page, out)?;
-    let mut grid = Grid::new(
-        page,
-        detail,
-        "SCENARIO  >NOT RUNNING  >MEDIAN WAIT  >90 % WAIT  >99 % WAIT  >WORST WAIT  >FAILED ADDS  >BLOCKS  >WASTED  >ROUTES  >BORROWED  >CONFLICTS",
-    );
-    grid.can_do_without(&["CONFLICTS", "BORROWED", "90 % WAIT", "BLOCKS"]);
-    for row in &comparison.rows {
-        let lines = with_range(&row.run, |run| compared_cells(&row.name, run));
-        lines.into_iter().for_each(|cells| grid.row(cells));
-    }
-    grid.write(out)?;
-    let rows = comparison.rows.iter().map(|row| (row.name.clone(), row.run.time_to_address.p99));
-    bars::times("99 % of pods have an address within", rows, page, out)
-}
-
-/// A scenario and what it gave: times are from the creation of a pod to its address.
-pub(super) fn compared_cells(name: &str, run: &Run) -> Vec<String> {
-    let (wait, blocks) = (&run.time_to_address, &run.blocks);
-    vec![
-        escape(name).to_string(),
-        thousands(run.waiting_pods),
-        wait.median.to_string(),
-        wait.p90.to_string(),
-        wait.p99.to_string(),
-        wait.worst.to_string(),
-        thousands(run.adds.failed + run.adds.too_long),
-        thousands(blocks.blocks),
-        thousands(blocks.wasted),
-        thousands(blocks.routes),
-        thousands(blocks.borrowed),
-        thousands(run.adds.conflicts),
     ]
 }
 

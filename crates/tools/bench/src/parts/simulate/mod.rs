@@ -131,7 +131,7 @@ impl Begin {
                 Micros::from_secs(u64::try_from(between.as_micros())?.max(1)),
             )),
             latency: latency.to_owned(),
-            collector: None,
+            grace: None,
             ..Scenario::default()
         };
         Ok(answer::run(&scenario)?)
