@@ -226,7 +226,7 @@ fn summaries_give_the_report_that_the_clusters_give() {
 
     let summary: Value = serde_json::from_slice(&fs::read(at(&folder, "sent/mesh/a.json")).unwrap()).unwrap();
     super::schemas::assert_valid(&summary);
-    let newer = summary.to_string().replace("calipam/v2", "calipam/v9");
+    let newer = summary.to_string().replace("calipam/v1", "calipam/v9");
     fs::write(at(&folder, "sent/mesh/a.json"), newer).unwrap();
     let run = check(&folder, "sent", &["-o", "wide"]);
     assert_eq!(run.code, 3);

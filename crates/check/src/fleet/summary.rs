@@ -9,15 +9,13 @@ use serde_json::Value;
 
 use super::ranges::Ranges;
 use crate::code::{Code, Severity};
+use crate::earlier::API_VERSION;
 use crate::finding::{Evidence, Finding, Subject, WrittenEvidence};
 use crate::report::{ClusterIdentity, Counts, Report};
 use crate::views::{OutsidePools, PoolList, PoolView};
 
 /// The `kind` of a summary. It has the fields of a report, those of a list of pools, and `ranges`.
 pub const SUMMARY: &str = "ClusterSummary";
-
-/// The formats that can be read.
-const READABLE: &str = "calipam/v2";
 
 /// What a check of a fleet needs of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,8 +69,10 @@ impl Summary {
     pub fn parse(text: &str) -> Result<Self, String> {
         let Head { api_version, kind } = serde_json::from_str(text)
             .map_err(|error| format!("it is not the JSON of a summary: {error}"))?;
-        if api_version != READABLE || kind != SUMMARY {
-            return Err(format!("it is a {kind} of {api_version}; a summary is a {SUMMARY} of {READABLE}"));
+        if api_version != API_VERSION || kind != SUMMARY {
+            return Err(format!(
+                "it is a {kind} of {api_version}; a summary is a {SUMMARY} of {API_VERSION}"
+            ));
         }
         let written: Written =
             serde_json::from_str(text).map_err(|error| format!("it is not a summary: {error}"))?;
