@@ -20,7 +20,7 @@ fn yaml_and_json_say_the_same() {
     let json = on_example(&["check", "-o", "json"]).json();
     let yaml: Value = serde_yaml::from_str(&on_example(&["check", "-o", "yaml"]).stdout).unwrap();
     assert_eq!(json, yaml);
-    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v2".into(), &"CheckReport".into()));
+    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"CheckReport".into()));
     let counts = json["counts"]["findings"].as_object().unwrap();
     let counted: u64 = counts.values().map(|number| number.as_u64().unwrap()).sum();
     assert_eq!(counted, json["findings"].as_array().unwrap().len() as u64);

@@ -165,7 +165,7 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
         yaml["cluster"][field] = json["cluster"][field].clone();
     }
     assert_eq!(json, yaml);
-    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v2".into(), &"Comparison".into()));
+    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Comparison".into()));
 }
 
 /// Without endpoints there are no columns of them.

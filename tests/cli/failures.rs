@@ -13,7 +13,7 @@ use super::pty::Terminal;
 /// The only document of a run that failed.
 fn error(run: &Run) -> Value {
     let json = run.json();
-    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v2".into(), &"Error".into()), "{run:?}");
+    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Error".into()), "{run:?}");
     assert_eq!(json["exitCode"], run.code, "{run:?}");
     json
 }
@@ -55,7 +55,7 @@ fn every_failure_is_a_document() {
 
         let yaml = calipam(&[arguments, &["--output=yaml"]].concat());
         assert_eq!(yaml.code, code);
-        let start = format!("apiVersion: calipam/v2\nkind: Error\nexitCode: {code}\nmessage: ");
+        let start = format!("apiVersion: calipam/v1\nkind: Error\nexitCode: {code}\nmessage: ");
         assert!(yaml.stdout.starts_with(&start), "{yaml:?}");
         assert_eq!(calipam(arguments).stdout, "", "a table is no place for an error");
     }

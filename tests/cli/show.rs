@@ -37,7 +37,7 @@ fn yaml_and_json_say_the_same() {
         let json = show(arguments, "json").json();
         let yaml: Value = serde_yaml::from_str(&show(arguments, "yaml").stdout).unwrap();
         assert_eq!(json, yaml, "{name}");
-        assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v2".into(), &kind.into()), "{name}");
+        assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &kind.into()), "{name}");
         assert_eq!(json["cluster"]["guid"], "0f0e1d2c3b4a59687786951423324150", "{name}");
     }
 }

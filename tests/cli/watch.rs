@@ -184,7 +184,7 @@ fn it_ends_when_nobody_reads_any_more() {
     let mut watching =
         Watching::start(&datastore, &["check", "--watch=1s", "-o", "yaml", "--fail-on", "never"]);
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v2");
+    assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v1");
     drop(lines);
     // A file that is written again is read at the next interval: a cluster of which nothing is wrong.
     std::fs::write(&file, Cluster::plain(ClusterSpec::new(1), 1, 1).export()).unwrap();

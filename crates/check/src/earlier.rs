@@ -19,10 +19,10 @@ pub enum NoReport {
     Unparsable(String),
     #[error("it is not a JSON object")]
     NotAnObject,
-    #[error("neither `kind: CheckReport` of `apiVersion: calipam/v2` or `calipam/v1`, nor `clusterGUID`")]
+    #[error("neither `kind: CheckReport` of `apiVersion: calipam/v1`, nor `clusterGUID`")]
     OtherDocument,
     #[error(
-        "not `kind: FleetReport` of `apiVersion: calipam/v2`: the report of a fleet is compared with one of a fleet"
+        "not `kind: FleetReport` of `apiVersion: calipam/v1`: the report of a fleet is compared with one of a fleet"
     )]
     NotOfFleet,
     #[error("a finding names no cluster of the report: {0:?}")]
@@ -77,8 +77,8 @@ pub struct EarlierSubject {
     pub name: String,
 }
 
-/// The formats of reports that can be read; their fields that are read here have the same names.
-const READABLE: [&str; 2] = ["calipam/v2", "calipam/v1"];
+/// The version of the schema of YAML and JSON, described in `docs/output.md`: the only one that is written and read.
+pub const API_VERSION: &str = "calipam/v1";
 
 impl EarlierReport {
     /// Reads a report.
@@ -106,9 +106,9 @@ fn cluster(fields: &Map<String, Value>) -> Result<&Map<String, Value>, NoReport>
     fields.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))
 }
 
-/// True for a document of this kind, in a format that can be read.
+/// True for a document of this kind and of this version.
 pub(crate) fn is_readable(fields: &Map<String, Value>, kind: &str) -> bool {
-    READABLE.contains(&text(fields, "apiVersion").as_str()) && text(fields, "kind") == kind
+    text(fields, "apiVersion") == API_VERSION && text(fields, "kind") == kind
 }
 
 pub(crate) fn list<'v>(

@@ -36,7 +36,7 @@ use self::rules::Found;
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
 pub use self::earlier::{
-    Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, parse_document,
+    API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, parse_document,
 };
 pub use self::finding::*;
 pub use self::message::names_of_owners;

@@ -16,9 +16,9 @@ pub(crate) enum Format {
     Table,
     /// A table with everything
     Wide,
-    /// YAML, schema calipam/v2
+    /// YAML, schema calipam/v1
     Yaml,
-    /// JSON, schema calipam/v2
+    /// JSON, schema calipam/v1
     Json,
     /// Names, one per line, such as `pool/NAME`
     Name,

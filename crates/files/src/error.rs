@@ -60,8 +60,8 @@ pub enum FileError {
     /// Files of Kubernetes objects without any of Calico.
     #[error("holds no object of Calico")]
     NoObjects,
-    /// An export of a later program.
-    #[error("an export of format version {0}, which is newer than this program supports")]
+    /// An export that another version of the program wrote.
+    #[error("an export of version {0}; this program reads version 1")]
     ExportVersion(u64),
     /// An export that is cut off or holds a line that cannot be read.
     #[error("line {line} of the export: {reason}")]
@@ -94,7 +94,8 @@ pub enum FileError {
     /// The changes of a recording are not what was written there.
     #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
     ChangesDamaged { at: u64 },
-    #[error("changes of format version {0}, which is newer than this program supports")]
+    /// Changes that another version of the program wrote.
+    #[error("changes of version {0}; this program reads version 1")]
     ChangesVersion(u32),
     /// An etcd snapshot that ends too early.
     #[error("the etcd snapshot is cut off: {0}")]

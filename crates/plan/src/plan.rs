@@ -1,6 +1,6 @@
 //! What a plan is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -243,10 +243,14 @@ impl Plan {
         self.actions.iter().flat_map(|action| &action.changes)
     }
 
+    /// The objects that it writes.
+    pub(crate) fn keys(&self) -> HashSet<Key> {
+        self.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
+    }
+
     /// How much it changes.
     pub fn totals(&self) -> Totals {
-        let keys: BTreeSet<Key> =
-            self.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
+        let keys = self.keys();
         let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
         let addresses: BTreeSet<IpAddr> = self
             .changes()

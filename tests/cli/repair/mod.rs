@@ -7,7 +7,6 @@ mod calicoctl;
 mod configure;
 mod consent;
 mod details;
-mod earlier_versions;
 mod everything;
 mod journal;
 mod journals;

@@ -34,7 +34,6 @@ struct Version {
 struct Reads {
     datastores: [&'static str; 3],
     files: [&'static str; 3],
-    /// The latest version of the format.
     export_version: u64,
     journal_version: u32,
     /// The newest version of Calico whose data is known.
@@ -112,7 +111,7 @@ impl Document for Version {
             format!("Datastores  {}", reads.datastores.join(", ")),
             format!("Files       {}", reads.files.join(", ")),
             format!(
-                "Formats     exports up to version {}, journals up to version {}",
+                "Formats     exports of version {}, journals of version {}",
                 reads.export_version, reads.journal_version
             ),
             format!("Calico      up to {}", reads.calico_version),

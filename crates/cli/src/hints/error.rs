@@ -335,7 +335,9 @@ fn journal(error: &JournalError) -> String {
             );
         }
         JournalError::Alive { .. } => "wait until it has ended, or stop it",
-        JournalError::Newer { .. } => "use the version of calipam that wrote it, or a later one",
+        JournalError::OtherFormat { .. } => {
+            "use the version of calipam that wrote it: `zstdcat` prints which"
+        }
         JournalError::Line { .. } => {
             "the file was changed after it was written; use an unchanged copy of it: nothing is undone from a damaged journal"
         }

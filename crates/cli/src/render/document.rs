@@ -2,14 +2,12 @@
 
 use std::io::{self, Write};
 
+use calipam_check::API_VERSION;
 use serde::Serialize;
 
 use super::table::Page;
 use super::yaml;
 use crate::format::Format;
-
-/// The version of the schema of YAML and JSON, described in `docs/output.md`.
-const API_VERSION: &str = "calipam/v2";
 
 /// How much of a document people want to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ pub use self::write::{Lines, Writer};
 
 /// What the first line says about the kind of file.
 const FORMAT: &str = "calipam-export";
-/// The version of the format that this program writes, and the latest one that it reads.
+/// The version of the format, the only one that this program writes and reads.
 pub const VERSION: u64 = 1;
 
 /// The first line of an export.

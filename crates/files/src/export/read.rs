@@ -77,7 +77,7 @@ fn read_header(lines: &mut Lines) -> FileResult<Header> {
         return Err(FileError::UnknownKind(String::new()));
     }
     match value["version"].as_u64() {
-        Some(version) if version > VERSION => Err(FileError::ExportVersion(version)),
+        Some(version) if version != VERSION => Err(FileError::ExportVersion(version)),
         _ => serde_json::from_value(value)
             .map_err(|e| FileError::ExportLine { line: 1, reason: e.to_string() }),
     }

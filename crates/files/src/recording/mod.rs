@@ -22,7 +22,7 @@ pub use self::write::{Journal, Recorder};
 
 /// The ending of the name, instead of that of the export.
 pub(crate) const END: &str = ".changes";
-/// What the header says about the kind of file, and the version that this program writes, and the latest one that it reads.
+/// The kind of file and its version in the header.
 const FORMAT: &str = "calipam-changes";
 const VERSION: u32 = 1;
 

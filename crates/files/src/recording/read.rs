@@ -55,7 +55,7 @@ impl Changes {
         if changes.header.format != FORMAT {
             return Err(changes.damaged());
         }
-        if changes.header.version > VERSION {
+        if changes.header.version != VERSION {
             return Err(Error::new(&path, FileError::ChangesVersion(changes.header.version)));
         }
         if changes.header.guid != export.guid {

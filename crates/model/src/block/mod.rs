@@ -19,7 +19,6 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-pub use self::compact::EarlierBlock;
 pub use self::read::{BlockContent, RecordDetail};
 pub use self::update::{AssignError, BlockUpdate};
 use crate::attributes::{AttributeRef, AttributeTable};
@@ -186,11 +185,6 @@ impl Block {
         let numbered =
             self.handles().filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
         self.sequences = numbered.collect();
-    }
-
-    /// Takes the mark of a deletion away, for those who check the block as it was before.
-    pub fn unmark(&mut self) {
-        self.deleted = false;
     }
 
     /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.

@@ -76,21 +76,20 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
             continue;
         };
         if !planner.finishes(&block.value) {
-            let (reason, why) = match planner.marked.used(cidr) {
-                Some(address) => (SkipReason::InUse, format!("records {address}, which is in use or may be")),
-                None => (SkipReason::CorruptBeyondRepair, "cannot be read".to_owned()),
+            let (reason, why) = match block.value.content.sound() {
+                Some(_) => (SkipReason::InUse, "records addresses, which may be in use"),
+                None => (SkipReason::CorruptBeyondRepair, "cannot be read"),
             };
             let detail = format!(
                 "{cidr} is marked deleted and {why}; Calico treats it as gone: recreate what uses its addresses, then \
-                 rebuild again"
+                 delete it by hand"
             );
             planner.skip(finding, reason, detail);
             continue;
         }
         let detail = "its deletion stopped half-way";
-        let evidence = planner.marked.unused(cidr).unwrap_or_default().to_vec();
         let what = change(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
         let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
-        planner.before_blocks.push(action(format!("{} {cidr}", finding.code), vec![edit], evidence, what));
+        planner.before_blocks.push(action(format!("{} {cidr}", finding.code), vec![edit], Vec::new(), what));
     }
 }

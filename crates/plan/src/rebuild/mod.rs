@@ -13,7 +13,6 @@ mod files;
 mod handles;
 mod in_use;
 mod leaked;
-mod marked;
 mod missing_blocks;
 mod networks;
 mod planner;

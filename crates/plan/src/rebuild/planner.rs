@@ -14,7 +14,6 @@ use calipam_model::snapshot::{Defect, Snapshot, StoredBlock};
 use super::block_plan::BlockPlans;
 use super::corrupt::CorruptBlocks;
 use super::handles::UncountableHandles;
-use super::marked::MarkedBlocks;
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
@@ -27,8 +26,6 @@ pub(super) struct Planner<'p, 's> {
     pub corrupt: &'p CorruptBlocks,
     pub cooldown: i64,
     pub uncountable: UncountableHandles,
-    /// Blocks that are marked deleted and record addresses.
-    pub marked: MarkedBlocks,
     /// What becomes of each block.
     pub blocks: BlockPlans<'s>,
     /// What is done before the blocks.
@@ -51,7 +48,6 @@ impl<'p, 's> Planner<'p, 's> {
             corrupt,
             cooldown,
             uncountable: UncountableHandles::new(basis),
-            marked: MarkedBlocks::new(basis, scope),
             blocks: BlockPlans::new(),
             before_blocks: Vec::new(),
             after_blocks: Vec::new(),
@@ -86,12 +82,11 @@ impl<'p, 's> Planner<'p, 's> {
         self.scope.has_block(block.key, block.owner)
     }
 
-    /// True for a block whose deletion stopped half-way and is finished: it is empty, or nothing uses what it records.
+    /// True for a block whose deletion stopped half-way and is finished: it is empty.
     pub(super) fn finishes(&self, block: &StoredBlock) -> bool {
         let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
         let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
-        let is_unused = is_empty || self.marked.unused(block.key).is_some();
-        found && is_unused && self.scope.has_block(block.key, block.content.owner())
+        found && is_empty && self.scope.has_block(block.key, block.content.owner())
     }
 
     pub(super) fn changes_addresses(&self, cidr: IpNet) -> bool {

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use calipam_model::edit::{Current, Edit, EditError, apply};
+use calipam_model::edit::{Current, EditError, apply};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::writable::Object;
 use jiff::Timestamp;
 
-use super::revert::{Replaced, Revert, indices};
+use super::touched::{indices, remove};
 use crate::plan::Plan;
 
 /// A step that cannot be made on the very data that it was planned on.
@@ -23,17 +23,12 @@ pub struct StepError {
 }
 
 /// Makes all steps of a plan on the snapshot that it was planned on.
-pub fn apply_plan(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, StepError> {
-    let (snapshot, _, result) = apply_with_revert(snapshot, plan, now);
-    result.map(|()| snapshot)
+pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, StepError> {
+    apply_steps(&mut snapshot, plan, now).map(|()| snapshot)
 }
 
-/// The same, where the snapshot is needed again: as far as the steps could be made, and how to revert them.
-pub(super) fn apply_with_revert(
-    snapshot: Snapshot,
-    plan: &Plan,
-    now: Timestamp,
-) -> (Snapshot, Revert, Result<(), StepError>) {
+/// Makes the steps, up to the first that cannot be made.
+pub(super) fn apply_steps(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) -> Result<(), StepError> {
     let mut objects = Objects::new(snapshot, plan);
     let result = plan.actions.iter().try_for_each(|action| {
         let changes = apply(action.step.edits(), now, |key| objects.current(key));
@@ -42,30 +37,29 @@ pub(super) fn apply_with_revert(
         changes.into_iter().for_each(|(key, object)| objects.put(key, object));
         Ok(())
     });
-    let (snapshot, revert) = objects.into_snapshot();
-
-    (snapshot, revert, result)
+    let Objects { snapshot, gone, .. } = objects;
+    if !gone.is_empty() {
+        remove(snapshot, &gone);
+    }
+    result
 }
 
 /// A snapshot whose objects can be found and changed by key.
-struct Objects {
-    snapshot: Snapshot,
+struct Objects<'s> {
+    snapshot: &'s mut Snapshot,
     /// The indices of the objects that the plan touches.
     indices: HashMap<Key, usize>,
     /// Objects that are gone; they are removed at the end, so that indices stay as they are.
     gone: HashSet<Key>,
-    revert: Revert,
     /// What is written to affinities carries labels.
     labels: bool,
 }
 
-impl Objects {
-    fn new(snapshot: Snapshot, plan: &Plan) -> Self {
-        let edits = plan.actions.iter().flat_map(|action| action.step.edits());
-        let wanted: HashSet<Key> = edits.map(Edit::key).collect();
-        let indices = indices(&snapshot, &wanted);
+impl<'s> Objects<'s> {
+    fn new(snapshot: &'s mut Snapshot, plan: &Plan) -> Self {
+        let indices = indices(snapshot, &plan.keys());
         let labels = snapshot.labels_affinities();
-        Self { snapshot, indices, gone: HashSet::new(), revert: Revert::default(), labels }
+        Self { snapshot, indices, gone: HashSet::new(), labels }
     }
 
     fn current(&self, key: &Key) -> Option<Current<'_>> {
@@ -104,14 +98,13 @@ impl Objects {
             (None, _) => drop(self.gone.insert(key)),
             (Some(Object::Block(content)), Key::Block(cidr)) => {
                 let value = StoredBlock { key: *cidr, content };
-                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision }, Replaced::block);
+                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision });
             }
             (Some(Object::Handle(value)), _) => {
-                self.store(key, index, |s| &mut s.handles, Versioned { value, revision }, Replaced::handle);
+                self.store(key, index, |s| &mut s.handles, Versioned { value, revision });
             }
             (Some(Object::Affinity(value)), _) => {
-                let affinity = Versioned { value, revision };
-                self.store(key, index, |s| &mut s.affinities, affinity, Replaced::affinity);
+                self.store(key, index, |s| &mut s.affinities, Versioned { value, revision });
             }
             // Plans that change pools or the configuration are checked by what they are, not by findings.
             (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
@@ -124,28 +117,15 @@ impl Objects {
         index: Option<usize>,
         list: fn(&mut Snapshot) -> &mut Vec<Versioned<T>>,
         object: Versioned<T>,
-        replaced: fn(Versioned<T>, &Versioned<T>) -> Replaced,
     ) {
-        let list = list(&mut self.snapshot);
+        let list = list(self.snapshot);
         match index {
-            Some(index) => {
-                let before = std::mem::replace(&mut list[index], object);
-                self.revert.replaced(replaced(before, &list[index]));
-            }
+            Some(index) => list[index] = object,
             None => {
-                self.indices.insert(key.clone(), list.len());
+                self.indices.insert(key, list.len());
                 list.push(object);
-                self.revert.created(key);
             }
         }
-    }
-
-    fn into_snapshot(self) -> (Snapshot, Revert) {
-        let Self { mut snapshot, gone, mut revert, .. } = self;
-        if !gone.is_empty() {
-            revert.remove(&mut snapshot, &gone);
-        }
-        (snapshot, revert)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The trial of a plan in memory, and what becomes of a plan that fails it.
 
 mod apply;
-mod revert;
+mod touched;
 mod verify;
 
 use std::collections::HashSet;
@@ -13,8 +13,9 @@ use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-use self::apply::apply_with_revert;
+use self::apply::apply_steps;
 pub use self::apply::{StepError, apply_plan};
+use self::touched::Touched;
 use self::verify::Found;
 pub use self::verify::{Refusal, verify};
 use crate::plan::{Action, Plan};
@@ -54,25 +55,24 @@ pub fn try_plan(
         if plan.is_empty() {
             break;
         }
-        let (mut after, revert, made) = apply_with_revert(snapshot, &plan, now);
-        let failed = match made {
+        let touched = Touched::of(&snapshot, &plan);
+        let failed = match apply_steps(&mut snapshot, &plan, now) {
             Err(error) => FailedTrial::Step(error),
-            Ok(()) => match before.verify(&plan, &check(&after, options)) {
+            Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
                     // Giving back the memory of a million objects one by one takes its time. Without it what comes next, a second
                     // look or the writing, would need as much again.
                     let thread = std::thread::Builder::new().name("free".into());
-                    thread.spawn(move || drop((after, revert))).ok();
+                    thread.spawn(move || drop((snapshot, touched))).ok();
                     break;
                 }
                 Err(refusal) => FailedTrial::Refused(refusal),
             },
         };
-        let is_last = trial == MOST_TRIALS || !leave_out(&mut plan, &failed);
-        if is_last || !revert.put_back(&mut after) {
+        if trial == MOST_TRIALS || !leave_out(&mut plan, &failed) {
             return Err(failed);
         }
-        snapshot = after;
+        touched.put_back(&mut snapshot);
     }
 
     Ok(plan)

@@ -1,19 +1,20 @@
 //! Adding to the journal of a run that is over, and finding those that did not end by themselves.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use calipam_files::frames::MAGIC;
 use calipam_files::regular;
 
 use super::entry::{Entry, Header, LockMark};
 use super::file::{is_alive, open_own};
-use super::frames::{FrameWriter, is_framed, last_frame};
+use super::frames::{FrameWriter, last_frame};
 use super::line::{LENGTH as SUM, Lines};
-use super::read::JournalError;
+use super::read::{JournalError, header};
 
-/// What the lines of every journal begin with.
-const BEGIN: &[u8; 10] = b"{\"header\":";
+/// What the header begins with.
+const BEGIN: &[u8] = b"{\"header\":";
 /// What the last line of a run begins with that came to its end.
 const END: &[u8] = b"{\"end\":{}";
 
@@ -21,7 +22,7 @@ const END: &[u8] = b"{\"end\":{}";
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
     let write = || -> io::Result<()> {
         let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;
-        let mut lines = Lines::new(BufReader::new(&file))?;
+        let mut lines = Lines::new(BufReader::new(&file));
         while let Some((_, is_sound)) = lines.next()? {
             if !is_sound {
                 return Err(damaged());
@@ -32,14 +33,7 @@ pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError>
         let added: Vec<Vec<u8>> = entries.iter().map(serde_json::to_vec).collect::<Result<_, _>>()?;
 
         let mut writer = FrameWriter::new()?;
-        let mut plain = Vec::new();
-        let bytes: &[u8] = match lines.is_framed() {
-            true => writer.frames(&added, |line, text| sum.seal(line, text))?,
-            false => {
-                added.iter().for_each(|line| sum.seal(line, &mut plain));
-                &plain
-            }
-        };
+        let bytes = writer.frames(&added, |line, text| sum.seal(line, text))?;
         file.set_len(end)?;
         file.write_all(bytes)?;
         file.sync_all()
@@ -68,14 +62,13 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
 
 /// The journals of a folder with what their headers say. What is damaged or cannot be read is left out.
 pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
-    let header = |path: PathBuf| {
-        let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?)).ok()?;
-        match serde_json::from_slice(lines.next().ok()??.0).ok()? {
-            Entry::Header(header) => Some((path, header)),
-            _ => None,
-        }
+    let with_header = |path: PathBuf| {
+        let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));
+        let (line, is_sound) = lines.next().ok()??;
+        let header = header(&path, line, is_sound).ok()?;
+        Some((path, header))
     };
-    journals(folder).unwrap_or_default().into_iter().filter_map(header).collect()
+    journals(folder).unwrap_or_default().into_iter().filter_map(with_header).collect()
 }
 
 /// True for a file of this user that begins as journals do, whatever its name: `--journal` takes any, and a file that
@@ -83,8 +76,8 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
 fn is_journal(path: &Path) -> bool {
     let begins = || -> io::Result<bool> {
         let mut first = Vec::new();
-        open_own(path)?.take(BEGIN.len() as u64).read_to_end(&mut first)?;
-        Ok(first == BEGIN || is_framed(&first))
+        open_own(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
+        Ok(first == MAGIC)
     };
     begins().unwrap_or(false)
 }
@@ -97,7 +90,7 @@ fn open_if_over(path: &Path) -> Option<File> {
 /// The header of a journal whose run is over, and its marks about the lock. Journals can be long: only these lines are
 /// understood. `None` for what is not a journal, or is damaged.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
-    let mut lines = Lines::new(BufReader::new(open_if_over(path)?)).ok()?;
+    let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let (mut header, mut marks) = (None, Vec::new());
     while let Some((line, is_sound)) = lines.next().ok()? {
         if !is_sound {
@@ -119,18 +112,9 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let broke_off = |path: &PathBuf| {
         let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {
-            let mut tail = match last_frame(&mut file)? {
-                Some(text) => text,
-                None => {
-                    let length = file.metadata()?.len();
-                    file.seek(SeekFrom::Start(length.saturating_sub((END.len() + SUM) as u64)))?;
-                    let mut tail = Vec::new();
-                    file.read_to_end(&mut tail)?;
-                    tail
-                }
-            };
-            let last = tail.len().saturating_sub(END.len() + SUM);
-            Ok(tail.split_off(last).starts_with(END))
+            let text = last_frame(&mut file)?.unwrap_or_default();
+            let last = text.len().saturating_sub(END.len() + SUM);
+            Ok(text[last..].starts_with(END))
         });
         matches!(ends, Some(Ok(false)))
     };

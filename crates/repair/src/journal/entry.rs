@@ -5,11 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::edits::WrittenChange;
-
-/// The version of the format that this program writes, and the newest that it reads. In format 1 the lines are not
-/// compressed.
-pub const FORMAT: u32 = 2;
+/// The version of the format, the only one that this program writes and reads.
+pub const FORMAT: u32 = 1;
 
 /// One line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,7 +62,6 @@ pub struct Intent {
 
 /// One object before and after a change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "WrittenChange")]
 pub struct ChangeRecord {
     /// The object, by its etcd path.
     pub key: String,
@@ -150,17 +146,15 @@ pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Bytes that are a text.
-pub(super) mod text {
+mod text {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(std::str::from_utf8(text).map_err(serde::ser::Error::custom)?)
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Bytes, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
         String::deserialize(deserializer).map(Bytes::from)
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Each frame is one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the lines. A
 //! frame ends at the end of a line; only a line that is longer than a frame takes several, which hold nothing else. What a
-//! killed run left of its last frame is passed over, as half a line is. Journals of format 1 are the lines themselves.
+//! killed run left of its last frame is passed over, as half a line is.
 
-use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
-use calipam_files::frames::{HEAD, Head, MAGIC, MOST_TEXT, Packer, damaged};
+use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
-/// How much of a journal of format 1 is read at once.
+/// How much of the zeros at the end of a file is read at once.
 const PART: u64 = 64 << 10;
 
 /// Makes frames of lines.
@@ -57,17 +57,11 @@ impl FrameWriter {
     }
 }
 
-/// True if a file that begins with these bytes is in frames.
-pub(super) fn is_framed(first: &[u8]) -> bool {
-    first.starts_with(&MAGIC)
-}
-
-/// Reads the lines of a journal, in frames or not. If a frame is not what was written, the kind of the error is
+/// Reads the lines of a journal. If a frame is not what was written, the kind of the error is
 /// [`InvalidData`](io::ErrorKind::InvalidData).
 pub(super) struct Text<R> {
-    file: io::Chain<Cursor<Vec<u8>>, R>,
-    is_framed: bool,
-    /// The text of the last frame, or the last part of a journal without.
+    file: R,
+    /// The text of the last frame.
     text: Vec<u8>,
     /// How much of it was taken.
     taken: usize,
@@ -76,34 +70,19 @@ pub(super) struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
-    pub(super) fn new(mut file: R) -> io::Result<Self> {
-        let mut first = Vec::new();
-        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first)?;
-        // A file with only a part of them is one whose first frame is incomplete.
-        let is_framed = !first.is_empty() && MAGIC.starts_with(&first);
-        let file = Cursor::new(first).chain(file);
-        Ok(Self { file, is_framed, text: Vec::new(), taken: 0, end: 0 })
-    }
-
-    pub(super) fn is_framed(&self) -> bool {
-        self.is_framed
+    pub(super) fn new(file: R) -> Self {
+        Self { file, text: Vec::new(), taken: 0, end: 0 }
     }
 
     /// The place in the file up to which text was taken; `None` within a frame.
     pub(super) fn position(&self) -> Option<u64> {
-        let left = (self.text.len() - self.taken) as u64;
-        (left == 0 || !self.is_framed).then(|| self.end - left)
+        (self.taken == self.text.len()).then_some(self.end)
     }
 
-    /// Reads the next frame or part; at the end there is none.
+    /// Reads the next frame; at the end there is none.
     fn read_more(&mut self) -> io::Result<()> {
         self.text.clear();
         self.taken = 0;
-        if !self.is_framed {
-            self.end += self.file.by_ref().take(PART).read_to_end(&mut self.text)? as u64;
-            return Ok(());
-        }
-
         let mut bytes = Vec::new();
         self.file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
         if bytes.len() < HEAD {
@@ -162,7 +141,7 @@ impl<R: Read> BufRead for Text<R> {
     }
 }
 
-/// The text of the last whole frame of a file; `None` if it is not in frames, or they are damaged.
+/// The text of the last whole frame of a file; `None` if there is none, or it is damaged.
 pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
     let (mut last, mut start) = (None, 0);
     loop {
@@ -183,6 +162,8 @@ pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
 
     fn framed(batches: &[&[Vec<u8>]]) -> Vec<u8> {
@@ -195,7 +176,7 @@ mod tests {
 
     fn text(file: &[u8]) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        Text::new(file)?.read_to_end(&mut text)?;
+        Text::new(file).read_to_end(&mut text)?;
         Ok(text)
     }
 
@@ -208,8 +189,7 @@ mod tests {
         let whole = [small.concat(), large.concat()].concat();
         assert!(text(&file).unwrap() == whole);
         assert!(zstd::stream::decode_all(&file[..]).unwrap() == whole);
-        assert!(text(&whole).unwrap() == whole, "lines without frames");
-        assert!(is_framed(&file) && !is_framed(&whole));
+        assert_eq!(text(&whole).unwrap_err().kind(), io::ErrorKind::InvalidData, "lines without frames");
         let last = last_frame(&mut Cursor::new(&file)).unwrap().unwrap();
         assert!(last == whole[whole.len() - 1..], "the end of the longest line");
         assert_eq!(last_frame(&mut Cursor::new(&whole)).unwrap(), None);
@@ -233,9 +213,7 @@ mod tests {
         for place in 0..file.len() {
             let mut flipped = file.clone();
             flipped[place] ^= 1;
-            let read = text(&flipped);
-            // Without its first bytes it is not in frames, and its lines are none of a journal.
-            assert!(read.is_err() || (place < MAGIC.len() && read.unwrap() == flipped), "{place}");
+            assert!(text(&flipped).is_err(), "{place}");
         }
     }
 }

@@ -58,14 +58,8 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    pub(super) fn new(file: R) -> io::Result<Self> {
-        let text = Text::new(file)?;
-        Ok(Self { text, line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 })
-    }
-
-    /// True if the file is in frames.
-    pub(super) fn is_framed(&self) -> bool {
-        self.text.is_framed()
+    pub(super) fn new(file: R) -> Self {
+        Self { text: Text::new(file), line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 }
     }
 
     /// The next line, and whether it is sound; nothing after one that is not can be. `None` at the end; a last line that
@@ -93,11 +87,18 @@ impl<R: Read> Lines<R> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frames::FrameWriter;
     use super::*;
+
+    fn framed(text: &[u8]) -> Vec<u8> {
+        let mut writer = FrameWriter::new().unwrap();
+        writer.frames([text], |text, out| out.extend_from_slice(text)).unwrap().to_vec()
+    }
 
     /// True if all lines of a text are sound.
     fn sound(text: &[u8]) -> bool {
-        let mut lines = Lines::new(text).unwrap();
+        let file = framed(text);
+        let mut lines = Lines::new(&file[..]);
         std::iter::from_fn(|| lines.next().unwrap().map(|(_, sound)| sound)).all(|sound| sound)
     }
 
@@ -106,12 +107,13 @@ mod tests {
         let (mut sum, mut text) = (Sum::default(), Vec::new());
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
         objects.iter().for_each(|object| sum.seal(object.as_bytes(), &mut text));
-        let mut lines = Lines::new(&text[..]).unwrap();
+        let file = framed(&text);
+        let mut lines = Lines::new(&file[..]);
         for object in &objects {
             assert_eq!(lines.next().unwrap(), Some((object.as_bytes(), true)));
         }
         assert_eq!(lines.next().unwrap(), None);
-        assert_eq!((lines.end, lines.number), (Some(text.len() as u64), 4));
+        assert_eq!((lines.end, lines.number), (Some(file.len() as u64), 4));
         // The last end of a line can only make its line incomplete.
         for byte in 0..text.len() - 1 {
             let mut flipped = text.clone();

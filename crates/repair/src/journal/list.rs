@@ -98,7 +98,7 @@ impl Listed {
 fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
-    let mut lines = Lines::new(BufReader::new(file))?;
+    let mut lines = Lines::new(BufReader::new(file));
     let first = lines.next()?.and_then(|(line, is_sound)| header(path, line, is_sound).ok());
     let Some(header) = first else { return Ok(None) };
 
@@ -130,6 +130,7 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use calipam_files::frames::{MAGIC, Packer};
 
     use super::*;
     use crate::journal::{FORMAT, Intent, Journal, Outcome};
@@ -163,7 +164,7 @@ mod tests {
         write(folder.path(), "d", &undo_command(&at("c")), 4, 2).await;
         write(folder.path(), "e", "release --leaked", 5, 0).await;
         write(folder.path(), "f", &undo_command(&at("a")), 6, 3).await;
-        fs::write(at("other"), "{\"header\": not a journal").unwrap();
+        fs::write(at("other"), [&MAGIC[..], b"not a journal"].concat()).unwrap();
         let found = list(folder.path()).unwrap();
         assert_eq!(unreadable(folder.path()).unwrap(), [at("other")]);
         let names: Vec<_> = found.iter().map(|l| l.path.file_name().unwrap().to_str().unwrap()).collect();
@@ -182,10 +183,14 @@ mod tests {
         let path = folder.path().join("a");
         let text =
             String::from_utf8(zstd::stream::decode_all(fs::File::open(&path).unwrap()).unwrap()).unwrap();
-        fs::write(&path, text.replacen("\"step\":0", "\"step\":1", 1)).unwrap();
+        let rewrite = |text: String| {
+            let mut frame = Vec::new();
+            Packer::new().unwrap().push(text.as_bytes(), &mut frame).unwrap();
+            fs::write(&path, frame).unwrap();
+        };
+        rewrite(text.replacen("\"step\":0", "\"step\":1", 1));
         assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::Damaged);
-        let without_end = text.lines().next().unwrap().to_owned() + "\n";
-        fs::write(&path, without_end).unwrap();
+        rewrite(text.lines().next().unwrap().to_owned() + "\n");
         assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::Interrupted);
     }
 }

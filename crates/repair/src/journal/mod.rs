@@ -5,7 +5,6 @@
 
 mod append;
 mod default_path;
-mod edits;
 mod entry;
 mod file;
 mod frames;

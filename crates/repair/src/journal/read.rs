@@ -21,9 +21,9 @@ pub enum JournalError {
     /// It does not begin as a journal does.
     #[error("{} is not a journal of calipam", path.display())]
     NoJournal { path: PathBuf },
-    /// A later program wrote it.
-    #[error("the journal {} has format {found}, which is newer than this program supports", path.display())]
-    Newer { path: PathBuf, found: u32 },
+    /// Another version of the program wrote it.
+    #[error("the journal {} has format {found}; this program reads format {FORMAT}", path.display())]
+    OtherFormat { path: PathBuf, found: u32 },
     /// The run that writes it has not ended.
     #[error("the run that writes the journal {} is still running", path.display())]
     Alive { path: PathBuf },
@@ -93,7 +93,7 @@ impl Recorded {
     /// never begun.
     ///
     /// # Errors
-    /// If the file cannot be read, is not a journal, is of a later program, is damaged, or its run still lives.
+    /// If the file cannot be read, is not a journal, has another format, is damaged, or its run still lives.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let file = regular::open(path).map_err(|error| JournalError::read(path, &error))?;
         if is_alive(&file) {
@@ -109,7 +109,7 @@ impl Recorded {
 
     fn of(path: &Path, file: File) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::read(path, &error);
-        let mut lines = Lines::new(BufReader::new(file)).map_err(failed)?;
+        let mut lines = Lines::new(BufReader::new(file));
         let (first, is_sound) = lines.next().map_err(failed)?.unwrap_or_default();
         let mut recorded = Self {
             path: path.to_owned(),
@@ -234,8 +234,8 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
 
     let no_journal = || JournalError::NoJournal { path: path.to_owned() };
     let any: Any = serde_json::from_slice(text).map_err(|_| no_journal())?;
-    if any.header.format > FORMAT {
-        return Err(JournalError::Newer { path: path.to_owned(), found: any.header.format });
+    if any.header.format != FORMAT {
+        return Err(JournalError::OtherFormat { path: path.to_owned(), found: any.header.format });
     }
 
     match serde_json::from_slice(text) {

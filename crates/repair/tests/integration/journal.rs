@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use calipam_files::frames::Packer;
 use calipam_repair::journal::{
     ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, LineFault, Outcome, Recorded, Value,
     Version, resolve, resolve_killed,
@@ -17,6 +18,13 @@ use crate::cluster::{Until, consent, dump, guid, header, journal_path, leaks, re
 /// The lines of a journal in frames, as any tool reads them.
 fn lines_of(file: &[u8]) -> Vec<u8> {
     zstd::stream::decode_all(file).unwrap()
+}
+
+/// A text as one frame of a journal.
+fn framed(text: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    Packer::new().unwrap().push(text, &mut frame).unwrap();
+    frame
 }
 
 /// The frames of a journal, each with its head.
@@ -89,12 +97,11 @@ async fn cut_at_any_byte_it_reads_as_what_was_durable() {
     let path = journal_path(folder.path(), "run");
     repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Outcome).await;
     let whole = fs::read(&path).unwrap();
-    let text = lines_of(&whole);
-    let header = text.iter().position(|b| *b == b'\n').unwrap() + 1;
+    let each: Vec<Vec<u8>> = lines_of(&whole).split_inclusive(|byte| *byte == b'\n').map(framed).collect();
 
     let states = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
     let expected: Seen = states.into_iter().chain([(2, 2, true)]).collect();
-    assert_eq!(seen_when_cut(&text, header), expected, "in format 1");
+    assert_eq!(seen_when_cut(&each.concat(), each[0].len()), expected, "a frame for each line");
     // An outcome does not wait: it can share a frame with what comes after it.
     let seen = seen_when_cut(&whole, frames_of(&whole)[0].len());
     assert!(seen.is_subset(&expected), "{seen:?}");
@@ -103,20 +110,18 @@ async fn cut_at_any_byte_it_reads_as_what_was_durable() {
     }
 }
 
-/// A journal of an earlier version, which has the same lines without frames, is read, resolved and added to.
 #[tokio::test]
-async fn a_journal_of_format_1_is_resolved_and_undone() {
+async fn a_journal_of_a_killed_run_is_resolved_and_undone() {
     let (etcd, store) = start(300).await;
     let (folder, cluster) = (tempfile::tempdir().unwrap(), guid(&store).await);
     let before = dump(&etcd).await;
     let path = journal_path(folder.path(), "run");
     repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Write).await;
-    let text = lines_of(&fs::read(&path).unwrap());
-    fs::write(&path, &text).unwrap();
+    let written = fs::read(&path).unwrap();
 
     let resolved = resolve_killed(&store, folder.path(), &cluster).await.unwrap();
     assert_eq!(resolved.resolved, std::slice::from_ref(&path), "{resolved:?}");
-    assert!(fs::read(&path).unwrap().starts_with(&text), "lines are added as lines");
+    assert!(fs::read(&path).unwrap().starts_with(&written), "lines are added");
     let recorded = Recorded::read(&path).unwrap();
     assert_eq!((recorded.intents.len(), recorded.open_intents().count()), (2, 0));
     let options = Options::new("undo", journal_path(folder.path(), "undo"));
@@ -130,17 +135,22 @@ async fn a_journal_of_format_1_is_resolved_and_undone() {
 fn strangers_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
-    let read = |text: &str| {
-        fs::write(&path, text).unwrap();
+    let read = |file: &[u8]| {
+        fs::write(&path, file).unwrap();
         Recorded::read(&path).unwrap_err()
     };
     for text in ["", "{}", "hello\n", "{\"intent\":{}}\n"] {
-        assert!(matches!(read(text), JournalError::NoJournal { .. }), "{text}");
+        assert!(matches!(read(text.as_bytes()), JournalError::NoJournal { .. }), "{text}");
+        if !text.is_empty() {
+            assert!(matches!(read(&framed(text.as_bytes())), JournalError::NoJournal { .. }), "{text}");
+        }
     }
-    let newer = format!("{{\"header\":{{\"format\":{},\"whatever\":1}}}}\n", FORMAT + 1);
-    assert!(matches!(read(&newer), JournalError::Newer { found, .. } if found == FORMAT + 1));
+    let other = format!("{{\"header\":{{\"format\":{},\"whatever\":1}}}}\n", FORMAT + 1);
+    let error = read(&framed(other.as_bytes()));
+    assert!(matches!(error, JournalError::OtherFormat { found, .. } if found == FORMAT + 1));
     let unsealed = serde_json::to_string(&calipam_repair::journal::Entry::Header(header("c"))).unwrap();
-    assert!(matches!(read(&format!("{unsealed}\n")), JournalError::Line { line: 1, .. }));
+    let error = read(&framed(format!("{unsealed}\n").as_bytes()));
+    assert!(matches!(error, JournalError::Line { line: 1, .. }));
     assert!(matches!(Recorded::read(&folder.path().join("none")).unwrap_err(), JournalError::Read { .. }));
 }
 
@@ -277,8 +287,8 @@ async fn a_damaged_journal_has_no_other_effect() {
     let folder = tempfile::tempdir().unwrap();
     let path = journal_path(folder.path(), "run");
     repair_by_hand(&store, &path, &leaks(&store, 5).await, Until::Outcome).await;
-    let framed = fs::read(&path).unwrap();
-    let lines = lines_of(&framed);
+    let file = fs::read(&path).unwrap();
+    let lines = lines_of(&file);
     let right = UndoPlan::new(&Recorded::read(&path).unwrap()).unwrap();
     let damaged = journal_path(folder.path(), "damaged");
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
@@ -288,8 +298,9 @@ async fn a_damaged_journal_has_no_other_effect() {
     };
     let (mut errors, mut undone) = (0, 0);
     for round in 0..1200 {
-        let is_framed = round % 2 == 0;
-        let whole = if is_framed { &framed } else { &lines };
+        // What happens to the lines before they are packed again shows by their sums alone.
+        let to_frames = round % 2 == 0;
+        let whole = if to_frames { &file } else { &lines };
         let mut text = whole.clone();
         match round / 2 % 3 {
             0 => text.truncate(below(whole.len())),
@@ -298,7 +309,7 @@ async fn a_damaged_journal_has_no_other_effect() {
                 text[place] ^= 1 << bit;
             }
             _ => {
-                let mut parts = match is_framed {
+                let mut parts = match to_frames {
                     true => frames_of(whole),
                     false => whole.split_inclusive(|byte| *byte == b'\n').collect(),
                 };
@@ -308,7 +319,8 @@ async fn a_damaged_journal_has_no_other_effect() {
                 text = parts.concat();
             }
         }
-        fs::write(&damaged, &text).unwrap();
+        let packed = if to_frames { text.clone() } else { framed(&text) };
+        fs::write(&damaged, packed).unwrap();
         let Ok(recorded) = Recorded::read(&damaged) else {
             errors += 1;
             continue;

@@ -31,7 +31,7 @@ pub(super) fn file(error: &FileError) -> Option<String> {
              ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
         }
         FileError::ExportVersion(_) | FileError::ChangesVersion(_) => {
-            "use the version of calipam that wrote it, or a later one"
+            "use the version of calipam that wrote it"
         }
         FileError::ExportLine { .. } | FileError::ExportCut { .. } | FileError::Unpack(_) => {
             let export = command_elsewhere(&["export", "FILE"]);

@@ -182,48 +182,20 @@ fn what_is_borrowed_under_strict_affinity_is_left_to_a_person() {
     assert!(skipped.detail.ends_with("or switch strict affinity off"), "{}", skipped.detail);
 }
 
-/// Marks a block as deleted that records addresses, as versions did that wrote the mark alone.
-fn mark(cluster: &mut Cluster, block: calipam_model::IpNet) {
+#[test]
+fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
+    let mut cluster = plain();
+    let pod = cluster.add_pod_on(1);
+    let (_, block) = pod.addresses[0];
     let path = key::block(block);
     let mut value: serde_json::Value =
         serde_json::from_slice(&cluster.get(&path).expect("there is such a block").value()).unwrap();
     value["deleted"] = true.into();
     cluster.put_raw(path, value.to_string());
-}
-
-#[test]
-fn a_block_whose_deletion_stopped_half_way_goes_once_nothing_uses_what_it_records() {
-    let mut cluster = plain();
-    let pod = cluster.add_pod_on(1);
-    let (_, block) = pod.addresses[0];
-    mark(&mut cluster, block);
     let [_, plan] = plans(&cluster.snapshot(), &[]);
     let why = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::HalfDeleted)).unwrap();
     assert_eq!(why.reason, SkipReason::InUse, "{}", words(&plan));
     assert!(!plan.changes().any(|change| change.action == Verb::DeleteBlock), "{}", words(&plan));
-
-    // All who used it are gone.
-    let mut cluster = plain();
-    cluster.inject(Fault::LeakedInUnownedBlock, 1);
-    let leaked = cluster.snapshot();
-    let report = check(&leaked, &Options::default());
-    let unowned = leaked.blocks.iter().find(|block| {
-        let sound = block.value.content.sound().unwrap();
-        let leaks = |address| {
-            report.findings.iter().any(|finding| {
-                finding.code == Code::LeakedAddress && finding.subject == Subject::Address(address)
-            })
-        };
-        sound.owner().is_none() && sound.allocations().all(|a| leaks(a.address)) && !sound.is_empty()
-    });
-    let cidr = unowned.expect("a block of leaks only").value.key;
-    mark(&mut cluster, cidr);
-    let rebuilt = rebuild("marked", cluster.snapshot(), &Request::default());
-    let deletes = |edit: &Edit| matches!(edit, Edit::Block(of, BlockEdit::Delete(_)) if *of == cidr);
-    let action = rebuilt.plan.actions.iter().find(|action| action.step.edits().any(deletes));
-    let action = action.unwrap_or_else(|| panic!("{}", words(&rebuilt.plan)));
-    assert!(action.step.evidence().next().is_some(), "its owners have to stay away");
-    assert!(!rebuilt.after.blocks.iter().any(|block| block.value.key == cidr));
 }
 
 /// Blocks of Calico 3.13 say for themselves whether others may borrow from them.
