@@ -9,7 +9,6 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::DecodeError;
 use crate::cidr;
 use crate::compact::{Compact, take_byte, take_bytes, take_u32, take_v4};
-use crate::json::plain;
 use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
 use crate::packing::{push_number, push_sized};
 use crate::snapshot::DatastoreKind;
@@ -74,9 +73,6 @@ impl Handle {
     /// If the text is not JSON, a field has another type than Calico's reader accepts, or a key of
     /// `block` is not a CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, DecodeError> {
-        if let Some((content, None)) = read_usual(json) {
-            return Ok(Self { id: Text::new(id), content });
-        }
         let mut raw = read_object(json, RawHandle::default)?;
         if let Some(stray) = raw.id.take() {
             let stray = RawJson::try_from(&stray.into())?;
@@ -87,11 +83,6 @@ impl Handle {
 
     /// Reads the JSON of the `spec` of a handle in Kubernetes, which states the ID as `handleID`.
     pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
-        if let Some((content, Some(id))) = read_usual(json)
-            && !id.is_empty()
-        {
-            return Ok(Self { id: Text::new(id), content });
-        }
         let mut raw = read_object(json, RawHandle::default)?;
         let id = raw.id.take().filter(|id| !id.is_empty()).ok_or(DecodeError::Missing("handleID"))?;
         Ok(Self::from_raw(&id, raw))
@@ -200,26 +191,6 @@ impl Serialize for Handle {
         }
         map.end()
     }
-}
-
-/// Content and stated ID of a handle that reads as nearly all do: it is in one block, and has nothing else to say.
-fn read_usual(json: &[u8]) -> Option<(Content, Option<&str>)> {
-    let read = plain::document(json, |reader| {
-        reader.same(br#"{"block":{""#)?;
-        let block = cidr::parse_cidr(reader.up_to_quote()?).ok_or(plain::Unusual)?;
-        reader.same(br#"":"#)?;
-        let count = reader.integer()?.ok_or(plain::Unusual)?;
-        reader.same(br#"},"deleted":false"#)?;
-        let content = Content::of_one(block, count, false, None);
-        if reader.same(b"}").is_ok() {
-            return Ok((content, None));
-        }
-        reader.same(br#","handleID":""#)?;
-        let id = reader.up_to_quote()?;
-        reader.same(br#""}"#)?;
-        Ok((content, Some(id)))
-    });
-    read.ok()
 }
 
 /// The ID in objects of Kubernetes. etcd has it in the key.

@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use self::plain::{Layout, Plain};
+use self::plain::Plain;
 
 /// Takes the fields of one JSON object.
 pub(crate) trait Fields<'de> {
@@ -23,50 +23,6 @@ pub(crate) trait Fields<'de> {
     fn plain_field(&mut self, _name: &str, _reader: &mut Plain<'de>) -> plain::Result<bool> {
         Ok(false)
     }
-}
-
-/// An object of which there are very many, nearly all with the same fields in the same order.
-pub(crate) trait Template<'de>: Fields<'de> {
-    /// Fields of which nothing is taken, whatever they hold.
-    const PASSED_OVER: &'static [&'static str];
-
-    /// The strings that were taken. `None` if something else was taken, too.
-    fn strings(&self) -> Option<Vec<Option<&str>>>;
-
-    /// Takes one of the strings, by its place in [`Self::strings`].
-    fn put(&mut self, place: usize, string: &'de str);
-
-    /// How this object is laid out in its text.
-    fn layout(&self, text: &str) -> Option<Layout> {
-        Layout::of(text, &self.strings()?, Self::PASSED_OVER)
-    }
-}
-
-/// So many layouts of a kind of objects are known at a time.
-pub(crate) const MOST_LAYOUTS: usize = 4;
-
-/// As [`read_object`], but quicker where the document is laid out as an earlier one was.
-pub(crate) fn read_template<'de, F: Template<'de> + Default>(
-    bytes: &'de [u8],
-    known: &mut Vec<Layout>,
-) -> serde_json::Result<F> {
-    let read = plain::document(bytes, |reader| {
-        for place in 0..known.len() {
-            let mut fields = F::default();
-            if known[place].read(reader, |place, string| fields.put(place, string)) {
-                known.swap(0, place);
-                return Ok(fields);
-            }
-        }
-        let mut fields = F::default();
-        let (_, text) = reader.with_text(|reader| reader.object(&mut fields))?;
-        if let Some(layout) = fields.layout(text) {
-            known.truncate(MOST_LAYOUTS - 1);
-            known.insert(0, layout);
-        }
-        Ok(fields)
-    });
-    read.or_else(|plain::Unusual| read_generally(bytes, F::default))
 }
 
 /// Reads one whole JSON document into fields that `fresh` makes.

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
-use crate::json::plain::{self, Layout, Plain};
-use crate::json::{Fields, Items, MOST_LAYOUTS, Object, Str, Template, Unknown, is, keep};
+use crate::json::plain::{self, Plain};
+use crate::json::{Fields, Items, Object, Str, Unknown, is, keep};
 use crate::owner_map::{OwnerKey, code_of};
 
 /// Reads the records of a block.
@@ -16,8 +16,6 @@ pub(super) struct Records<'de> {
     pub kept: Kept,
     /// The record that is being read: its memory serves the next one.
     record: RawAttribute<'de>,
-    /// How records of this block are laid out, each with the last one of that kind.
-    known: Vec<(Layout, RawAttribute<'de>)>,
 }
 
 /// Stands for the place of the one record of all addresses of the node that owns the block, until that is known.
@@ -93,19 +91,9 @@ impl<'de> Records<'de> {
             if self.kept.is_full() {
                 return Err(plain::Unusual);
             }
-            for (layout, record) in &mut self.known {
-                if layout.read(reader, |place, string| record.put(place, string)) {
-                    self.kept.push(record);
-                    return Ok(());
-                }
-            }
-            let mut record = RawAttribute::default();
-            let (_, text) = reader.with_text(|reader| Object(&mut record).deserialize(reader))?;
-            self.kept.push(&record);
-            if let Some(layout) = record.layout(text) {
-                self.known.truncate(MOST_LAYOUTS - 1);
-                self.known.push((layout, record));
-            }
+            self.record.clear();
+            Object(&mut self.record).deserialize(reader)?;
+            self.kept.push(&self.record);
             Ok(())
         })
     }
@@ -170,26 +158,6 @@ impl RawAttribute<'_> {
             && !self.alternate.is_there
             && self.unknown.is_none()
             && !self.handle.as_ref().is_some_and(is_windows)
-    }
-}
-
-impl<'de> Template<'de> for RawAttribute<'de> {
-    /// All that a record says is kept.
-    const PASSED_OVER: &'static [&'static str] = &[];
-
-    fn strings(&self) -> Option<Vec<Option<&str>>> {
-        let only = self.released_at.is_none() && !self.alternate.is_there && self.unknown.is_none();
-        let handle = self.handle.as_ref().map(|handle| &*handle.0);
-        let values = self.owner.entries.iter().map(|entry| Some(&*entry.value.0));
-        only.then(|| std::iter::once(handle).chain(values).collect())
-    }
-
-    fn put(&mut self, place: usize, string: &'de str) {
-        let string = Str(Cow::Borrowed(string));
-        match place.checked_sub(1) {
-            None => self.handle = Some(string),
-            Some(entry) => self.owner.entries[entry].value = string,
-        }
     }
 }
 

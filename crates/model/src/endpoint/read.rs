@@ -1,22 +1,13 @@
 //! Reading the JSON of endpoints.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
-
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::DecodeError;
-use crate::json::plain::Layout;
-use crate::json::{Array, Fields, Items, Object, Str, Template, is, read_template};
-
-thread_local! {
-    /// How endpoints are laid out that this thread has read.
-    static LAYOUTS: RefCell<Vec<Layout>> = const { RefCell::new(Vec::new()) };
-}
+use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
 
 /// Reads what is wanted of an endpoint.
 pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, DecodeError> {
-    LAYOUTS.with_borrow_mut(|known| read_template(json, known)).map_err(DecodeError::from)
+    read_object(json, RawEndpoint::default).map_err(DecodeError::from)
 }
 
 /// The text of a field; empty if it is absent.
@@ -36,26 +27,6 @@ impl<'de> Fields<'de> for RawEndpoint<'de> {
             _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)).map(drop),
             _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)).map(drop),
             _ => map.next_value::<IgnoredAny>().map(drop),
-        }
-    }
-}
-
-impl<'de> Template<'de> for RawEndpoint<'de> {
-    const PASSED_OVER: &'static [&'static str] = &["labels", "annotations", "profiles", "ports"];
-
-    fn strings(&self) -> Option<Vec<Option<&str>>> {
-        let Self { metadata: RawMetadata { created }, spec } = self;
-        let RawSpec { node, orchestrator, pod, endpoint, container_id, workload, networks } = spec;
-        let all = [created, node, orchestrator, pod, endpoint, container_id, workload, &networks.first];
-        networks.others.is_empty().then(|| all.map(|one| one.as_ref().map(|text| &*text.0)).into())
-    }
-
-    fn put(&mut self, place: usize, string: &'de str) {
-        let Self { metadata: RawMetadata { created }, spec } = self;
-        let RawSpec { node, orchestrator, pod, endpoint, container_id, workload, networks } = spec;
-        let all = [created, node, orchestrator, pod, endpoint, container_id, workload, &mut networks.first];
-        if let Some(one) = all.into_iter().nth(place) {
-            *one = Some(Str(Cow::Borrowed(string)));
         }
     }
 }

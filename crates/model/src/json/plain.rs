@@ -7,7 +7,6 @@
 //! same.
 
 mod deserialize;
-mod layout;
 mod quotes;
 
 use std::fmt;
@@ -15,7 +14,6 @@ use std::fmt;
 use serde::de::Error;
 
 use self::deserialize::OneValue;
-pub(crate) use self::layout::Layout;
 use self::quotes::Quotes;
 use super::Fields;
 
@@ -45,7 +43,6 @@ impl Error for Unusual {
 pub(crate) type Result<T> = std::result::Result<T, Unusual>;
 
 /// A reader of one plain document.
-#[derive(Clone)]
 pub(crate) struct Plain<'de> {
     text: &'de str,
     /// Where it is.
@@ -125,26 +122,6 @@ impl<'de> Plain<'de> {
         }
         self.at = close + 1;
         Ok((open + 1, close))
-    }
-
-    /// Takes a text that has to be next, quotes included.
-    #[inline]
-    pub(crate) fn same(&mut self, text: &[u8]) -> Result<()> {
-        let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;
-        if !rest.starts_with(text) {
-            return Err(Unusual);
-        }
-        self.at += text.len();
-        self.quotes.pass(self.at)
-    }
-
-    /// Takes what is left of a string whose opening quote was taken. The closing one comes next.
-    #[inline]
-    pub(crate) fn up_to_quote(&mut self) -> Result<&'de str> {
-        let close = self.quotes.next()?;
-        let string = self.text.get(self.at..close).ok_or(Unusual)?;
-        self.at = close;
-        Ok(string)
     }
 
     /// Takes the name of a field and the colon after it.
@@ -290,17 +267,6 @@ impl<'de> Plain<'de> {
             }
             fields.field(name, &mut OneValue(reader))
         })
-    }
-
-    /// Takes the next value with `take`, and gives its text as well.
-    pub(crate) fn with_text<T>(
-        &mut self,
-        take: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<(T, &'de str)> {
-        self.skip_blanks();
-        let start = self.at;
-        let value = take(self)?;
-        Ok((value, self.text.get(start..self.at).ok_or(Unusual)?))
     }
 }
 

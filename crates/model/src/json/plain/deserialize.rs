@@ -89,7 +89,10 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
         if name != RAW_VALUE {
             return visitor.visit_newtype_struct(self);
         }
-        let ((), text) = self.with_text(Plain::skip)?;
+        self.skip_blanks();
+        let start = self.at;
+        self.skip()?;
+        let text = self.text.get(start..self.at).ok_or(Unusual)?;
         visitor.visit_map(RawValue { text: Some(text) })
     }
 

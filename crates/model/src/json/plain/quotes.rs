@@ -7,7 +7,6 @@ const BLOCK: usize = 64;
 
 /// Walks over the quotes of a text. Each ends or begins a string, since the walk ends at what is [`Unusual`]: a backslash,
 /// and bytes that only a string could hold, but not in JSON.
-#[derive(Clone)]
 pub(super) struct Quotes<'t> {
     bytes: &'t [u8],
     /// The end of the block at which it is.
@@ -31,17 +30,6 @@ impl<'t> Quotes<'t> {
         let (first, second) = (self.place_of(self.ahead), self.place_of(after));
         self.ahead = without_lowest(after);
         Ok((first, second))
-    }
-
-    /// Goes on to a later place: quotes before it have been taken.
-    #[inline]
-    pub(super) fn pass(&mut self, place: usize) -> Result<()> {
-        while self.end < place {
-            self.advance()?;
-        }
-        let taken = (place + BLOCK).saturating_sub(self.end);
-        self.ahead &= u64::MAX.checked_shl(taken as u32).unwrap_or(0);
-        Ok(())
     }
 
     /// The place of the next quote.
