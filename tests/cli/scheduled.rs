@@ -174,9 +174,7 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     // Both are reached by the port that the policy names, and by no other.
     let policy = &documents(POLICY)[0]["spec"];
     assert_eq!((&policy["podSelector"], &policy["policyTypes"]), (&json!({}), &json!(["Ingress"])));
-    let [account, accepted, role, binding, deployment, service] = &documents(SERVE)[..] else {
-        panic!("{SERVE}")
-    };
+    let [account, accepted, deployment, service] = &documents(SERVE)[..] else { panic!("{SERVE}") };
     assert_eq!((account, &accepted["data"]), (&of_kind("ServiceAccount"), &of_kind("ConfigMap")["data"]));
     let pod = &deployment["spec"]["template"];
     assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
@@ -191,12 +189,6 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     }
     let port = container["ports"][0]["containerPort"].to_string();
     assert!(args.iter().any(|arg| *arg == format!("--listen=[::]:{port}")), "{args:?}");
-    let lease = role["rules"][0]["resourceNames"][0].as_str().unwrap();
-    assert!(args.iter().any(|arg| *arg == format!("--lease=calipam/{lease}")), "{args:?}");
-    assert_eq!(
-        (&binding["roleRef"]["name"], &binding["subjects"][0]["name"]),
-        (&role["metadata"]["name"], &account["metadata"]["name"])
-    );
     let help = calipam(&["serve", "--help"]).stdout;
     for probe in ["readinessProbe", "livenessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();

@@ -39,10 +39,10 @@ fn findings(report: &str) -> Vec<String> {
     report["findings"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// The metric that counts what was read as a whole.
+/// The metric that counts how often everything was read.
 fn whole_reads(server: &Server) -> String {
     let metrics = server.get("/metrics").body;
-    let is_wanted = |line: &&str| line.starts_with("calipam_live_checks{scope=\"everything\"}");
+    let is_wanted = |line: &&str| line.starts_with("calipam_live_reads ");
     metrics.lines().find(is_wanted).unwrap_or_default().to_owned()
 }
 
@@ -68,7 +68,7 @@ fn a_change_is_found_once_it_has_stood() {
     println!("found after {:?}", begin.elapsed());
     cluster.add_pods(&[pod("default", "web-0", "node-1", "10.0.0.0", 2)]);
     server.wait("/report.json", |answer| findings(&answer.body).is_empty());
-    assert_eq!(whole_reads(&server), whole, "only what has changed was checked");
+    assert_eq!(whole_reads(&server), whole, "only what has changed was read");
 }
 
 /// Events of this program.
@@ -115,7 +115,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
     assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
-    // One on a pod. Another process, such as the next one to hold the lease, tells nothing again.
+    // One on a pod. Another replica tells nothing again.
     let mut free = pod("default", "web-1", "node-1", "10.0.0.40", 3);
     free["metadata"]["annotations"] = cni_annotations("container", "10.0.0.40");
     free["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);

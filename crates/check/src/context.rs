@@ -87,20 +87,10 @@ impl<'s> Context<'s> {
     }
 
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
-        record.allocated_at().is_some_and(|allocated| is_young(allocated, now, self.grace))
+        let age = record.allocated_at().map(|allocated| now.duration_since(allocated));
+        // What a clock that runs wrong wrote would stay young for as long as it is in the future.
+        age.is_some_and(|age| age < self.grace && age >= -CLOCK_SKEW)
     }
-}
-
-pub(crate) fn is_young(allocated: Timestamp, now: Timestamp, grace: SignedDuration) -> bool {
-    let age = now.duration_since(allocated);
-    // What a clock that runs wrong wrote would stay young for as long as it is in the future.
-    age < grace && age >= -CLOCK_SKEW
-}
-
-/// When an allocation becomes young, or is not any more, for the first time after `now`.
-pub(crate) fn next_turn(allocated: Timestamp, now: Timestamp, grace: SignedDuration) -> Option<Timestamp> {
-    let turns = [allocated.checked_sub(CLOCK_SKEW), allocated.checked_add(grace)];
-    turns.into_iter().flatten().filter(|turn| *turn > now).min()
 }
 
 /// The grace period that counts for a cluster: what was asked for, else what it configures, else

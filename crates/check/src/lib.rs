@@ -11,7 +11,6 @@ mod earlier;
 mod finding;
 pub mod fleet;
 pub mod index;
-pub mod live;
 mod message;
 pub mod occupancy;
 pub mod owner;
@@ -20,6 +19,9 @@ pub mod record;
 mod remedy;
 mod report;
 mod rules;
+mod standing;
+#[cfg(test)]
+mod standing_tests;
 mod suspects;
 #[cfg(test)]
 mod test_cluster;
@@ -31,7 +33,6 @@ use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use self::occupancy::{Claimants, Occupancy};
-use self::rules::Found;
 
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
@@ -42,6 +43,7 @@ pub use self::finding::*;
 pub use self::message::names_of_owners;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
+pub use self::standing::Standing;
 pub use self::suspects::{drop_changed, revisions, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
@@ -53,14 +55,11 @@ pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedS
 impl Context<'_> {
     /// Checks by all rules.
     pub fn check(&self) -> Report {
-        report(self.snapshot, self.index.services_only, self.find().all())
-    }
-
-    fn find(&self) -> Found {
-        match uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
+        let findings = match uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
             true => rules::run(self),
-            false => Found { findings: rules::run_unused(self), ..Found::default() },
-        }
+            false => rules::run_unused(self),
+        };
+        report(self.snapshot, self.index.services_only, findings)
     }
 
     /// Nodes that cannot get another address although their pools have free ones; the other rules do not run.
@@ -88,7 +87,7 @@ pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
 
 /// What a check finds once a node has its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
-    report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)).all())
+    report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
 }
 
 /// The report of what was found.

@@ -11,7 +11,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
-pub(crate) use self::identity::{claimed_identities, each_identity, identity, is_nameless, texts_of_pod};
+use self::identity::{claimed_identities, each_identity, texts_of_pod};
 use self::undecodable::{has_broken_tunnel, may_be_any_container, protects};
 use crate::claim::{Claim, machines_of, names_service};
 use crate::context::Context;

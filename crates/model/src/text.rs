@@ -146,15 +146,6 @@ impl<'a> TextRef<'a> {
         })
     }
 
-    /// True if the text is known to be the same in lower case; false also for one with letters beyond ASCII.
-    pub fn is_lower_case(self) -> bool {
-        Pieces(self.0).all(|piece| match piece {
-            Piece::Plain(text) => text.bytes().all(|b| b.is_ascii() && !b.is_ascii_uppercase()),
-            Piece::Network | Piece::Hex(_) => true,
-            Piece::Time(_) => false,
-        })
-    }
-
     /// Nanoseconds since 1970 where the text is a timestamp as Go prints one in UTC.
     pub(crate) fn packed_time(self) -> Option<i64> {
         match Pieces(self.0).next() {

@@ -1,12 +1,11 @@
-//! A cluster that is read once and followed from then on: what it changes is read and checked, and nothing else. Each hour it is read
-//! and checked as a whole; where that finds something else, it counts.
+//! A cluster that is read once and followed from then on: what changes is read and applied to the snapshot, which is then checked. Each
+//! hour everything is read anew.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use calipam_check::live::{Checked, LiveCheck, Standing, Touched};
-use calipam_check::{Finding, Report, drop_changed};
+use calipam_check::{Finding, Report, Standing, check, drop_changed};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
 use calipam_datastore::follow::{Changed, Followed, News};
@@ -20,7 +19,7 @@ use crate::error::Error;
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{Criteria, name_unread, wait, watched};
 
-/// After how long everything is read and checked again.
+/// After how long everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);
 
 /// So many objects are read again for findings; for more it is quicker to ask whether everything was reported.
@@ -33,13 +32,13 @@ pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
 pub struct Live {
     followed: Followed,
     snapshot: SharedSnapshot,
-    check: LiveCheck,
     standing: Standing,
+    found: Found,
     /// What was read again was not enough for all findings that had stood for long enough.
     needs_proof: bool,
     criteria: Criteria,
     /// When everything was read last.
-    whole: Instant,
+    read: Instant,
     /// A virtual machine has come to a cluster that had no kind for them when it was connected to.
     has_new_machines: bool,
     /// When everything was read for that reason.
@@ -48,29 +47,33 @@ pub struct Live {
     pub trends: Trends,
 }
 
+/// What the last check has found.
+struct Found {
+    /// What stands of it.
+    report: Report,
+    /// What has not stood for long enough.
+    waiting: Vec<Finding>,
+}
+
 /// What has been done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
     /// Keys that have changed.
     pub changes: u64,
-    /// How often what has changed was checked, and how often everything.
-    pub parts: u64,
-    pub whole: u64,
-    /// Findings in which a full check has differed from what was checked by changes.
-    pub differences: u64,
+    pub checks: u64,
+    /// How often everything was read.
+    pub reads: u64,
 }
 
 /// What was done in a step.
 #[derive(Debug)]
 pub enum Step {
-    /// So many changes were read and checked.
+    /// So many changes were read.
     Changes(usize),
-    /// Everything was read, since the changes are not known.
-    Whole(WhyWhole),
+    /// Everything was read, since the changes are not known; without a reason, since it was due.
+    Whole(Option<WhyWhole>),
     /// The datastore cannot be followed any more, and what is known of it grows old.
     Lost(WhyWhole),
-    /// An hour has passed: everything was read and checked. These findings were lost, and these should not have been there.
-    Compared { lost: Vec<Finding>, wrong: Vec<Finding> },
 }
 
 impl Live {
@@ -86,23 +89,24 @@ impl Live {
                 Ok(read) => read,
                 Err(why) => return Ok(Err(why)),
             };
-            let check = LiveCheck::new(&snapshot, &criteria.options);
             let mut trends = Trends::default();
             trends.note(&Snapshot::default(), &Snapshot::default(), &snapshot);
+            let mut standing = Standing::new(criteria.recheck_after).apart(followed.is_apart());
+            let report = check(&snapshot, &criteria.options);
+            let found = Found::new(report, &mut standing, &snapshot, &followed);
             let mut live = Self {
-                standing: Standing::new(criteria.recheck_after).apart(followed.is_apart()),
+                standing,
+                found,
                 followed,
                 snapshot: Arc::new(RwLock::new(snapshot)),
-                check,
                 needs_proof: false,
                 criteria: criteria.clone(),
-                whole: Instant::now(),
+                read: Instant::now(),
                 has_new_machines: false,
                 for_machines: None,
-                counts: LiveCounts { whole: 1, ..LiveCounts::default() },
+                counts: LiveCounts { changes: 0, checks: 1, reads: 1 },
                 trends,
             };
-            live.report();
             if live.standing.next().is_some() {
                 wait(criteria.recheck_after, Activity::Rechecking, operator).await;
                 live.step(datastore, operator).await?;
@@ -118,7 +122,7 @@ impl Live {
     /// True if the next step reads everything: an hour has passed, or a kind has been installed. It needs a new connection, since
     /// one asks only once which kinds there are.
     pub fn is_due(&self) -> bool {
-        self.whole.elapsed() >= WHOLE || self.has_new_machines
+        self.read.elapsed() >= WHOLE || self.has_new_machines
     }
 
     /// How long it takes until a finding has stood for long enough.
@@ -153,7 +157,7 @@ impl Live {
     ) -> Pending<'a, Result<Step, Error>> {
         Box::pin(async move {
             if self.is_due() {
-                return self.compare(datastore, operator).await;
+                return self.read(datastore, operator).await;
             }
             let is_due = self.until_due().is_zero();
             let again = if is_due { self.read_again(datastore).await? } else { None };
@@ -161,16 +165,14 @@ impl Live {
                 datastore.prove(&mut self.followed).await?;
                 self.needs_proof = false;
             }
-            match datastore.news(&mut self.followed, None).await? {
+            match datastore.news(&mut self.followed).await? {
                 Ok(news) => {
                     let changes = news.len();
-                    self.take(news, None);
-                    if let Some((at, later)) = again {
-                        self.confirm(at, &later);
-                    }
+                    self.take(news);
+                    self.check(again);
                     Ok(Step::Changes(changes))
                 }
-                Err(why) => self.read(datastore, operator, why).await,
+                Err(why) => self.read_for(datastore, operator, Some(why)).await,
             }
         })
     }
@@ -179,7 +181,8 @@ impl Live {
     /// where the changes of several kinds are reported apart. `None` where it is much, or would not be enough.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Error> {
         let now = self.followed.now();
-        let due = || self.check.findings().filter(|finding| self.standing.is_due(&finding.key(), now));
+        let waiting = self.found.waiting.iter();
+        let due = || waiting.clone().filter(|finding| self.standing.is_due(&finding.key(), now));
         let is_enough = self.followed.is_apart() && !self.needs_proof;
         if !is_enough || due().any(|finding| finding.depends_on.is_empty()) {
             return Ok(None);
@@ -191,107 +194,80 @@ impl Live {
         Ok(datastore.reread(&keys).await?.map(|later| (now, later)))
     }
 
-    /// Takes note of the findings whose objects are what they were when they were read again at this time.
-    fn confirm(&mut self, at: Timestamp, later: &Snapshot) {
+    /// Checks what is known. With `again`, what findings rest on was read again at this time: those of which it is what it was count.
+    fn check(&mut self, again: Option<(Timestamp, Snapshot)>) {
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        let mut report = self.check.report(&snapshot);
-        report.retain(|finding| self.standing.is_due(&finding.key(), at));
-        self.needs_proof = !drop_changed(&mut report, &snapshot, later).is_empty();
-        report.findings.iter().for_each(|finding| self.standing.confirm(&finding.key(), at));
+        let report = check(&snapshot, &self.criteria.options);
+        if let Some((at, later)) = again {
+            let mut due = report.clone();
+            due.retain(|finding| self.standing.is_due(&finding.key(), at));
+            self.needs_proof = !drop_changed(&mut due, &snapshot, &later).is_empty();
+            due.findings.iter().for_each(|finding| self.standing.confirm(&finding.key(), at));
+        }
+        self.found = Found::new(report, &mut self.standing, &snapshot, &self.followed);
+        self.counts.checks += 1;
     }
 
     /// What stands of what was found.
-    pub fn report(&mut self) -> Report {
-        let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        let mut report = self.check.report(&snapshot);
-        self.standing.hold_back(&mut report, snapshot.taken_at, self.followed.proven(snapshot.taken_at));
-        report
+    pub fn report(&self) -> &Report {
+        &self.found.report
     }
 
-    /// Checks changes; with `at` as of another time than that of their read.
-    fn take(&mut self, news: News, at: Option<Timestamp>) {
+    /// Makes the snapshot what is stored now.
+    fn take(&mut self, news: News) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
-        snapshot.taken_at = at.unwrap_or(snapshot.taken_at);
         self.trends.note(&before, &now, &snapshot);
         // Machines may stay without a kind: pods of them are left where KubeVirt was removed.
         let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
         let mut pods = now.pods.iter().map(|pod| &pod.value);
         self.has_new_machines |=
             !is_recent && !snapshot.has_read(Source::Machines) && pods.any(|pod| !pod.machine().is_empty());
-        match self.check.update(&mut snapshot, Touched::between(&before, &now)) {
-            Checked::Part => self.counts.parts += 1,
-            Checked::Everything => self.counts.whole += 1,
-        }
     }
 
-    /// Reads everything, and checks it.
-    async fn read(
+    /// Reads everything, and checks it. [`Self::step`] does so each hour.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
+        self.read_for(datastore, operator, None).await
+    }
+
+    async fn read_for(
         &mut self,
         datastore: &Datastore,
         operator: &dyn Operator,
-        why: WhyWhole,
+        why: Option<WhyWhole>,
     ) -> Result<Step, Error> {
         let (snapshot, followed) = match follow(datastore, operator).await? {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
         };
-        self.trends.interrupt(snapshot.taken_at);
-        self.replace(LiveCheck::new(&snapshot, &self.criteria.options), snapshot, followed);
-        Ok(Step::Whole(why))
-    }
-
-    fn replace(&mut self, check: LiveCheck, snapshot: Snapshot, followed: Followed) {
-        (self.check, self.followed, self.whole) = (check, followed, Instant::now());
+        {
+            let mut known = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+            match why {
+                Some(_) => self.trends.interrupt(snapshot.taken_at),
+                None => self.trends.note(&known, &snapshot, &snapshot),
+            }
+            *known = snapshot;
+        }
+        (self.followed, self.read) = (followed, Instant::now());
         if std::mem::take(&mut self.has_new_machines) {
-            self.for_machines = Some(self.whole);
+            self.for_machines = Some(self.read);
         }
-        self.counts.whole += 1;
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
-    }
-
-    /// Reads everything, and compares what is found in it with what was found by following: what was found again stays. [`Self::step`]
-    /// does so each hour.
-    ///
-    /// # Errors
-    /// As [`Self::step`].
-    pub async fn compare(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
-        let (snapshot, followed) = match follow(datastore, operator).await? {
-            Ok(read) => read,
-            Err(why) => return Ok(Step::Lost(why)),
-        };
-        let whole = LiveCheck::new(&snapshot, &self.criteria.options);
-        let mut step = Step::Compared { lost: Vec::new(), wrong: Vec::new() };
-        match datastore.news(&mut self.followed, Some(&followed)).await? {
-            Ok(news) => {
-                self.take(news, Some(snapshot.taken_at));
-                if self.followed.is_at(&followed) {
-                    let (found, expected) = (|| self.check.findings(), || whole.findings());
-                    let (lost, wrong) = (missing(expected(), found()), missing(found(), expected()));
-                    self.counts.differences += (lost.len() + wrong.len()) as u64;
-                    step = Step::Compared { lost, wrong };
-                }
-            }
-            Err(why) => {
-                self.trends.interrupt(snapshot.taken_at);
-                step = Step::Whole(why);
-            }
-        }
-        self.replace(whole, snapshot, followed);
-        Ok(step)
+        self.counts.reads += 1;
+        self.check(None);
+        Ok(Step::Whole(why))
     }
 }
 
-/// The findings of one report that another does not have.
-fn missing<'f>(
-    all: impl Iterator<Item = &'f Finding>,
-    others: impl Iterator<Item = &'f Finding>,
-) -> Vec<Finding> {
-    let known: HashMap<_, _> = others.map(|other| (other.key_ref(), other)).collect();
-    let is_missing =
-        |finding: &&Finding| known.get(&finding.key_ref()).is_none_or(|other| *other != *finding);
-    all.filter(is_missing).cloned().collect()
+impl Found {
+    fn new(mut report: Report, standing: &mut Standing, snapshot: &Snapshot, followed: &Followed) -> Self {
+        let now = snapshot.taken_at;
+        let waiting = standing.hold_back(&mut report, now, followed.proven(now));
+        Self { report, waiting }
+    }
 }
 
 async fn follow(

@@ -77,15 +77,6 @@ impl<'a, 'c, 's> Stranded<'a, 'c, 's> {
         let one = OneNode { all: self, node, held };
         self.supplies[family as usize].as_ref().map(|pools| one.check(pools))
     }
-
-    /// True if no node is stranded however full its blocks are: each may claim another one, in which an address is free.
-    pub(crate) fn is_impossible<'n>(&self, mut nodes: impl Iterator<Item = &'n Node>) -> bool {
-        nodes.all(|node| {
-            let held = self.claimants.held_by(&AffinityType::Host, &node.name);
-            let one = OneNode { all: self, node, held };
-            self.supplies.iter().flatten().all(|pools| one.may_claim(pools))
-        })
-    }
 }
 
 /// The enabled, automatic pools of one family for workloads. `None` if the selector of one does not
@@ -140,20 +131,6 @@ impl OneNode<'_, '_, '_> {
             }
         }
         selecting.iter().map(|pool| self.evidence(pool, reason)).collect()
-    }
-
-    /// True if it may claim a block by some request, or if no pool is for it. All its blocks count for the limit.
-    fn may_claim(&self, pools: &[Supply<'_>]) -> bool {
-        let selecting: Vec<&Supply<'_>> =
-            pools.iter().filter(|p| p.selector.selects(&self.node.labels)).collect();
-        let usable: Vec<&Supply<'_>> =
-            selecting.iter().copied().filter(|supply| !self.reserves_all(supply.pool)).collect();
-        let is_below = |limit: u32| self.held.len() < limit as usize;
-        let has_room = |request: &Vec<&Supply<'_>>| request.iter().any(|supply| supply.stock.new_blocks > 0);
-        selecting.is_empty()
-            || self.all.config.auto_allocate_blocks
-                && self.all.claimants.limit.is_none_or(is_below)
-                && requests(&usable).iter().any(has_room)
     }
 
     /// True if a Windows node reserves every address of the pool's blocks: the first three and the last one.

@@ -10,21 +10,15 @@ use crate::claim::{Claim, tails};
 const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
 
 /// Writes the bytes that name a pod, or a container, into `key`.
-pub(crate) fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
+fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.clear();
     key.extend_from_slice(&namespace.packed().len().to_be_bytes());
     key.extend_from_slice(namespace.packed());
     key.extend_from_slice(name.packed());
 }
 
-/// True for an [`identity`] without a name, as of all that name no pod or container.
-pub(crate) fn is_nameless(identity: &[u8]) -> bool {
-    let (length, rest) = identity.split_first_chunk().unwrap_or((&[0; size_of::<usize>()], &[]));
-    usize::from_be_bytes(*length) == rest.len()
-}
-
 /// Visits the identities of an endpoint or pod, of which `key` has the bytes meanwhile.
-pub(crate) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
+pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
     identity(key, workload.namespace, workload.pod);
     visit(key);
     identity(key, NO_NAMESPACE, workload.container_id);
@@ -40,7 +34,7 @@ pub(crate) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
 }
 
 /// What of a pod is as in the endpoint that it may have.
-pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
+pub(super) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     EndpointTexts {
         namespace: pod.namespace(),
         node: pod.node(),
@@ -51,7 +45,7 @@ pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
 }
 
 /// The identities under which the workload of a claim may be known.
-pub(crate) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
+pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
         let mut key = Vec::new();
         identity(&mut key, namespace, name);

@@ -6,7 +6,6 @@ use calipam_model::{IpNet, cidr};
 
 use super::{in_use, leaks, owners};
 use crate::Context;
-use crate::cidr_set::CidrSet;
 use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, IndexedBlock, Use};
 use crate::record::Record;
@@ -23,25 +22,18 @@ pub(crate) struct Address<'a, 'c, 's> {
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
-/// Checks every address, or those of a region only. Returns those of them that blocks record and nothing uses.
-pub(crate) fn check(context: &Context<'_>, region: Option<&CidrSet>, out: &mut Vec<Finding>) -> Vec<IpAddr> {
-    check_some(context, region, |_| true, out)
-}
-
 /// Checks the addresses for which `is_wanted` is true.
-pub(crate) fn check_some(
+pub(crate) fn check(
     context: &Context<'_>,
-    region: Option<&CidrSet>,
     is_wanted: impl Fn(&Address<'_, '_, '_>) -> bool,
     out: &mut Vec<Finding>,
-) -> Vec<IpAddr> {
-    let (mut unused, mut addresses) = (Vec::new(), Vec::new());
-    walk(&context.index, region, |address| {
+) {
+    let mut unused = Vec::new();
+    walk(&context.index, |address| {
         if !is_wanted(&address) {
             return;
         }
         if address.uses.is_empty() {
-            addresses.push(address.address);
             unused.extend(address.records.iter().filter(|r| leaks::is_candidate(context, r)).copied());
         } else {
             in_use::check(context, &address, out);
@@ -51,16 +43,10 @@ pub(crate) fn check_some(
         owners::check_borrowing(context, &address, out);
     });
     leaks::check(context, &unused, out);
-    addresses
 }
 
-/// Visits every address, or every one of a region, once, ascending within runs of overlapping blocks.
-fn walk<'c, 's>(index: &'c Index<'s>, region: Option<&CidrSet>, mut visit: impl FnMut(Address<'_, 'c, 's>)) {
-    let mut visit = |address: Address<'_, 'c, 's>| {
-        if region.is_none_or(|region| region.contains(address.address)) {
-            visit(address);
-        }
-    };
+/// Visits every address once, ascending within runs of overlapping blocks.
+fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)) {
     let mut records: Vec<Record<'c, 's>> = Vec::new();
     let mut uses = index.uses.as_slice();
     let mut rest = index.blocks.as_slice();
@@ -73,9 +59,6 @@ fn walk<'c, 's>(index: &'c Index<'s>, region: Option<&CidrSet>, mut visit: impl 
         visit_gap(index, before, &mut visit);
         let (within, later) = within.split_at(within.partition_point(|u| u.address <= first.key.broadcast()));
         uses = later;
-        if region.is_some_and(|region| region.within(first.key).next().is_none()) {
-            continue;
-        }
         records.clear();
         for block in run {
             let allocations = block.usable.into_iter().flat_map(|b| b.allocations());

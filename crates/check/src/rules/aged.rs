@@ -27,7 +27,7 @@ pub(crate) fn findings(
     if has_future_releases(&context) {
         // What is in a block that was corrupt is checked by any rule.
         context.index = Index::new(context.snapshot, later);
-        return has(run(&context).all()).collect();
+        return has(run(&context)).collect();
     }
 
     let mut found = Vec::new();
@@ -63,6 +63,6 @@ fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Find
         let is_wanted = |address: &addresses::Address<'_, '_, '_>| {
             address.records.iter().any(|record| has_aged(&record.allocation.attribute))
         };
-        addresses::check_some(context, None, is_wanted, out);
+        addresses::check(context, is_wanted, out);
     }
 }

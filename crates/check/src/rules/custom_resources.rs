@@ -6,18 +6,17 @@ use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
-use super::Part;
 use super::affinities::affinity_evidence;
 use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Detail, Evidence, Finding, HandleEvidence, Subject};
 
 /// Checks deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
-pub(crate) fn check(context: &Context<'_>, part: Option<&Part>, out: &mut Vec<Finding>) {
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     half_deleted(context, out);
     if context.snapshot.datastore == DatastoreKind::Kubernetes {
         affinity_labels(context, out);
-        case_collisions(context, part, out);
+        case_collisions(context, out);
     }
 }
 
@@ -105,10 +104,9 @@ fn wrong_labels(
 }
 
 /// IDs that differ only in case share one object, since its name is the lower-cased ID (facts 2.3).
-fn case_collisions(context: &Context<'_>, part: Option<&Part>, out: &mut Vec<Finding>) {
+fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
-        let blocks = context.index.blocks.iter().filter(|block| Part::has(part, block.key));
-        let blocks = blocks.filter_map(|block| block.sound);
+        let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
         let recorded = blocks.flat_map(|b| b.attributes()).filter_map(|a| a.clean_handle());
         let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
         recorded.chain(stored.map(|h| h.value.id()))

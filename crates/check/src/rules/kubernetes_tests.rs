@@ -17,7 +17,7 @@ pub(super) fn versioned<T>(value: T) -> Versioned<T> {
 }
 
 /// A running pod of node-1 in the namespace default; the test changes what it is about.
-pub(crate) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
+pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
     PodParts {
         namespace: "default",
@@ -32,7 +32,7 @@ pub(crate) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
 }
 
 /// A Kubernetes datastore whose block 10.244.1.0/30 holds the record at its first ordinal.
-pub(crate) fn kubernetes(record: Value) -> Cluster {
+pub(super) fn kubernetes(record: Value) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.coverage.remove(&Source::Endpoints);
@@ -43,7 +43,7 @@ pub(crate) fn kubernetes(record: Value) -> Cluster {
     cluster
 }
 
-pub(crate) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
+pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
     cluster.0.pods.extend(pods.iter().map(|parts| versioned(Pod::new(parts).0)));
     cluster
 }

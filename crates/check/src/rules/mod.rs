@@ -9,6 +9,8 @@ pub(crate) mod aged;
 mod aged_tests;
 mod block_limit;
 mod blocks;
+#[cfg(test)]
+mod changed_tests;
 mod configuration;
 mod custom_resources;
 mod defects;
@@ -22,16 +24,16 @@ mod in_use;
 #[cfg(test)]
 mod in_use_tests;
 #[cfg(test)]
-pub(crate) mod kubernetes_tests;
+mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
 mod owners;
 #[cfg(test)]
-pub(crate) mod pool_tests;
+mod pool_tests;
 mod pools;
 #[cfg(test)]
-pub(crate) mod random_tests;
+mod random_tests;
 #[cfg(test)]
 mod service_tests;
 #[cfg(test)]
@@ -41,90 +43,21 @@ pub(crate) mod stranded;
 mod structure_tests;
 mod workloads;
 
-use std::collections::HashSet;
-use std::net::IpAddr;
-
-use calipam_model::IpNet;
-
-pub(crate) use self::handles::{hash_of_bytes, hash_of_name};
 use crate::Context;
-use crate::cidr_set::CidrSet;
 use crate::finding::Finding;
 use crate::occupancy::{Claimants, Occupancy};
 
-/// Which addresses and handles are checked where not all are.
-#[derive(Debug, Default)]
-pub(crate) struct Part {
-    pub addresses: CidrSet,
-    /// [Hashes](hash_of_name) of their IDs. All handles with these that are stored are in the snapshot, and all addresses that blocks
-    /// record under them are among the addresses of the part.
-    pub handles: HashSet<u64>,
-}
-
-impl Part {
-    /// True where an address of the block is checked, as all are where there is no part.
-    fn has(part: Option<&Self>, block: IpNet) -> bool {
-        part.is_none_or(|part| part.addresses.within(block).next().is_some())
-    }
-}
-
-/// What the rules have found.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub findings: Vec<Finding>,
-    /// What the [rules about the layout](run_layout) have found.
-    pub layout: Vec<Finding>,
-    /// Of the addresses that were checked, those that blocks record and nothing uses.
-    pub unused: Vec<IpAddr>,
-}
-
-impl Found {
-    /// All findings.
-    pub(crate) fn all(mut self) -> Vec<Finding> {
-        self.findings.append(&mut self.layout);
-        self.findings
-    }
-}
-
-/// Runs all rules.
-pub(crate) fn run(context: &Context<'_>) -> Found {
-    let occupancy = Occupancy::new(context);
-    let (walked, (others, layout)) = beside_walk(context, None, || {
-        let layout = run_layout(context, &occupancy, &Claimants::new(context));
-        (run_others(context, &occupancy, None), layout)
-    });
-    walked.with(others, layout)
-}
-
-/// Runs the rules but those about the layout; those about addresses and handles on a part of these.
-pub(crate) fn run_on(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: &Part) -> Found {
-    let (walked, others) = beside_walk(context, Some(part), || run_others(context, occupancy, Some(part)));
-    walked.with(others, Vec::new())
-}
-
-/// What was found in a walk over addresses.
-struct Walked {
-    findings: Vec<Finding>,
-    unused: Vec<IpAddr>,
-}
-
-impl Walked {
-    fn with(self, mut findings: Vec<Finding>, layout: Vec<Finding>) -> Found {
-        findings.extend(self.findings);
-        Found { findings, layout, unused: self.unused }
-    }
-}
-
-/// The walk over addresses takes as long as all other rules together, so that these run at the same time.
-fn beside_walk<T>(context: &Context<'_>, part: Option<&Part>, others: impl FnOnce() -> T) -> (Walked, T) {
+/// Runs all rules. The walk over addresses takes as long as all others together, so that these run at the same time.
+pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     std::thread::scope(|scope| {
         let walk = scope.spawn(|| {
             let mut findings = Vec::new();
-            let unused = addresses::check(context, part.map(|part| &part.addresses), &mut findings);
-            Walked { findings, unused }
+            addresses::check(context, |_| true, &mut findings);
+            findings
         });
-        let others = others();
-        (walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), others)
+        let mut findings = run_others(context);
+        findings.extend(walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        findings
     })
 }
 
@@ -135,30 +68,21 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Runs the rules about whose the blocks are, and what nodes can still get. Of what a block holds they see only whether it is full or
-/// empty; their findings also say how many addresses are taken.
-pub(crate) fn run_layout(
-    context: &Context<'_>,
-    occupancy: &Occupancy<'_, '_>,
-    claimants: &Claimants<'_, '_>,
-) -> Vec<Finding> {
+/// Runs the rules but those about addresses.
+fn run_others(context: &Context<'_>) -> Vec<Finding> {
+    let (occupancy, claimants) = (Occupancy::new(context), Claimants::new(context));
     let mut findings = Vec::new();
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
-    block_limit::check(context, claimants, &mut findings);
-    stranded::check(context, occupancy, claimants, &mut findings);
-    findings
-}
-
-fn run_others(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: Option<&Part>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    handles::check(context, part, &mut findings);
-    pools::check(context, occupancy, &mut findings);
+    block_limit::check(context, &claimants, &mut findings);
+    stranded::check(context, &occupancy, &claimants, &mut findings);
+    handles::check(context, &mut findings);
+    pools::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);
     workloads::check_services(context, &mut findings);
-    custom_resources::check(context, part, &mut findings);
+    custom_resources::check(context, &mut findings);
     defects::check(context, &mut findings);
     findings
 }

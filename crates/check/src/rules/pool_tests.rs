@@ -13,7 +13,7 @@ use crate::{Code, Options, Severity, check};
 
 /// A cluster whose one pool, of four blocks of four addresses, holds these blocks: owner and number of
 /// addresses taken. Nodes are node-1 and node-2.
-pub(crate) fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
+fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
     let mut cluster = whole();
     cluster.0.pools.clear();
     cluster.0.blocks.clear();
@@ -40,7 +40,7 @@ pub(crate) fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
     cluster
 }
 
-pub(crate) fn strict() -> Value {
+fn strict() -> Value {
     json!({"strict_affinity": true, "auto_allocate_blocks": true})
 }
 
@@ -54,7 +54,7 @@ fn stranded(cluster: &Cluster) -> Vec<(String, Value)> {
     found.map(|f| (f.subject.to_string(), evidence(&f)["pools"].clone())).collect()
 }
 
-pub(crate) const FULL: [(&str, usize); 4] = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 3)];
+const FULL: [(&str, usize); 4] = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 3)];
 
 #[test]
 fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {

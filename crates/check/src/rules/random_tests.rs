@@ -10,19 +10,19 @@ use super::aged_tests::assert_aged;
 use crate::{Options, check, drop_changed};
 
 /// Numbers that are the same in every run.
-pub(crate) struct Dice(pub u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
-    pub(crate) fn below(&mut self, sides: usize) -> usize {
+    pub(super) fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides
     }
 
-    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(super) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 
-    pub(crate) fn one_in(&mut self, sides: usize) -> bool {
+    pub(super) fn one_in(&mut self, sides: usize) -> bool {
         self.below(sides) == 0
     }
 }
@@ -82,7 +82,7 @@ fn block(dice: &mut Dice, cidr: &str) -> Value {
 }
 
 /// What is stored, by key.
-pub(crate) type Entries = BTreeMap<String, Vec<u8>>;
+pub(super) type Entries = BTreeMap<String, Vec<u8>>;
 
 fn put(entries: &mut Entries, path: &str, value: &Value) {
     entries.insert(path.to_owned(), value.to_string().into_bytes());
@@ -97,7 +97,7 @@ fn cluster(dice: &mut Dice) -> Snapshot {
 }
 
 /// A snapshot of which nothing was read yet.
-pub(crate) fn unread(dice: &mut Dice) -> Snapshot {
+pub(super) fn unread(dice: &mut Dice) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
         if !dice.one_in(10) {
@@ -109,7 +109,7 @@ pub(crate) fn unread(dice: &mut Dice) -> Snapshot {
 }
 
 /// What a cluster stores that may be broken in any way.
-pub(crate) fn entries(dice: &mut Dice) -> Entries {
+pub(super) fn entries(dice: &mut Dice) -> Entries {
     let mut entries = Entries::new();
     for cidr in CIDRS {
         let family = if cidr.contains(':') { "ipv6" } else { "ipv4" };

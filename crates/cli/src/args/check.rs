@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use calipam_check::{Code, UnknownCode};
+use calipam_check::{Code, Severity, UnknownCode};
 use clap::ValueHint::{DirPath, FilePath};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, Args, Command};
+use clap::{Arg, Args, Command, ValueEnum};
 use jiff::Timestamp;
 
-use super::check_options::CheckOptions;
+use super::check_options::{CHECKING, CheckOptions};
 use super::diff::time_with_zone;
 use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
@@ -24,6 +24,16 @@ const REPORTS: &str = "Reports";
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub options: CheckOptions,
+    /// Exit with 1 from this severity on, or `never`
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "SEVERITY",
+        hide_possible_values = true,
+        help_heading = CHECKING
+    )]
+    pub fail_on: FailOn,
     #[command(flatten)]
     pub fleet: FleetArgs,
     /// Cache what is read in this folder, and read only what has changed since the last check that used it
@@ -79,6 +89,36 @@ pub(crate) struct CheckArgs {
     pub fail_on_new: bool,
 }
 
+/// The least severity with exit code 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Traffic is or will be broken
+    Critical,
+    /// Capacity is lost, or Calico may fail on the data
+    Error,
+    /// Inconsistent data
+    #[default]
+    Warning,
+    /// Informational
+    Info,
+    /// Never exit with 1
+    Never,
+}
+
+impl FailOn {
+    /// True if the worst finding asks for exit code 1.
+    pub(crate) fn fails(self, worst: Option<Severity>) -> bool {
+        let limit = match self {
+            Self::Critical => Severity::Critical,
+            Self::Error => Severity::Error,
+            Self::Warning => Severity::Warning,
+            Self::Info => Severity::Info,
+            Self::Never => return false,
+        };
+        worst.is_some_and(|worst| worst <= limit)
+    }
+}
+
 /// Reads the name of a rule. Completion suggests all of them; an error names only those that are near.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeParser;
@@ -112,6 +152,16 @@ fn nearest(text: &str) -> Option<Code> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_exit_code_follows_the_worst_finding() {
+        assert!(
+            FailOn::Warning.fails(Some(Severity::Critical)) && FailOn::Warning.fails(Some(Severity::Warning))
+        );
+        assert!(!FailOn::Warning.fails(Some(Severity::Info)) && FailOn::Info.fails(Some(Severity::Info)));
+        assert!(!FailOn::Critical.fails(Some(Severity::Error)) && FailOn::Error.fails(Some(Severity::Error)));
+        assert!(!FailOn::Never.fails(Some(Severity::Critical)) && !FailOn::Info.fails(None));
+    }
 
     #[test]
     fn a_misspelt_code_is_recognised() {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use calipam_check::{Code, Severity};
+use calipam_check::Code;
 use calipam_model::selector::Selector;
+use clap::Args;
 use clap::ValueHint::FilePath;
-use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 
 use super::check::CodeParser;
@@ -14,7 +14,7 @@ use super::selector::selector;
 use super::writing::RecheckArgs;
 
 const SELECTION: &str = "Selection";
-const CHECKING: &str = "Checking";
+pub(super) const CHECKING: &str = "Checking";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
@@ -54,16 +54,6 @@ pub(crate) struct CheckOptions {
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
-    /// Exit with 1 from this severity on, or `never`
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "SEVERITY",
-        hide_possible_values = true,
-        help_heading = CHECKING
-    )]
-    pub fail_on: FailOn,
     /// Ignore younger allocations [default: leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub grace: Option<SignedDuration>,
@@ -83,36 +73,6 @@ pub(crate) struct CheckOptions {
     pub pool_threshold: f64,
 }
 
-/// The least severity with exit code 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FailOn {
-    /// Traffic is or will be broken
-    Critical,
-    /// Capacity is lost, or Calico may fail on the data
-    Error,
-    /// Inconsistent data
-    #[default]
-    Warning,
-    /// Informational
-    Info,
-    /// Never exit with 1
-    Never,
-}
-
-impl FailOn {
-    /// True if the worst finding asks for exit code 1.
-    pub(crate) fn fails(self, worst: Option<Severity>) -> bool {
-        let limit = match self {
-            Self::Critical => Severity::Critical,
-            Self::Error => Severity::Error,
-            Self::Warning => Severity::Warning,
-            Self::Info => Severity::Info,
-            Self::Never => return false,
-        };
-        worst.is_some_and(|worst| worst <= limit)
-    }
-}
-
 fn percent(text: &str) -> Result<f64, String> {
     let text = text.strip_suffix('%').unwrap_or(text).trim();
     let number: f64 = text.parse().map_err(|_| "expected a number of percent such as `90`".to_owned())?;
@@ -122,16 +82,6 @@ fn percent(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_exit_code_follows_the_worst_finding() {
-        assert!(
-            FailOn::Warning.fails(Some(Severity::Critical)) && FailOn::Warning.fails(Some(Severity::Warning))
-        );
-        assert!(!FailOn::Warning.fails(Some(Severity::Info)) && FailOn::Info.fails(Some(Severity::Info)));
-        assert!(!FailOn::Critical.fails(Some(Severity::Error)) && FailOn::Error.fails(Some(Severity::Error)));
-        assert!(!FailOn::Never.fails(Some(Severity::Critical)) && !FailOn::Info.fails(None));
-    }
 
     #[test]
     fn percentages() {

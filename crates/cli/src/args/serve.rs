@@ -39,16 +39,9 @@ pub(crate) struct ServeArgs {
     /// Cache what is read in this folder, and read only what has changed since the last check
     #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
     pub cache: Option<PathBuf>,
-    /// Send new and resolved findings to this URL, in the format of Alertmanager (`/api/v2/alerts`); `@FILE` reads the URL
-    /// from a file, to keep secrets off the command line
-    #[arg(long, value_name = "URL", help_heading = SERVING)]
-    pub webhook: Option<String>,
     /// Report new findings as Kubernetes Events, on the pod or node that they concern
     #[arg(long, help_heading = SERVING)]
     pub events: bool,
-    /// Check only while this replica holds this lease in Kubernetes; other replicas stand by
-    #[arg(long, value_name = "NAMESPACE/NAME", help_heading = SERVING)]
-    pub lease: Option<String>,
     /// Record every change in this folder, as `record` does
     #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
     pub record: Option<PathBuf>,

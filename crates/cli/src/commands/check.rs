@@ -55,7 +55,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         Some(changes) if args.fail_on_new => changes.worst_news(&report),
         _ => report.worst(),
     };
-    let outcome = if args.options.fail_on.fails(worst) { Outcome::Findings } else { Outcome::Clean };
+    let outcome = if args.fail_on.fails(worst) { Outcome::Findings } else { Outcome::Clean };
 
     let exit_code = exit::code(&Ok(outcome));
     let (took, changes) = (begin.elapsed(), changes.as_ref());

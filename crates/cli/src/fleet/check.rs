@@ -152,7 +152,7 @@ fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
         Some(changes) if args.fail_on_new => changes.worst_news(&cluster.report),
         _ => cluster.report.worst(),
     });
-    if args.options.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
+    if args.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
 }
 
 /// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is

@@ -3,4 +3,3 @@
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
-pub(crate) mod webhook;

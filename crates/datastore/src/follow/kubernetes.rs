@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use super::Changed;
-use super::objects::{self, change, drop_same};
+use super::objects::{self, change};
 use crate::cache::WhyWhole;
 use crate::changes::Broken;
 use crate::changes::kubernetes::recorded;
@@ -71,9 +71,8 @@ impl KubeNews {
     /// Makes the snapshot what is stored now.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut KubeFollowed) -> Changed {
         let Self { changed, positions, fresh, now: at } = self;
-        let mut now = fresh.clone();
-        let mut before = change(snapshot, &changed, fresh);
-        drop_same(&mut before, &mut now);
+        let now = fresh.clone();
+        let before = change(snapshot, &changed, fresh);
         followed.positions = positions;
         snapshot.taken_at = at;
         Changed { before, now }
@@ -108,15 +107,6 @@ impl KubeFollowed {
 
     pub(super) fn proven(&self) -> Timestamp {
         self.proven
-    }
-
-    /// True where the same is known of every kind.
-    pub(super) fn is_at(&self, other: &Self) -> bool {
-        let versions = |followed: &Self| {
-            let positions = followed.positions.iter();
-            positions.map(|(kind, position)| (kind.clone(), position.revision)).collect::<Vec<_>>()
-        };
-        versions(self) == versions(other)
     }
 
     /// Waits until something has changed, or why that is not known.
@@ -162,14 +152,13 @@ impl KubeFollowed {
         Ok(())
     }
 
-    /// What has changed since it was asked for last; or why everything has to be read. With `until`, later changes are left out.
+    /// What has changed since it was asked for last; or why everything has to be read.
     ///
     /// # Errors
     /// Where the server cannot be asked. The next time, what has been reported and not taken is reported again.
     pub(super) fn news(
         &mut self,
         client: &Arc<KubeClient>,
-        until: Option<&Self>,
     ) -> Result<std::result::Result<KubeNews, WhyWhole>> {
         let now = self.now();
         let watches = self.watches(client);
@@ -177,12 +166,7 @@ impl KubeFollowed {
         let mut taken = Taken { positions: self.positions.clone(), ..Taken::default() };
         for message in std::mem::take(&mut self.reported).into_iter().chain(later) {
             match message {
-                Message::Change(known, change) => {
-                    let last = until.and_then(|until| until.positions.get(known.plural));
-                    if last.is_none_or(|last| change.version.cast_signed() <= last.revision) {
-                        taken.change(known, change);
-                    }
-                }
+                Message::Change(known, change) => taken.change(known, change),
                 Message::Reached(kind, version) => taken.reach(kind, version),
                 Message::Current(..) => {}
                 Message::Broken(broken) => {
@@ -194,12 +178,7 @@ impl KubeFollowed {
                 }
             }
         }
-        let mut news = taken.news(now);
-        for (kind, position) in &mut news.positions {
-            let until = until.and_then(|until| until.positions.get(kind));
-            *position = until.copied().unwrap_or(*position);
-        }
-        Ok(Ok(news))
+        Ok(Ok(taken.news(now)))
     }
 
     /// The watches. If they have ended, they begin again, and report again what was not taken.

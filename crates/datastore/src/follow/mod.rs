@@ -67,16 +67,6 @@ impl Followed {
         of_etcd.or(self.kubernetes.as_ref().map(KubeFollowed::revision)).unwrap_or_default()
     }
 
-    /// True where the same is known as of another: both say what is stored at the same revisions.
-    pub fn is_at(&self, other: &Self) -> bool {
-        let revision = |followed: &Self| followed.etcd.as_ref().map(EtcdFollowed::revision);
-        let is_kubernetes_at = match (&self.kubernetes, &other.kubernetes) {
-            (Some(kubernetes), Some(other)) => kubernetes.is_at(other),
-            (kubernetes, other) => kubernetes.is_none() && other.is_none(),
-        };
-        revision(self) == revision(other) && is_kubernetes_at
-    }
-
     /// True where the changes of some kinds may be known before earlier ones of others.
     pub fn is_apart(&self) -> bool {
         self.kubernetes.is_some()
@@ -156,31 +146,23 @@ impl Datastore {
     }
 
     /// What has changed since it was followed last; or why everything has to be read again: the server has forgotten some of it,
-    /// or is another one. With `until`, which was read since, later changes are left for the next time.
+    /// or is another one.
     ///
     /// # Errors
     /// Where the server cannot be asked.
-    pub fn news<'a>(
-        &'a self,
-        followed: &'a mut Followed,
-        until: Option<&'a Followed>,
-    ) -> Pending<'a, Result<OrWhole<News>>> {
+    pub fn news<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<OrWhole<News>>> {
         Box::pin(async move {
             let mut news = News { etcd: None, kubernetes: None };
             let (etcd, kubernetes) = self.clients();
-            if until.is_some() {
-                self.prove(followed).await?;
-            }
             if let (Some(client), Some(followed)) = (etcd, &followed.etcd) {
-                let until = until.and_then(|until| until.etcd.as_ref()).map(EtcdFollowed::revision);
-                match etcd::news(client, followed, until).await? {
+                match etcd::news(client, followed).await? {
                     Ok(of_etcd) => news.etcd = Some(of_etcd),
                     Err(why) => return Ok(Err(why)),
                 }
             }
             // Nothing is waited for from here on, so that what was taken is not lost.
             if let (Some(client), Some(followed)) = (kubernetes, &mut followed.kubernetes) {
-                match followed.news(client, until.and_then(|until| until.kubernetes.as_ref()))? {
+                match followed.news(client)? {
                     Ok(of_kubernetes) => news.kubernetes = Some(of_kubernetes),
                     Err(why) => return Ok(Err(why)),
                 }

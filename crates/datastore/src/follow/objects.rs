@@ -3,7 +3,7 @@
 //! Lists are in the order of the names that objects have by what they hold, and those of one name in the order of their UIDs. An object with
 //! another name is known by the defect that says so.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
 
 use calipam_files::objects::names::{affinity_name, block_name, handle_name};
@@ -90,36 +90,6 @@ pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut f
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.newest_creation = snapshot.newest_creation.max(fresh.newest_creation);
     gone
-}
-
-/// Takes out what has been written and says the same: pods and nodes are written for many reasons that do not matter here.
-pub(super) fn drop_same(before: &mut Snapshot, now: &mut Snapshot) {
-    macro_rules! drop {
-        ($list:ident, $source:expr, $name:expr) => {
-            drop_same_of(&mut before.$list, &mut now.$list)
-        };
-    }
-    each_list!(drop);
-    if before.ipam_config == now.ipam_config {
-        (before.ipam_config, now.ipam_config) = (None, None);
-    }
-    if before.cluster == now.cluster {
-        (before.cluster, now.cluster) = (None, None);
-    }
-    if before.kube_controllers == now.kube_controllers {
-        (before.kube_controllers, now.kube_controllers) = (None, None);
-    }
-    let known: Vec<Defect> = before.defects.extract_if(.., |defect| now.defects.contains(defect)).collect();
-    now.defects.retain(|defect| !known.contains(defect));
-}
-
-fn drop_same_of<T: PartialEq>(before: &mut Vec<Versioned<T>>, now: &mut Vec<Versioned<T>>) {
-    let written: HashMap<&str, &T> = now.iter().map(|object| (uid(object), &object.value)).collect();
-    let is_same = |object: &&Versioned<T>| written.get(uid(object)) == Some(&&object.value);
-    let same: HashSet<String> = before.iter().filter(is_same).map(|object| uid(object).to_owned()).collect();
-    for list in [before, now] {
-        list.retain(|object| !same.contains(uid(object)));
-    }
 }
 
 fn uid<T>(object: &Versioned<T>) -> &str {

@@ -81,7 +81,7 @@ pub(crate) fn raw_events(
     about: &About,
 ) -> Vec<Raw> {
     match event {
-        BlockEvent::Known(_) => known(cidr, revision, next, about),
+        BlockEvent::Known => known(cidr, revision, next, about),
         event => of_event(cidr, block_owner, revision, event, about).into_iter().collect(),
     }
 }
@@ -94,9 +94,6 @@ fn of_event(
     event: &BlockEvent,
     about: &About,
 ) -> Option<Raw> {
-    if event.is_internal() {
-        return None;
-    }
     let records = event.records();
     if !concerns(cidr, block_owner, event, about) {
         return None;
@@ -125,7 +122,7 @@ fn of_event(
         BlockEvent::Field { name, before, after } => {
             (What::FieldChanged, format!("{name}: {} → {}", text(before), text(after)))
         }
-        BlockEvent::Known(_) | BlockEvent::Order(_) | BlockEvent::Sequence(_) => return None,
+        BlockEvent::Known => return None,
     };
     let recorded = time_of(event);
     let mut event_of = raw(revision, what, subject, holders, detail, recorded);

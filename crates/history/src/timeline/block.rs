@@ -1,21 +1,21 @@
-//! The events between two states of a block, and the state that events lead to.
+//! The events between two states of a block.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::block::BlockOwner;
 use serde_json::Value;
 
 use super::state::{BlockFields, Record};
 
-/// What happened to a block. Together, the events between two states say everything that differs: [`replay`] gives back the
-/// later one.
+/// What happened to a block. Together, the events between two states say everything that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockEvent {
     /// What is known first: at the oldest revision that is kept, or after one that cannot be decoded.
-    Known(Box<BlockFields>),
+    Known,
     /// It was created, empty.
     Claimed {
         owner: Option<BlockOwner>,
         claim_time: Option<String>,
-        fields: Box<BlockFields>,
     },
     Assigned {
         ordinal: u32,
@@ -55,10 +55,6 @@ pub enum BlockEvent {
     Undecodable(String),
     /// The block was deleted.
     GivenUp,
-    /// Free addresses are handed out in another order than these events lead to.
-    Order(Vec<u32>),
-    /// The sequence number.
-    Sequence(u64),
     /// A field that this program does not know.
     Field {
         name: String,
@@ -76,11 +72,6 @@ pub enum BlockState {
 }
 
 impl BlockEvent {
-    /// True for what only the replay needs, and people do not ask for.
-    pub fn is_internal(&self) -> bool {
-        matches!(self, Self::Order(_) | Self::Sequence(_))
-    }
-
     /// The ordinal that it is about; `None` for what is about the whole block.
     pub fn ordinal(&self) -> Option<u32> {
         match self {
@@ -121,18 +112,12 @@ pub fn events(before: &BlockState, after: &BlockState) -> Vec<BlockEvent> {
             });
             released.chain([BlockEvent::GivenUp]).collect()
         }
-        (BlockState::Hidden(_), BlockState::Stored(fields)) => vec![BlockEvent::Known(fields.clone())],
+        (BlockState::Hidden(_), BlockState::Stored(_)) => vec![BlockEvent::Known],
         (BlockState::Absent, BlockState::Stored(fields)) => {
-            let mut empty = BlockFields::blank(fields.cidr);
-            empty.owner.clone_from(&fields.owner);
-            empty.claim_time.clone_from(&fields.claim_time);
-            empty.others.clone_from(&fields.others);
-            let size = fields.free.len() + fields.held.len();
-            empty.free = (0..u32::try_from(size).unwrap_or(u32::MAX)).collect();
             let (owner, claim_time) = (fields.owner.clone(), fields.claim_time.clone());
-            let mut all = vec![BlockEvent::Claimed { owner, claim_time, fields: Box::new(empty.clone()) }];
-            all.extend(between(&empty, fields));
-            all
+            let empty = BlockFields { deleted: false, held: BTreeMap::new(), ..(**fields).clone() };
+            let claimed = BlockEvent::Claimed { owner, claim_time };
+            [claimed].into_iter().chain(between(&empty, fields)).collect()
         }
         (BlockState::Stored(before), BlockState::Stored(after)) => between(before, after),
         (BlockState::Stored(_), BlockState::Hidden(_)) | (BlockState::Absent, BlockState::Hidden(_)) => {
@@ -149,30 +134,19 @@ fn between(before: &BlockFields, after: &BlockFields) -> Vec<BlockEvent> {
     } else if before.claim_time != after.claim_time {
         all.push(BlockEvent::ClaimedAgain { claim_time: after.claim_time.clone() });
     }
-    let size = [before, after].map(|fields| fields.free.len() + fields.held.len());
-    let size = u32::try_from(size[0].max(size[1])).unwrap_or(u32::MAX);
-    for ordinal in 0..size {
+    let ordinals: BTreeSet<u32> = before.held.keys().chain(after.held.keys()).copied().collect();
+    for ordinal in ordinals {
         all.extend(of_ordinal(ordinal, before.held.get(&ordinal), after.held.get(&ordinal)));
     }
     if before.deleted != after.deleted {
         all.push(BlockEvent::Marked(after.deleted));
     }
-    let names = before.others.keys().chain(after.others.keys()).collect::<std::collections::BTreeSet<_>>();
+    let names: BTreeSet<&String> = before.others.keys().chain(after.others.keys()).collect();
     for name in names {
         let (was, is) = (before.others.get(name).cloned(), after.others.get(name).cloned());
         if was != is {
             all.push(BlockEvent::Field { name: name.clone(), before: was, after: is });
         }
-    }
-    if before.sequence != after.sequence {
-        all.push(BlockEvent::Sequence(after.sequence));
-    }
-    let mut state = BlockState::Stored(Box::new(before.clone()));
-    all.iter().for_each(|event| apply(&mut state, event));
-    if let BlockState::Stored(fields) = state
-        && fields.free != after.free
-    {
-        all.push(BlockEvent::Order(after.free.clone()));
     }
     all
 }
@@ -203,61 +177,4 @@ fn is_same_allocation(before: &Record, after: &Record) -> bool {
     before.attribute.released_at.is_none()
         && before.attribute.handle == after.attribute.handle
         && before.sequence == after.sequence
-}
-
-/// The state after an event.
-pub fn apply(state: &mut BlockState, event: &BlockEvent) {
-    match event {
-        BlockEvent::Known(fields) | BlockEvent::Claimed { fields, .. } => {
-            *state = BlockState::Stored(fields.clone());
-            return;
-        }
-        BlockEvent::GivenUp => {
-            *state = BlockState::Absent;
-            return;
-        }
-        BlockEvent::Undecodable(reason) => {
-            *state = BlockState::Hidden(reason.clone());
-            return;
-        }
-        _ => {}
-    }
-    let BlockState::Stored(fields) = state else { return };
-    match event {
-        BlockEvent::Assigned { ordinal, record }
-        | BlockEvent::Changed { ordinal, after: record, .. }
-        | BlockEvent::Cooling { ordinal, record, .. } => {
-            fields.free.retain(|free| free != ordinal);
-            fields.held.insert(*ordinal, record.clone());
-        }
-        BlockEvent::Released { ordinal, .. } => {
-            fields.held.remove(ordinal);
-            fields.free.push(*ordinal);
-        }
-        BlockEvent::Owner { after, claim_time, .. } => {
-            fields.owner.clone_from(after);
-            fields.claim_time.clone_from(claim_time);
-        }
-        BlockEvent::ClaimedAgain { claim_time } => fields.claim_time.clone_from(claim_time),
-        BlockEvent::Marked(deleted) => fields.deleted = *deleted,
-        BlockEvent::Order(free) => fields.free.clone_from(free),
-        BlockEvent::Sequence(number) => fields.sequence = *number,
-        BlockEvent::Field { name, after, .. } => {
-            match after {
-                Some(value) => fields.others.insert(name.clone(), value.clone()),
-                None => fields.others.remove(name),
-            };
-        }
-        BlockEvent::Known(_)
-        | BlockEvent::Claimed { .. }
-        | BlockEvent::GivenUp
-        | BlockEvent::Undecodable(_) => {}
-    }
-}
-
-/// The state that events lead to.
-pub fn replay<'e>(first: BlockState, events: impl IntoIterator<Item = &'e BlockEvent>) -> BlockState {
-    let mut state = first;
-    events.into_iter().for_each(|event| apply(&mut state, event));
-    state
 }

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use self::about::{known, raw_events, time_of};
-pub use self::block::{BlockEvent, BlockState, apply, events, replay};
+pub use self::block::{BlockEvent, BlockState, events};
 pub use self::event::{Event, Holder, Origin, Run, What};
 pub use self::exports::{ExportReader, concerns, recorded_in};
 pub use self::state::{BlockFields, Record};

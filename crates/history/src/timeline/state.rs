@@ -10,7 +10,8 @@ use calipam_model::cidr;
 
 use super::event::Holder;
 
-/// A block, field by field. Which index an owner record has in the stored value says nothing and is left out.
+/// A block, field by field. Left out is what says nothing to people: the index of an owner record, the order of free addresses, and the sequence
+/// number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockFields {
     pub cidr: IpNet,
@@ -19,10 +20,6 @@ pub struct BlockFields {
     pub claim_time: Option<String>,
     /// Marked deleted.
     pub deleted: bool,
-    /// Raised by one with every update.
-    pub sequence: u64,
-    /// Free ordinals; the first is handed out next.
-    pub free: Vec<u32>,
     /// Records by ordinal.
     pub held: BTreeMap<u32, Record>,
     /// Fields that are none of these, as JSON.
@@ -44,7 +41,7 @@ impl Record {
     }
 }
 
-/// Fields of the stored value that [`BlockFields`] has under names of its own.
+/// Fields of the stored value that [`BlockFields`] has under names of its own, or leaves out.
 const KNOWN: [&str; 9] = [
     "cidr",
     "affinity",
@@ -75,24 +72,8 @@ impl BlockFields {
             owner: block.owner().cloned(),
             claim_time: block.claim_time().map(str::to_owned),
             deleted: block.is_deleted(),
-            sequence: block.sequence(),
-            free: block.free().to_vec(),
             held: (0..block.size()).filter_map(record).collect(),
             others: others.collect(),
-        }
-    }
-
-    /// A block in which nothing is held and nothing is said.
-    pub(crate) fn blank(cidr: IpNet) -> Self {
-        Self {
-            cidr,
-            owner: None,
-            claim_time: None,
-            deleted: false,
-            sequence: 0,
-            free: Vec::new(),
-            held: BTreeMap::new(),
-            others: BTreeMap::new(),
         }
     }
 

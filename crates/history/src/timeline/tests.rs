@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    About, BlockState, Event, Kept, Origin, Run, Uncertainty, Version, What, Written, decode, events, replay,
+    About, BlockState, Event, Kept, Origin, Run, Uncertainty, Version, What, Written, decode, events,
     timeline,
 };
 
@@ -292,7 +292,7 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
     block.as_ref().map(|block| serde_json::to_vec(block).unwrap())
 }
 
-/// What a stored block says, whatever the places of its owner records are.
+/// What a stored block says to people: the places of its owner records, the order of free addresses and the sequence number do not.
 fn content(value: &Option<Vec<u8>>) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(value.as_ref()?).ok()?;
     let records = value["attributes"].as_array().cloned().unwrap_or_default();
@@ -301,14 +301,16 @@ fn content(value: &Option<Vec<u8>>) -> Option<Value> {
             *place = record.clone();
         }
     }
-    value["attributes"] = Value::Null;
+    for name in ["attributes", "unallocated", "sequenceNumber"] {
+        value[name] = Value::Null;
+    }
     Some(value)
 }
 
 proptest! {
-    /// Replaying the events of a history from its first state gives the last state, field for field.
+    /// Between two states there are events just where something differs, and no field is left out of what is compared.
     #[test]
-    fn events_lead_from_the_first_state_to_the_last(steps in proptest::collection::vec(step(), 0..40)) {
+    fn events_tell_of_every_difference(steps in proptest::collection::vec(step(), 0..40)) {
         let mut block = Some(fresh());
         let mut stored = vec![block.as_ref().map(|block| serde_json::to_vec(block).unwrap())];
         for (number, step) in steps.iter().enumerate() {
@@ -317,14 +319,11 @@ proptest! {
         }
         let states: Vec<BlockState> =
             stored.iter().map(|value| value.as_deref().map_or(BlockState::Absent, decode)).collect();
-        let all: Vec<_> = states.windows(2).flat_map(|pair| events(&pair[0], &pair[1])).collect();
-        prop_assert_eq!(&replay(states[0].clone(), &all), states.last().unwrap());
-        // From nothing as well: what a history begins with is an event, too.
-        let begin = events(&BlockState::Absent, &states[0]);
-        prop_assert_eq!(&replay(BlockState::Absent, begin.iter().chain(&all)), states.last().unwrap());
-        // No field is left out of the states that are compared: equal states are equal as they are stored.
-        for pair in stored.windows(2).zip(states.windows(2)).filter(|(_, states)| states[0] == states[1]) {
-            prop_assert_eq!(content(&pair.0[0]), content(&pair.0[1]));
+        for (values, states) in stored.windows(2).zip(states.windows(2)) {
+            prop_assert_eq!(events(&states[0], &states[1]).is_empty(), states[0] == states[1]);
+            if states[0] == states[1] {
+                prop_assert_eq!(content(&values[0]), content(&values[1]));
+            }
         }
     }
 }

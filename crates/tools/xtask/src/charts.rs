@@ -40,7 +40,6 @@ const CHARTS: [Chart; 2] = [
         ],
         settings: &[
             ("namespace: calipam\n", "namespace: {{ .Release.Namespace }}\n"),
-            ("--lease=calipam/", "--lease={{ .Release.Namespace }}/"),
             ("image: registry.example.com/calipam:latest", "image: {{ .Values.image }}"),
             ("schedule: \"*/15 * * * *\"", "schedule: {{ .Values.schedule | quote }}"),
             (

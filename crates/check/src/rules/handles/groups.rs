@@ -19,7 +19,6 @@ use serde_json::Value;
 
 use crate::parallel::{in_parts, in_parts_of_few};
 use crate::record::Record;
-use crate::rules::Part;
 use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;
@@ -79,9 +78,9 @@ struct Object {
 
 /// Every ID under which something is stored or recorded, but for the typical ones that are in
 /// order: a handle that claims one address of one block, or one of either family, and blocks that
-/// record just that. With `only`, of the IDs of this part alone.
-pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, only: Option<&Part>) -> Vec<Group<'c, 's>> {
-    let (objects, references) = (objects(context), references(context, only));
+/// record just that.
+pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
+    let (objects, references) = (objects(context), references(context));
     let groups = in_parts_of_few(SHARDS, |shards| {
         let mut groups = Vec::new();
         for shard in shards {
@@ -222,22 +221,20 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
 
 /// Allocations of sound blocks that name a handle. For what Windows reserves there is no
 /// handle (facts 3.1).
-fn references(context: &Context<'_>, only: Option<&Part>) -> Vec<Shards<Reference>> {
+fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];
-        let number = || blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
-        let mut references = Shards::with_capacity(only.map_or_else(number, |part| part.handles.len()));
-        let sound = (range.start as u32..).zip(blocks).filter(|(_, block)| Part::has(only, block.key));
-        for (block, sound) in sound.filter_map(|(position, b)| Some((position, b.sound?))) {
+        let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
+        let mut references = Shards::with_capacity(number);
+        let sound = (range.start as u32..).zip(blocks).filter_map(|(position, b)| Some((position, b.sound?)));
+        for (block, sound) in sound {
             for (ordinal, handle) in sound.handles() {
                 let clean = handle.cut_at_carriage_return();
                 if clean.is_empty() || is_windows_reserved(handle) {
                     continue;
                 }
                 let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
-                if only.is_none_or(|part| part.handles.contains(&hash_of_name(clean))) {
-                    references.push(Reference { hash: hash_of_handle(clean), block: block | dirty, ordinal });
-                }
+                references.push(Reference { hash: hash_of_handle(clean), block: block | dirty, ordinal });
             }
         }
         references
@@ -247,20 +244,8 @@ fn references(context: &Context<'_>, only: Option<&Part>) -> Vec<Shards<Referenc
 
 /// The hash of a handle's ID that is cut at the carriage return.
 fn hash_of_handle(id: TextRef<'_>) -> u64 {
-    hash_of_bytes(id.packed())
-}
-
-/// The same in lower case: on Kubernetes the name of a handle's object, which IDs that differ by case share.
-pub(crate) fn hash_of_name(id: TextRef<'_>) -> u64 {
-    match id.is_lower_case() {
-        true => hash_of_handle(id),
-        false => hash_of_handle(Text::new(&id.plain().to_lowercase()).as_ref()),
-    }
-}
-
-pub(crate) fn hash_of_bytes(bytes: &[u8]) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write(bytes);
+    hasher.write(id.packed());
     hasher.finish()
 }
 

@@ -13,16 +13,14 @@ use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
 use self::groups::{Group, StoredHandle, groups, named_by_unchecked, undecodable};
-pub(crate) use self::groups::{hash_of_bytes, hash_of_name};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
 use crate::record::Record;
-use crate::rules::Part;
 
-/// Checks every handle, stored or recorded, or those of a part.
-pub(crate) fn check(context: &Context<'_>, only: Option<&Part>, out: &mut Vec<Finding>) {
+/// Checks every handle, stored or recorded.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let unchecked = context.index.unchecked();
     let scope = Scope {
         context,
@@ -32,7 +30,7 @@ pub(crate) fn check(context: &Context<'_>, only: Option<&Part>, out: &mut Vec<Fi
         unchecked_blocks: unchecked,
         undecodable: undecodable(context.snapshot),
     };
-    groups(context, only).iter().for_each(|group| scope.check(group, out));
+    groups(context).iter().for_each(|group| scope.check(group, out));
 }
 
 /// What decides whether a handle can be checked.

@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use calipam_check::Finding;
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::WhyWhole;
 use calipam_history::trend::Trends;
@@ -18,21 +17,20 @@ use super::served::Good;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// After a check it rests for so many times as long, so that changes that never end take less than a tenth of the time, and of one
-/// core where the datastore is followed.
+/// After a check it rests for so many times as long, so that changes that never end take less than a tenth of the time.
 const REST: u32 = 10;
+/// The same where the datastore is followed, by the processor time of a check: it takes less than a quarter of a core.
+const REST_FOLLOWED: u32 = 4;
 /// A datastore that is followed is asked for changes no more often, so that many changes are checked together.
 const EVERY: Duration = Duration::from_secs(1);
 /// What Calico writes for one pod comes within this time, as a rule.
 const OF_ONE_POD: Duration = Duration::from_millis(100);
 /// After how long a datastore that is followed is asked again if it does not answer.
 const RETRY: Duration = Duration::from_secs(10);
-/// So many of the findings in which a full check differs are named.
-const NAMED: usize = 10;
 
 /// Checks, and what is kept from one to the next.
 pub(super) struct Checks<'a> {
@@ -86,7 +84,7 @@ impl<'a> Checks<'a> {
         self.follow(&checker, &datastore).await?;
 
         let (mut report, snapshot, counts) = match &mut self.live {
-            Some(live) => (live.report(), live.snapshot(), Some(live.counts)),
+            Some(live) => (live.report().clone(), live.snapshot(), Some(live.counts)),
             None => {
                 let cache = self.args.cache.as_deref();
                 let checked = checker.check_datastore(&datastore, cache, &self.console).await?;
@@ -101,9 +99,8 @@ impl<'a> Checks<'a> {
         // Entries of a file with accepted findings that match nothing are told once.
         self.console.quiet = true;
 
-        let outcome = if options.fail_on.fails(report.worst()) { Outcome::Findings } else { Outcome::Clean };
         let trends = self.live.as_ref().map(|live| live.trends.clone());
-        Ok(Good::new(report, snapshot, begin.elapsed(), exit::code(&Ok(outcome)), counts, trends))
+        Ok(Good::new(report, snapshot, begin.elapsed(), counts, trends))
     }
 
     /// Reads and checks what has changed, if the datastore can be followed. Two reads that confirm each other are whole ones.
@@ -127,19 +124,17 @@ impl<'a> Checks<'a> {
             past.join().ok().flatten().into_iter().for_each(|past| live.trends.recall(past));
         }
         let step = live.step(datastore, &person).await?;
-        self.is_rare = matches!(step, Step::Compared { .. });
+        self.is_rare = matches!(step, Step::Whole(None));
         match step {
-            Step::Changes(_) => {}
+            Step::Changes(_) | Step::Whole(None) => {}
             Step::Lost(why) => {
                 self.live = None;
                 self.not_followed(&why);
             }
-            Step::Whole(why) if why.is_usual() => self.console.verbose(&format!("reading everything: {why}")),
-            Step::Whole(why) => self.console.warn(&format!("everything was read again: {why}")),
-            Step::Compared { lost, wrong } => {
-                self.tell("had been missed", &lost);
-                self.tell("had been kept by mistake", &wrong);
+            Step::Whole(Some(why)) if why.is_usual() => {
+                self.console.verbose(&format!("reading everything: {why}"));
             }
+            Step::Whole(Some(why)) => self.console.warn(&format!("everything was read again: {why}")),
         }
         Ok(())
     }
@@ -170,24 +165,16 @@ impl<'a> Checks<'a> {
         }
     }
 
-    fn tell(&self, what: &str, findings: &[Finding]) {
-        for finding in findings.iter().take(NAMED) {
-            self.console.warn(&format!("hourly full check: {} {} {what}", finding.code, finding.subject));
-        }
-        if let Some(others) = findings.len().checked_sub(NAMED).filter(|others| *others > 0) {
-            self.console.warn(&format!("hourly full check: {others} more findings {what}"));
-        }
-    }
-
-    /// What the last check, which took so long, has cost.
-    fn cost(&self, took: Duration) -> Duration {
+    /// How long it rests for the cost of the last check, which took so long.
+    fn rest_for(&self, took: Duration) -> Duration {
         let used = processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
         match used {
             _ if self.is_rare => Duration::ZERO,
-            Some(used) if self.live.is_some() => used,
+            Some(used) if self.live.is_some() => used * REST_FOLLOWED,
             // Between its two reads a check waits for `settle`, which costs nothing.
             _ => {
-                took.saturating_sub(Duration::try_from(self.args.options.recheck.settle).unwrap_or_default())
+                let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
+                took.saturating_sub(settle) * REST
             }
         }
     }
@@ -198,7 +185,7 @@ impl<'a> Checks<'a> {
             .live
             .as_ref()
             .map_or(Duration::ZERO, |live| EVERY.saturating_sub(took).min(live.until_due()));
-        let rest = (self.cost(took) * REST).max(least).min(interval.saturating_sub(took));
+        let rest = self.rest_for(took).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
         let (Some(live), Some(datastore)) = (&mut self.live, &self.datastore) else {

@@ -1,14 +1,25 @@
-//! `serve --events`: new findings as Events of Kubernetes, on the pod or node that they concern.
+//! `serve --events`: new findings as Events of Kubernetes, on the pod or node that they concern, at a pace that floods no one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use calipam_check::{Code, Evidence, Finding, FindingKey, Severity, Subject};
+use calipam_datastore::settings::KubernetesSettings;
 use calipam_datastore::{Event, Events, Regarding};
 use calipam_model::snapshot::{Revision, Snapshot};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::served::Good;
-use super::telling::{MOST, Tell, Told};
+use super::served::{Good, Served};
+use crate::console::Console;
 
+/// Time between two rounds.
+const PAUSE: Duration = Duration::from_secs(5);
+/// After how long there is a round although nothing was checked.
+const AGAIN: Duration = Duration::from_mins(1);
+/// Findings that are told, the most severe ones first.
+const MOST: usize = 500;
 /// Events at once.
 const TOGETHER: usize = 10;
 
@@ -19,8 +30,49 @@ pub(super) struct FindingEvents {
 }
 
 impl FindingEvents {
-    pub(super) fn new(events: Events) -> Self {
-        Self { events, told: BTreeSet::new() }
+    pub(super) fn new(settings: KubernetesSettings) -> Self {
+        Self { events: Events::new(settings, reporter()), told: BTreeSet::new() }
+    }
+
+    /// Tells what each check has found, for as long as there are checks.
+    pub(super) async fn run(mut self, mut served: watch::Receiver<Arc<Served>>, console: Console) {
+        let mut is_failing = false;
+        let mut again = Instant::now();
+        loop {
+            if let Ok(Err(_)) = timeout_at(again, served.changed()).await {
+                return;
+            }
+            again = Instant::now() + AGAIN;
+            let Some(good) = served.borrow_and_update().good.clone() else { continue };
+            match self.tell(&good).await {
+                Ok(has_more) => {
+                    is_failing = false;
+                    again = if has_more { Instant::now() } else { again };
+                }
+                Err(error) => {
+                    if !is_failing {
+                        console
+                            .warn(&format!("cannot send findings to the API server: {error}; trying again"));
+                    }
+                    (is_failing, again) = (true, Instant::now());
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Tells what has come since the last time; true if there is more.
+    async fn tell(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
+        let there: BTreeSet<(Code, &Subject)> =
+            good.report.findings.iter().map(|finding| finding.key_ref()).collect();
+        // One that comes again is new.
+        self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
+        let (events, has_more) = self.new_ones(good);
+        for (key, event) in events {
+            self.events.tell(&event).await?;
+            self.told.insert(key);
+        }
+        Ok(has_more)
     }
 
     /// Events of findings that were not told, and whether there are more.
@@ -35,23 +87,11 @@ impl FindingEvents {
     }
 }
 
-impl Tell for FindingEvents {
-    fn whom(&self) -> String {
-        "the API server".to_owned()
-    }
-
-    async fn tell(&mut self, good: &Good) -> Result<Told, String> {
-        let there: BTreeSet<(Code, &Subject)> =
-            good.report.findings.iter().map(|finding| finding.key_ref()).collect();
-        // One that comes again is new.
-        self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
-        let (events, has_more) = self.new_ones(good);
-        for (key, event) in events {
-            self.events.tell(&event).await.map_err(|error| error.to_string())?;
-            self.told.insert(key);
-        }
-        Ok(if has_more { Told::Some } else { Told::All })
-    }
+/// The name of the pod, or of the machine, and what no other process has.
+fn reporter() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
+    let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
+    format!("{host}_{}_{:x}", std::process::id(), nanoseconds)
 }
 
 /// The event of a finding; `None` if it concerns neither a pod nor a node that is there.

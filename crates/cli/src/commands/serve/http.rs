@@ -227,10 +227,7 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             match text_of(served, Text::Metrics, asking).await {
                 Ok(Some(text)) => response(StatusCode::OK, kind, text),
-                Ok(None) => {
-                    let text = if served.stands_by { STANDS_BY } else { NOT_YET };
-                    response(StatusCode::OK, kind, text.into())
-                }
+                Ok(None) => response(StatusCode::OK, kind, NOT_YET.into()),
                 Err(failure) => failure,
             }
         }
@@ -246,10 +243,6 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
 /// What is known before the first check has ended.
 const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
-
-/// What a replica says that does not check.
-const STANDS_BY: &str = "# HELP calipam_standby 1 while another replica of `calipam serve` checks.\n\
-                         # TYPE calipam_standby gauge\ncalipam_standby 1\n";
 
 /// A text of the last good check, with its age.
 async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
@@ -294,7 +287,6 @@ fn health(served: &Served, current: Duration) -> Answer {
 fn not_ready(served: &Served) -> Answer {
     let text = match served.failure() {
         Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),
-        None if served.stands_by => "another replica checks the cluster: this one stands by".to_owned(),
         None => "no check has succeeded yet".to_owned(),
     };
     plain(StatusCode::SERVICE_UNAVAILABLE, &text)

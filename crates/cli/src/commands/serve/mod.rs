@@ -4,36 +4,28 @@
 //! answer. Each leaves its report, of which the texts are written when they are asked for first, and its snapshot for questions:
 //! no answer reads the datastore.
 
-mod alerts;
 mod ask;
 mod checks;
 mod events;
 mod host;
 mod http;
 mod impatient;
-mod replica;
 mod served;
-mod telling;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::settings::{LocalFiles, Settings};
-use calipam_datastore::{Events, Webhook};
-use calipam_files::regular;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch as state;
 
-use self::alerts::Alerts;
 use self::checks::Checks;
 use self::events::FindingEvents;
 use self::host::Hosts;
 use self::http::Shown;
-use self::replica::{Holding, Turn, holder};
 use self::served::Served;
 use super::check::Checker;
 use super::record;
@@ -79,24 +71,17 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         ));
     }
 
-    let webhook = args.webhook.as_deref().map(webhook).transpose()?;
     if let Some(folder) = &args.record {
         record::start(folder, args.keep.as_ref(), &global, console)?;
     }
     let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
-    if let Some(webhook) = webhook {
-        tokio::spawn(telling::run(Alerts::new(webhook), served.clone(), console.clone()));
-    }
     if args.events {
         let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles)
             .map_err(calipam_datastore::Error::from)?;
-        let events = FindingEvents::new(Events::new(settings.kubernetes, holder()));
-        tokio::spawn(telling::run(events, served.clone(), console.clone()));
+        tokio::spawn(FindingEvents::new(settings.kubernetes).run(served.clone(), console.clone()));
     }
-    let holding = args.lease.as_deref().map(|lease| Holding::begin(lease, &global, console)).transpose()?;
-    let (holding, turn) = holding.unzip();
-    let checks = start_checks(args, global, console.clone(), interval, sender, turn)?;
+    let checks = start_checks(args, global, console.clone(), interval, sender)?;
     let mut news = served.clone();
     let stop = async move {
         let ended = async { while news.changed().await.is_ok() {} };
@@ -106,26 +91,11 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         }
     };
     let shown = Shown { served, current: interval.saturating_mul(CURRENT), hosts };
-    let by_signal = http::serve(listener, shown, stop).await;
-    if let Some(holding) = holding {
-        holding.end().await;
-    }
-    if by_signal {
+    if http::serve(listener, shown, stop).await {
         // A check that is running only reads: it ends with the process.
         return Ok(Outcome::Clean);
     }
     Err(checks.join().unwrap_or(Failure::Panic))
-}
-
-/// The server of a URL, or of the one that the first line of `@FILE` is.
-fn webhook(text: &str) -> Result<Webhook, Failure> {
-    let read = text.strip_prefix('@').map(|path| {
-        regular::read_to_string(Path::new(path))
-            .map_err(|error| Failure::Io { doing: format!("read the URL in {path}"), error })
-    });
-    let read = read.transpose()?;
-    let url = read.as_deref().map_or(text, |read| read.lines().next().unwrap_or_default().trim());
-    Webhook::new(url).map_err(|reason| Failure::usage(format!("--webhook: {reason}")))
 }
 
 /// Ends with SIGTERM or ctrl-c, which end the process no more.
@@ -155,12 +125,10 @@ fn start_checks(
     console: Console,
     interval: Duration,
     sender: state::Sender<Arc<Served>>,
-    turn: Option<Turn>,
 ) -> Result<JoinHandle<Failure>, Failure> {
     let failed = |error| Failure::Io { doing: "start threads".into(), error };
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-    let checks =
-        move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender, turn));
+    let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender));
     thread::Builder::new().name("checks".into()).spawn(checks).map_err(failed)
 }
 
@@ -170,18 +138,10 @@ async fn check_again_and_again(
     console: &Console,
     interval: Duration,
     sender: &state::Sender<Arc<Served>>,
-    mut turn: Option<Turn>,
 ) -> Failure {
     let mut checks = Checks::new(args, global, console);
     let mut said = String::new();
     loop {
-        if let Some(turn) = turn.as_mut().filter(|turn| !turn.is_held()) {
-            checks = Checks::new(args, global, console);
-            sender.send_replace(Arc::new(Served::standby()));
-            console.info("standing by until this replica holds the lease");
-            turn.wait().await;
-            console.info("this replica holds the lease");
-        }
         let begin = Instant::now();
         match checks.check(begin).await {
             Ok(good) => {
@@ -206,13 +166,6 @@ async fn check_again_and_again(
                 sender.send_replace(Arc::new(served));
             }
         }
-        let rest = checks.rest(begin.elapsed(), interval);
-        match &mut turn {
-            Some(turn) => tokio::select! {
-                () = rest => {}
-                () = turn.lost() => {}
-            },
-            None => rest.await,
-        }
+        checks.rest(begin.elapsed(), interval).await;
     }
 }

@@ -11,6 +11,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_workflow::{LiveCounts, SharedSnapshot};
 use jiff::Timestamp;
 
+use crate::exit::{self, Outcome};
 use crate::format::Format;
 use crate::render::document;
 use crate::render::report::{Checked, RunMetrics, page_with_notice, write_live_page, write_report_metrics};
@@ -26,8 +27,6 @@ pub(super) struct Served {
     pub version: String,
     /// Why the last check failed, and when it ended.
     failure: Option<(String, Timestamp)>,
-    /// Another replica checks.
-    pub stands_by: bool,
 }
 
 /// What a check that succeeded left. Its texts are written when they are asked for first.
@@ -40,7 +39,6 @@ pub(super) struct Good {
     pub report: Report,
     /// What was checked. If the cluster is followed, it may be later.
     pub snapshot: SharedSnapshot,
-    pub exit_code: u8,
     /// What was done to follow the cluster, if it is.
     pub counts: Option<LiveCounts>,
     /// What becomes of the pools, where the cluster is followed.
@@ -65,13 +63,12 @@ impl Good {
         report: Report,
         snapshot: SharedSnapshot,
         took: Duration,
-        exit_code: u8,
         counts: Option<LiveCounts>,
         trends: Option<Trends>,
     ) -> Self {
         let (at, ended) = (Timestamp::now(), Instant::now());
         let (json, page, metrics) = Default::default();
-        Self { at, ended, took, report, snapshot, exit_code, counts, trends, json, page, metrics }
+        Self { at, ended, took, report, snapshot, counts, trends, json, page, metrics }
     }
 
     /// How long ago the check ended.
@@ -99,7 +96,7 @@ impl Good {
             snapshot: &snapshot,
             changes: None,
             took: self.took,
-            exit_code: self.exit_code,
+            exit_code: exit::code(&Ok(Outcome::Clean)),
         };
         let mut out = Vec::new();
         match text {
@@ -117,14 +114,14 @@ impl Served {
         self.run.is_none()
     }
 
-    /// What is served while another replica checks.
-    pub(super) fn standby() -> Self {
-        Self { stands_by: true, version: "stands by".to_owned(), ..Self::default() }
-    }
-
     /// What is served after a check that succeeded.
     pub(super) fn good(good: Good) -> Self {
-        let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code, live: good.counts };
+        let run = RunMetrics {
+            up: true,
+            took: good.took,
+            exit_code: exit::code(&Ok(Outcome::Clean)),
+            live: good.counts,
+        };
         let version = good.report.cluster.taken_at.to_string();
         Self { run: Some(run), version, good: Some(Arc::new(good)), ..Self::default() }
     }
@@ -136,7 +133,7 @@ impl Served {
         let read = self.good.as_ref().map(|good| good.report.cluster.taken_at.to_string());
         let version = format!("{} failed", read.unwrap_or_default());
         let failure = Some((message.to_owned(), Timestamp::now()));
-        Self { run: Some(run), good: self.good.clone(), version, failure, stands_by: false }
+        Self { run: Some(run), good: self.good.clone(), version, failure }
     }
 
     /// Why no check has succeeded so far; `None` if one has, and where the first one is under way.

@@ -161,11 +161,14 @@ impl Metrics<'_> {
     fn live(&mut self, live: &LiveCounts) {
         let help = "Keys of the datastore that have changed since the start.";
         self.set("live_changes", help, &[], live.changes as f64);
-        let help = "How often changes alone were checked, and how often everything.";
-        self.set("live_checks", help, &[("scope", "changes")], live.parts as f64);
-        self.set("live_checks", help, &[("scope", "everything")], live.whole as f64);
-        let help = "Findings in which hourly full checks have differed from what was checked by changes.";
-        self.set("live_differences", help, &[], live.differences as f64);
+        self.set(
+            "live_checks",
+            "How often the cluster was checked since the start.",
+            &[],
+            live.checks as f64,
+        );
+        let help = "How often everything was read since the start.";
+        self.set("live_reads", help, &[], live.reads as f64);
     }
 
     /// Everything about the cluster. Returns how full its pools are.

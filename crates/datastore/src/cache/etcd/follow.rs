@@ -85,11 +85,8 @@ pub(crate) async fn start(
 pub(crate) async fn news(
     client: &Arc<EtcdClient>,
     followed: &EtcdFollowed,
-    until: Option<i64>,
 ) -> Result<std::result::Result<EtcdNews, WhyWhole>> {
-    let mut begun = begin(client).await?;
-    // A member that lags behind does not know it yet.
-    begun.revision = until.map_or(begun.revision, |until| until.min(begun.revision));
+    let begun = begin(client).await?;
     Ok(since(client, followed, begun).await)
 }
 

@@ -12,7 +12,6 @@ pub(crate) mod discovery;
 pub(crate) mod events;
 mod flags;
 pub(crate) mod kinds;
-pub(crate) mod lease;
 pub(crate) mod permission;
 mod proxy;
 pub(crate) mod schema;

@@ -4,8 +4,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use jiff::SignedDuration;
 
-use super::Standing;
-use crate::{Options, check};
+use crate::{Options, Standing, check};
 
 /// A cluster, and the same without the handle of a pod.
 fn without_a_handle() -> (Cluster, Snapshot) {

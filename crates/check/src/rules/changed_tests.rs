@@ -1,0 +1,140 @@
+//! A cluster that is followed: after any change the check of the snapshot that was changed is that of one that is read whole.
+
+use std::collections::BTreeMap;
+
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::rounds;
+use jiff::SignedDuration;
+
+use super::random_tests::{Dice, entries, unread};
+use crate::{Code, Options, check};
+
+/// What is stored, by key: value and revision.
+type Stored = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
+/// Keys with what is written under them; `None` deletes.
+type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A cluster that changes, and what is known of it.
+struct World {
+    stored: Stored,
+    /// What was read, without the objects.
+    read: Snapshot,
+    followed: Snapshot,
+    revision: i64,
+}
+
+impl World {
+    fn new(stored: Stored, read: Snapshot) -> Self {
+        let followed = whole(&stored, read.clone());
+        Self { stored, read, followed, revision: 1_000 }
+    }
+
+    fn wait(&mut self, seconds: i64) {
+        self.read.taken_at += SignedDuration::from_secs(seconds);
+        self.followed.taken_at = self.read.taken_at;
+    }
+
+    /// Writes, and compares what is found by following with what is found by reading everything; gives the codes.
+    fn change(&mut self, writes: Writes, name: &str) -> Vec<Code> {
+        self.revision += 1;
+        let mut fresh = Snapshot::default();
+        let keys: Vec<Vec<u8>> = writes.keys().cloned().collect();
+        for (key, value) in writes {
+            if let Some(value) = value {
+                fresh.add_entry(&key, &value, self.revision);
+                self.stored.insert(key, (value, self.revision));
+            } else {
+                self.stored.remove(&key);
+            }
+        }
+        self.followed.change_entries(&keys, fresh);
+
+        let options = Options { pool_threshold: 30.0, ..Options::default() };
+        let found = check(&self.followed, &options);
+        let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
+        assert_eq!(found, check(&whole(&self.stored, self.read.clone()), &options), "{name}: after {keys:?}");
+        found.findings.iter().map(|finding| finding.code).collect()
+    }
+}
+
+fn whole(stored: &Stored, mut snapshot: Snapshot) -> Snapshot {
+    stored.iter().for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot
+}
+
+/// A few of the differences between two states.
+fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -> Writes {
+    let keys: Vec<&Vec<u8>> = stored.keys().chain(other.keys()).collect();
+    let mut changes = Writes::new();
+    for _ in 0..=dice.below(most) {
+        let key = keys[dice.below(keys.len())];
+        changes.insert(key.clone(), other.get(key).map(|(value, _)| value.clone()));
+    }
+    changes
+}
+
+/// Two objects of a kind with each other's value, as far as a key lets it be one.
+fn swapped(dice: &mut Dice, stored: &Stored) -> Writes {
+    let prefix: &[u8] =
+        [&b"/calico/ipam/v2/handle/"[..], b"/calico/resources/v3/projectcalico.org/workloadendpoints/"]
+            [dice.below(2)];
+    let keys: Vec<&Vec<u8>> = stored.keys().filter(|key| key.starts_with(prefix)).collect();
+    let [one, other] = [0, 1].map(|_| keys[dice.below(keys.len())]);
+    let value = |key: &Vec<u8>| Some(stored[key].0.clone());
+    Writes::from([(one.clone(), value(other)), (other.clone(), value(one))])
+}
+
+#[test]
+fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
+    let mut codes = std::collections::BTreeSet::new();
+    for seed in 0..rounds(50) {
+        let dice = &mut Dice(seed);
+        let odd = |dice: &mut Dice| -> Stored {
+            entries(dice).into_iter().map(|(key, value)| (key.into_bytes(), (value, 3))).collect()
+        };
+        let mut read = unread(dice);
+        if dice.one_in(2) {
+            read.datastore = DatastoreKind::Kubernetes;
+        }
+        let mut world = World::new(odd(dice), read);
+        for step in 0..60 {
+            let other = odd(dice);
+            let changes = some_changes(dice, &world.stored, &other, 3);
+            // A clock is also set back.
+            world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
+            codes.extend(world.change(changes, &format!("seed {seed}, step {step}")));
+        }
+    }
+    assert!(codes.len() > 20, "{codes:?}");
+}
+
+#[test]
+fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds() {
+    let mut codes = std::collections::BTreeSet::new();
+    for seed in 0..rounds(2) {
+        let dice = &mut Dice(seed);
+        let faulty = Cluster::all_faults(ClusterSpec::new(seed + 1), 2);
+        let mut read = Snapshot { taken_at: faulty.spec().now, ..Snapshot::default() };
+        read.mark_read(ETCD_SOURCES);
+        let [faulty, healthy] = [faulty, Cluster::plain(ClusterSpec::new(seed + 1), 8, 6)].map(|cluster| {
+            let mut stored = Stored::new();
+            cluster.for_each_entry(|key, value| drop(stored.insert(key.to_vec(), (value.to_vec(), 3))));
+            stored
+        });
+        let mut world = World::new(faulty.clone(), read);
+        for step in 0..60 {
+            let changes = match dice.below(4) {
+                // What was changed is as it was.
+                0 => some_changes(dice, &world.stored, &faulty, 12),
+                1 => some_changes(dice, &world.stored, &healthy, 3),
+                2 => swapped(dice, &world.stored),
+                _ => some_changes(dice, &world.stored, &Stored::new(), 3),
+            };
+            world.wait([0, 2, 60, 600][dice.below(4)]);
+            codes.extend(world.change(changes, &format!("seed {seed}, step {step}")));
+        }
+    }
+    assert!(codes.contains(&Code::LeakedAddress) && codes.len() > 20, "{codes:?}");
+}
