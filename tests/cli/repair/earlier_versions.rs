@@ -111,32 +111,6 @@ fn an_export_of_an_earlier_version_is_read_and_belongs_to_an_archive() {
 }
 
 #[test]
-fn a_cache_of_an_earlier_version_is_passed_over_and_replaced() {
-    let site = as_exported("before.jsonl");
-    let folder = site.home.path().join("cache");
-    let check = || -> Run {
-        site.run(&["check", "--settle", "0", "-v", "-o", "json", "--cache", folder.to_str().unwrap()])
-    };
-    let first = check();
-    let caches: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
-    let [cache] = &caches[..] else { panic!("{caches:?}") };
-    fs::write(cache, fs::read(sample("cache-1")).unwrap()).unwrap();
-    let passed_over = check();
-    let reason = "warning: everything was read";
-    let told = passed_over.stderr.lines().find(|line| line.starts_with(reason)).unwrap_or_default();
-    assert!(told.ends_with("another version of calipam wrote it"), "{passed_over:?}");
-    let next = check();
-    assert!(next.stderr.contains("taken from the cache"), "{next:?}");
-    for run in [passed_over, next] {
-        assert_eq!(findings(&run), findings(&first), "{run:?}");
-    }
-}
-
-fn findings(run: &Run) -> serde_json::Value {
-    run.json()["findings"].clone()
-}
-
-#[test]
 fn each_sample_is_read_by_a_test() {
     let this = include_str!("earlier_versions.rs");
     for file in fs::read_dir(Path::new(&sample(""))).unwrap() {

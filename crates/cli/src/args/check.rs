@@ -33,9 +33,6 @@ pub(crate) struct CheckArgs {
     #[arg(long, hide = true)]
     pub show_problem_ips: bool,
 
-    /// Cache what is read in this folder, and read only what has changed since the last check that used it
-    #[arg(long, value_name = "DIR", value_hint = DirPath, conflicts_with = "list_rules")]
-    pub cache: Option<PathBuf>,
     /// Show when leaked addresses were last in use, from the exports in this folder (`export --archive`)
     #[arg(
         long,
@@ -51,7 +48,7 @@ pub(crate) struct CheckArgs {
         value_name = "TIME",
         value_parser = time_with_zone,
         requires = "archive",
-        conflicts_with_all = ["cache", "confirm", "watch"],
+        conflicts_with_all = ["confirm", "watch"],
         help_heading = REPORTS
     )]
     pub at: Option<Timestamp>,

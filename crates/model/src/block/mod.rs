@@ -4,7 +4,6 @@
 //! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockUpdate`] changes
 //! its allocations, free list, owner records and sequence numbers.
 
-mod compact;
 mod cooldown;
 mod read;
 mod records;
@@ -19,7 +18,6 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-pub use self::compact::EarlierBlock;
 pub use self::read::{BlockContent, RecordDetail};
 pub use self::update::{AssignError, BlockUpdate};
 use crate::attributes::{AttributeRef, AttributeTable};

@@ -104,14 +104,14 @@ impl Objects {
             (None, _) => drop(self.gone.insert(key)),
             (Some(Object::Block(content)), Key::Block(cidr)) => {
                 let value = StoredBlock { key: *cidr, content };
-                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision }, Replaced::block);
+                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision }, Replaced::Block);
             }
             (Some(Object::Handle(value)), _) => {
-                self.store(key, index, |s| &mut s.handles, Versioned { value, revision }, Replaced::handle);
+                self.store(key, index, |s| &mut s.handles, Versioned { value, revision }, Replaced::Handle);
             }
             (Some(Object::Affinity(value)), _) => {
                 let affinity = Versioned { value, revision };
-                self.store(key, index, |s| &mut s.affinities, affinity, Replaced::affinity);
+                self.store(key, index, |s| &mut s.affinities, affinity, Replaced::Affinity);
             }
             // Plans that change pools or the configuration are checked by what they are, not by findings.
             (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
@@ -124,13 +124,13 @@ impl Objects {
         index: Option<usize>,
         list: fn(&mut Snapshot) -> &mut Vec<Versioned<T>>,
         object: Versioned<T>,
-        replaced: fn(Versioned<T>, &Versioned<T>) -> Replaced,
+        replaced: fn(Versioned<T>) -> Replaced,
     ) {
         let list = list(&mut self.snapshot);
         match index {
             Some(index) => {
                 let before = std::mem::replace(&mut list[index], object);
-                self.revert.replaced(replaced(before, &list[index]));
+                self.revert.replaced(replaced(before));
             }
             None => {
                 self.indices.insert(key.clone(), list.len());

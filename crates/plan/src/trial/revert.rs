@@ -2,15 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
-use calipam_model::block::{BlockContent, EarlierBlock};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{Snapshot, StoredBlock, Versioned};
 
-/// The objects that a trial has changed, as they were before it. A plan can touch every block of a cluster: of a block that
-/// was replaced no more is kept than what the later one does not hold.
+/// The objects that a trial has changed, as they were before it.
 #[derive(Default)]
 pub(super) struct Revert {
     /// In the order in which they were replaced.
@@ -23,59 +20,27 @@ pub(super) struct Revert {
 
 /// An object before it was replaced.
 pub(super) enum Replaced {
-    Block(IpNet, Revision, Before),
+    Block(Versioned<StoredBlock>),
     Handle(Versioned<Handle>),
-    Affinity(Box<Versioned<Affinity>>),
-}
-
-/// A block before it was replaced.
-pub(super) enum Before {
-    Earlier(EarlierBlock),
-    Whole(BlockContent),
+    Affinity(Versioned<Affinity>),
 }
 
 impl Replaced {
-    pub(super) fn block(before: Versioned<StoredBlock>, later: &Versioned<StoredBlock>) -> Self {
-        let Versioned { value: StoredBlock { key, content }, revision } = before;
-        let earlier = content.sound().zip(later.value.content.sound());
-        let earlier = earlier.and_then(|(before, later)| before.before(later));
-        Self::Block(key, revision, earlier.map_or(Before::Whole(content), Before::Earlier))
-    }
-
-    pub(super) fn handle(before: Versioned<Handle>, _: &Versioned<Handle>) -> Self {
-        Self::Handle(before)
-    }
-
-    pub(super) fn affinity(before: Versioned<Affinity>, _: &Versioned<Affinity>) -> Self {
-        Self::Affinity(Box::new(before))
-    }
-
     fn key(&self) -> Key {
         match self {
-            Self::Block(cidr, ..) => Key::Block(*cidr),
+            Self::Block(block) => of_block(block),
             Self::Handle(handle) => of_handle(handle),
             Self::Affinity(affinity) => of_affinity(affinity),
         }
     }
 
-    /// Puts it where its successor is; `None` if that is another one.
-    fn put_back(self, snapshot: &mut Snapshot, index: usize) -> Option<()> {
+    /// Puts it where its successor is.
+    fn put_back(self, snapshot: &mut Snapshot, index: usize) {
         match self {
-            Self::Block(key, revision, before) => {
-                let stored = &mut snapshot.blocks[index];
-                let content = match before {
-                    Before::Whole(content) => content,
-                    Before::Earlier(earlier) => {
-                        BlockContent::Sound(Box::new(earlier.of(stored.value.content.sound()?)?))
-                    }
-                };
-                *stored = Versioned { value: StoredBlock { key, content }, revision };
-            }
+            Self::Block(block) => snapshot.blocks[index] = block,
             Self::Handle(handle) => snapshot.handles[index] = handle,
-            Self::Affinity(affinity) => snapshot.affinities[index] = *affinity,
+            Self::Affinity(affinity) => snapshot.affinities[index] = affinity,
         }
-
-        Some(())
     }
 }
 
@@ -111,10 +76,8 @@ impl Revert {
         let indices = indices(snapshot, &replaced.iter().map(Replaced::key).collect());
         // What was replaced twice is made of its last successor first.
         for before in replaced.into_iter().rev() {
-            let index = indices.get(&before.key());
-            if index.and_then(|index| before.put_back(snapshot, *index)).is_none() {
-                return false;
-            }
+            let Some(index) = indices.get(&before.key()) else { return false };
+            before.put_back(snapshot, *index);
         }
         if !created.is_empty() {
             snapshot.blocks.retain(|block| !created.contains(&of_block(block)));
