@@ -1,7 +1,6 @@
 //! `calipam install-links`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use calipam_testkit::servers::{Tool, left_out};
 
@@ -24,11 +23,8 @@ fn links_are_created_once_and_work() {
     let version = Run::of(command(folder.path().join("ipam")).arg("--version").output().unwrap());
     assert_eq!(version.code, 0);
 
-    let mode = fs::metadata(folder.path().join("kubectl_complete-ipam")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o111, 0o111);
-    let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
-    let mut script = command(folder.path().join("kubectl_complete-ipam"));
-    let completed = Run::of(script.env("PATH", path).arg("expl").output().unwrap());
+    let mut completer = command(folder.path().join("kubectl_complete-ipam"));
+    let completed = Run::of(completer.arg("expl").output().unwrap());
     assert!(
         completed.stdout.starts_with("explain\t") && completed.stdout.ends_with(":36\n"),
         "{completed:?}"
@@ -46,6 +42,10 @@ fn what_is_there_already_stays() {
     assert_eq!(fs::read_to_string(folder.path().join("ipam")).unwrap(), "mine");
     assert_eq!(fs::read_to_string(folder.path().join("kubectl_complete-ipam")).unwrap(), "mine, too");
     assert!(folder.path().join("kubectl-ipam").is_symlink());
+
+    let forced = calipam(&["install-links", folder.path().to_str().unwrap(), "--force"]);
+    assert_eq!((forced.code, forced.stderr.matches("created ").count()), (0, 2), "{forced:?}");
+    assert!(folder.path().join("ipam").is_symlink());
 }
 
 #[test]
@@ -107,12 +107,17 @@ fn completions_and_man_pages_are_installed_and_removed() {
     assert_eq!(run(&["--completions"]).code, 0);
     assert_eq!(installed(prefix.path()), files, "again is the same");
 
-    // What was changed since stays, and is named.
+    // What is something else stays.
     let changed = prefix.path().join("share/man/man1/calipam.1");
     fs::write(&changed, "mine").unwrap();
+    let refused = run(&["--completions"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("calipam.1 exists and is something else; it is not replaced"),
+        "{refused:?}"
+    );
     let removed = run(&["--remove"]);
-    assert_eq!(removed.code, 1, "{removed:?}");
-    assert!(removed.stderr.contains("was changed since it was installed; it stays"), "{removed:?}");
+    assert_eq!(removed.code, 0, "{removed:?}");
     let left: Vec<String> = installed(prefix.path()).into_iter().collect();
     assert_eq!(left, ["share/man/man1/calipam.1"]);
     assert_eq!(run(&["--remove"]).code, 0, "nothing is left of its own");

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-use calipam_datastore::cache::{CacheUse, KindUse, WhyWhole};
+use calipam_datastore::changes::WhyWhole;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::PlanKind;
 use calipam_repair::LockState;
@@ -130,7 +130,7 @@ impl Operator for Person<'_> {
                  restored; events between the two may be in another order"
             )),
             Note::RecordingBegun { path, why } => console.info(&match why {
-                None | Some(WhyWhole::NoCacheYet) => format!("recording from {} on", quoted(path)),
+                None | Some(WhyWhole::New) => format!("recording from {} on", quoted(path)),
                 Some(why) => format!("a gap: {why}; recording from {} on", quoted(path)),
             }),
             Note::RecordingResumed { path, last } => {
@@ -152,11 +152,6 @@ impl Operator for Person<'_> {
             }
             Note::ClusterNotKnown { location } => console.warn(&format!(
                 "{location} does not name its cluster: it cannot be checked whether both are the same one"
-            )),
-            Note::CacheUsed(used) => cache_used(used, console),
-            Note::CacheNotWritten { folder, reason } => console.warn(&format!(
-                "the cache in {} cannot be written, so the next check reads everything: {reason}",
-                quoted(folder)
             )),
             Note::Evicted { pods, tied, refused } => {
                 console.info(&format!("evicted {}", count(pods, "pod", "pods")));
@@ -222,48 +217,6 @@ pub(crate) fn second_read(addresses: usize, after: SignedDuration) -> String {
         count(addresses, "leaked address or handle", "leaked addresses or handles"),
         end.strftime("%H:%M:%S UTC")
     )
-}
-
-/// Says what was read where a cache was named.
-fn cache_used(used: &CacheUse, console: &Console) {
-    match used {
-        CacheUse::Changes { since, changes } => console.verbose(&format!(
-            "{} since revision {since} were read, and the rest taken from the cache",
-            count(*changes, "change", "changes")
-        )),
-        CacheUse::Whole(why) => read_whole("everything was read", why, console),
-        CacheUse::Kinds(kinds) => kinds_used(kinds, console),
-        CacheUse::WithKinds(etcd, kinds) => {
-            cache_used(etcd, console);
-            kinds_used(kinds, console);
-        }
-    }
-}
-
-/// Says it of kinds of Kubernetes objects; once of all kinds that were read whole for the same reason.
-fn kinds_used(kinds: &[KindUse], console: &Console) {
-    let mut whole: Vec<(&WhyWhole, Vec<&str>)> = Vec::new();
-    for KindUse { kind, read, .. } in kinds {
-        match read {
-            Ok(changes) => console.verbose(&format!(
-                "{} of {kind} were read, and the rest taken from the cache",
-                count(*changes, "change", "changes")
-            )),
-            Err(why) => match whole.iter_mut().find(|(known, _)| *known == why) {
-                Some((_, kinds)) => kinds.push(kind),
-                None => whole.push((why, vec![kind])),
-            },
-        }
-    }
-    for (why, kinds) in whole {
-        read_whole(&format!("everything was read of {}", kinds.join(", ")), why, console);
-    }
-}
-
-/// Says why everything was read: a warning where that should not be.
-fn read_whole(what: &str, why: &WhyWhole, console: &Console) {
-    let text = format!("{what}: {why}");
-    if why.is_usual() { console.verbose(&text) } else { console.warn(&text) }
 }
 
 /// Asks and waits for a line, on a thread of its own: ctrl-c ends the program meanwhile.

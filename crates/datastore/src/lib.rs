@@ -6,7 +6,6 @@
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 pub mod allocation;
-pub mod cache;
 pub mod changes;
 mod client;
 pub mod clock;

@@ -1,7 +1,6 @@
 //! A datastore that is open: etcd, etcd v2, Kubernetes or a file.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
-use crate::cache::{self, CacheUse, CachedRead, WhyWhole, Worth};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
@@ -176,40 +174,6 @@ impl Datastore {
                     let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
                     blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await
                 }
-            }
-        })
-    }
-
-    /// As [`Self::observe`], by reading what has changed since the last such call with the same folder, where what that has
-    /// read is kept. If that is in any doubt, everything is read. Of Kubernetes, what is few is read each time.
-    pub fn observe_with_cache<'a>(
-        &'a self,
-        folder: &'a Path,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<CachedRead>> {
-        self.observe_with_cache_from(folder, Worth::default(), progress)
-    }
-
-    /// As [`Self::observe_with_cache`]; of Kubernetes it is kept what is worth it.
-    pub fn observe_with_cache_from<'a>(
-        &'a self,
-        folder: &'a Path,
-        worth: Worth,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<CachedRead>> {
-        Box::pin(async move {
-            match self {
-                Self::Etcd(client) => cache::etcd::observe(client, folder, progress).await,
-                Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                    let read = cache::etcd::observe(etcd, folder, progress).await?;
-                    cache::kubernetes::add(kubernetes, folder, worth, read, progress).await
-                }
-                Self::Kubernetes(client) => cache::kubernetes::observe(client, folder, worth, progress).await,
-                Self::EtcdV2(..) | Self::File(_) => Ok(CachedRead {
-                    snapshot: self.observe(progress).await?,
-                    used: CacheUse::Whole(WhyWhole::NotForThisDatastore),
-                    unsaved: None,
-                }),
             }
         })
     }

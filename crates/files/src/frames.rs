@@ -14,8 +14,6 @@ pub const HEAD: usize = MAGIC.len() + 12;
 pub const MOST_TEXT: usize = 4 << 20;
 /// The fastest level finds what is said a second time.
 const LEVEL: i32 = 1;
-/// Takes half the time to pack and two thirds to unpack, for a file that is a fourteenth larger where it is mostly IDs.
-const QUICK: i32 = -3;
 
 /// For small frames that say again what stood before them: an eighth less than by the usual levels, for some milliseconds each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
@@ -26,11 +24,6 @@ pub struct Packer(Compressor<'static>);
 impl Packer {
     pub fn new() -> io::Result<Self> {
         Compressor::new(LEVEL).map(Self)
-    }
-
-    /// Packs quicker and less.
-    pub fn quick() -> io::Result<Self> {
-        Compressor::new(QUICK).map(Self)
     }
 
     /// As [`Self::push`]. What is in `known` as well takes little room: only with it can the frame be unpacked.

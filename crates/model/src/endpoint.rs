@@ -7,9 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use self::read::{RawEndpoint, read, text};
 use crate::DecodeError;
 use crate::cidr;
-use crate::compact::{Compact, push_address, take_address, take_byte, take_bytes, take_u32, take_v4};
 use crate::names::{is_endpoint_name, push_endpoint_name};
-use crate::packing::{boxed_texts, push_number, push_sized, take_sized};
+use crate::packing::{boxed_texts, take_sized};
 use crate::resource::Parsed;
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
@@ -220,36 +219,6 @@ impl Endpoint {
             take_sized(&mut rest);
         }
         TextRef::from_packed(take_sized(&mut rest))
-    }
-}
-
-impl Compact for Endpoint {
-    fn push_compact(&self, out: &mut Vec<u8>) -> bool {
-        push_sized(out, &self.text);
-        match &self.addresses {
-            Addresses::One(address) => {
-                out.push(1);
-                out.extend_from_slice(&address.octets());
-            }
-            Addresses::Many(many) => {
-                out.push(0);
-                push_number(out, many.len());
-                many.iter().for_each(|address| push_address(out, *address));
-            }
-        }
-        true
-    }
-
-    fn take_compact(bytes: &mut &[u8]) -> Option<Self> {
-        let text = take_bytes(bytes)?.into();
-        let addresses = match take_byte(bytes)? {
-            1 => Addresses::One(take_v4(bytes)?),
-            _ => {
-                let count = take_u32(bytes)?;
-                Addresses::Many((0..count).map(|_| take_address(bytes)).collect::<Option<_>>()?)
-            }
-        };
-        Some(Self { text, addresses })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several texts in one buffer: each with its length before it.
+//! Numbers and texts in one buffer: each text with its length before it.
 
 use std::cell::RefCell;
 
@@ -77,4 +77,31 @@ pub(crate) fn take_number(bytes: &mut &[u8]) -> usize {
         }
     }
     number
+}
+
+/// Takes a byte; `None` if there is none.
+pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
+    let (byte, rest) = bytes.split_first()?;
+    *bytes = rest;
+    Some(*byte)
+}
+
+/// Takes a number that [`push_number`] appended; `None` if there is none.
+pub fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    if bytes.is_empty() { None } else { Some(take_number(bytes) as u64) }
+}
+
+/// Takes bytes that [`push_sized`] appended; `None` if they are cut short.
+pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let mut rest = *bytes;
+    let length = take_number(&mut rest);
+    if bytes.is_empty() || rest.len() < length {
+        return None;
+    }
+    Some(take_sized(bytes))
+}
+
+/// The same as text.
+pub fn take_utf8<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take_bytes(bytes)?).ok()
 }

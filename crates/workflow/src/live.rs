@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use calipam_check::{Finding, Report, Standing, check, drop_changed};
 use calipam_datastore::Datastore;
-use calipam_datastore::cache::WhyWhole;
+use calipam_datastore::changes::WhyWhole;
 use calipam_datastore::follow::{Changed, Followed, News};
 use calipam_history::trend::Trends;
 use calipam_model::key::Key;

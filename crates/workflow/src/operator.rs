@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use calipam_check::ClusterIdentity;
-use calipam_datastore::cache::{CacheUse, WhyWhole};
+use calipam_datastore::changes::WhyWhole;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::release::ReportError;
 use calipam_plan::{PlanKind, PlanSummary};
@@ -173,13 +173,6 @@ pub enum Note<'a> {
     /// One of two datastores that are compared has no GUID: they may be of two clusters.
     ClusterNotKnown {
         location: &'a str,
-    },
-    /// What was read, where a cache was named.
-    CacheUsed(&'a CacheUse),
-    /// The next check reads everything.
-    CacheNotWritten {
-        folder: &'a Path,
-        reason: &'a str,
     },
     /// The run whose journal is undone did not finish by itself.
     JournalWithoutEnd,

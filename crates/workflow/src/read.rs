@@ -1,6 +1,5 @@
 //! Reading a cluster, checking what was read, and reading again what could be half-changed.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +7,6 @@ use std::time::Duration;
 use calipam_check::views::handle_ids;
 use calipam_check::{ClusterIdentity, Finding, Options, Report};
 use calipam_datastore::Datastore;
-use calipam_datastore::cache::CachedRead;
 use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
@@ -79,24 +77,6 @@ pub fn read_sources<'a>(
         operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
         Ok(snapshot)
     })
-}
-
-/// As [`read`], by what the last check has kept in a folder.
-pub(crate) async fn read_with_cache(
-    datastore: &Datastore,
-    folder: &Path,
-    operator: &dyn Operator,
-) -> Result<Snapshot, Error> {
-    let CachedRead { snapshot, used, unsaved } = watched(Activity::Reading, operator, async |progress| {
-        datastore.observe_with_cache(folder, progress).await
-    })
-    .await?;
-    let snapshot = noted(snapshot, operator);
-    operator.note(Note::CacheUsed(&used));
-    if let Some(reason) = unsaved {
-        operator.note(Note::CacheNotWritten { folder, reason: &reason });
-    }
-    Ok(snapshot)
 }
 
 /// Reads the same as it was at a past revision of etcd, or as it is.

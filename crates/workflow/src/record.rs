@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
-use calipam_datastore::cache::WhyWhole;
-use calipam_datastore::changes::{Broken, Changes, Reported};
+use calipam_datastore::changes::{Broken, Changes, Reported, WhyWhole};
 use calipam_datastore::{Datastore, clock};
 use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Recorder};

@@ -9,8 +9,8 @@ use calipam_testkit::servers::kubectl;
 use serde_json::json;
 
 use super::super::kube_cluster::KubeCluster;
-use super::super::program::{Run, command, root};
-use super::link_all;
+use super::super::program::{Run, command};
+use super::{link_all, scripts};
 
 /// Runs kubectl with a folder of plugins in `PATH`, and a kubeconfig.
 fn run(plugins: &Path, kubeconfig: &Path, words: &[&str]) -> Run {
@@ -28,13 +28,13 @@ fn kubectl_suggests_what_its_cluster_holds() {
         cluster.add_node(node, json!({}));
     }
     let kubeconfig = cluster.server.kubeconfig();
-    let (links, scripts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (links, scripts, all) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), scripts());
     link_all(links.path());
     link_all(scripts.path());
     for name in ["kubectl_complete-ipam", "kubectl_complete-calico"] {
         let path = scripts.path().join(name);
         fs::remove_file(&path).unwrap();
-        fs::copy(root().join("completions").join(name), &path).unwrap();
+        fs::copy(all.path().join(name), &path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for plugins in [links.path(), scripts.path()] {

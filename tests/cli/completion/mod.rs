@@ -20,6 +20,15 @@ fn link_all(folder: &Path) {
     }
 }
 
+/// A folder with the scripts of all names.
+fn scripts() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, script) in calipam::completion_scripts() {
+        std::fs::write(folder.path().join(name), script).unwrap();
+    }
+    folder
+}
+
 /// What kubectl gets for the words behind `kubectl ipam`: the suggestions, and the directive.
 fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Real shells on a terminal, with the committed scripts, under each name of the program.
+//! Real shells on a terminal, with the scripts that packages have, under each name of the program.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,13 @@ use calipam_testkit::servers::{Tool, kubectl, left_out};
 
 use super::super::program::{command, root};
 use super::super::pty::Session;
-use super::{NAMES, link_all};
+use super::{NAMES, link_all, scripts};
 
-/// A shell with the committed scripts, and a folder with all names of the program.
+/// A shell with the scripts of all names, and a folder with all names of the program.
 struct Shell {
     session: Session,
     folder: tempfile::TempDir,
+    scripts: tempfile::TempDir,
 }
 
 /// Ends a word that the shell wrote, which no typed line has.
@@ -24,7 +25,8 @@ impl Shell {
         let path = std::env::var("PATH").unwrap_or_default();
         let folder = tempfile::tempdir().unwrap();
         link_all(folder.path());
-        autoloaded(folder.path());
+        let scripts = scripts();
+        autoloaded(folder.path(), scripts.path());
         let mut shell = command("setsid");
         shell.args(["--ctty", "--wait", program]).args(options);
         shell
@@ -33,8 +35,8 @@ impl Shell {
             .env("TERM", "xterm")
             .env("LC_ALL", "C.UTF-8");
         shell.env("PATH", format!("{}:{path}", folder.path().display()));
-        let mut shell = Self { session: Session::start(&mut shell), folder };
-        let setup = setup.replace("SCRIPTS", root().join("completions").to_str().unwrap());
+        let mut shell = Self { session: Session::start(&mut shell), folder, scripts };
+        let setup = setup.replace("SCRIPTS", shell.scripts.path().to_str().unwrap());
         shell.session.send(&format!("{setup}\nprintf '%s{MARK}' ready\n"));
         shell.session.wait_for(&format!("ready{MARK}"));
         shell
@@ -111,10 +113,10 @@ impl Shell {
 }
 
 /// A folder from which zsh loads a script the first time it is needed.
-fn autoloaded(folder: &Path) {
+fn autoloaded(folder: &Path, scripts: &Path) {
     fs::create_dir(folder.join("functions")).unwrap();
     for name in NAMES {
-        let script = root().join(format!("completions/{name}.zsh"));
+        let script = scripts.join(format!("{name}.zsh"));
         fs::copy(script, folder.join("functions").join(format!("_{name}"))).unwrap();
     }
 }

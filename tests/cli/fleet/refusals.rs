@@ -44,13 +44,7 @@ fn what_the_file_gets_wrong_is_refused_with_a_hint() {
 #[test]
 fn options_about_one_cluster_are_refused() {
     let (folder, _) = fleet(&[]);
-    for option in [
-        &["--node", "node-1"][..],
-        &["--pool", "p"],
-        &["--namespace", "x"],
-        &["--report", "r"],
-        &["--cache", "c"],
-    ] {
+    for option in [&["--node", "node-1"][..], &["--pool", "p"], &["--namespace", "x"], &["--report", "r"]] {
         let run = check(&folder, "fleet.yaml", option);
         assert_eq!(run.code, 2);
         assert!(run.stderr.contains("works on one cluster"), "{}", run.stderr);

@@ -8,6 +8,7 @@ use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Allocation, Block, BlockOwner};
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
+use serde::{Serialize, Serializer};
 
 use crate::index::Owner;
 use crate::{Code, Context, Options, Report, Subject};
@@ -43,25 +44,47 @@ pub struct CalicoctlBlock {
 }
 
 /// An allocated address, as the report file of calicoctl has it (facts 5.2).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CalicoctlAllocation {
+    #[serde(rename = "ip")]
     pub address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
+    #[serde(rename = "sequenceNumber")]
     pub sequence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The attribute `timestamp`, verbatim.
+    #[serde(rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     /// Not leaked by calipam's verdict: what is young, or whose owner is not known, counts as in use.
     pub in_use: bool,
     /// Its node is not the one that owns the block.
+    #[serde(skip_serializing_if = "is_false")]
     pub borrowed: bool,
+    #[serde(rename = "coolingDown", skip_serializing_if = "is_false")]
     pub cooling: bool,
+    #[serde(serialize_with = "null_if_empty")]
     pub owners: Vec<String>,
     /// `Main:<handle> Extra:<attributes>`.
+    #[serde(skip)]
     pub attributes: String,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// As Go writes a list that has never had an element.
+fn null_if_empty<S: Serializer>(list: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    Some(list).filter(|list| !list.is_empty()).serialize(serializer)
 }
 
 /// Who uses an address.
@@ -72,11 +95,15 @@ pub struct AddressOwner {
     pub owner: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A handle that nothing refers to, as the report file has it: calicoctl gives these fields no names of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeakedHandle {
+    #[serde(rename = "ID")]
     pub id: String,
     /// As calicoctl shows it: on Kubernetes, in the classic group, with the bits of its bytes reversed (facts 2.8).
+    #[serde(rename = "UID")]
     pub uid: Option<String>,
+    #[serde(rename = "Revision")]
     pub revision: String,
 }
 

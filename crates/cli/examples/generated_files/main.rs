@@ -12,9 +12,15 @@ use std::process::ExitCode;
 /// All generated files: path below the root of the project, and content.
 pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
-    files.extend(calipam::completion_scripts().map(|(name, script)| (format!("completions/{name}"), script)));
+    let scripts = calipam::completion_scripts().filter(|(name, _)| is_committed(name));
+    files.extend(scripts.map(|(name, script)| (format!("completions/{name}"), script)));
     files.extend(man::man_pages()?.into_iter().map(|(name, page)| (format!("docs/man/{name}"), page)));
     Ok(files)
+}
+
+/// True for the scripts of `calipam` and `kubectl-ipam`. Packages have those of all names.
+fn is_committed(script: &str) -> bool {
+    ["calipam.", "kubectl-ipam.", "kubectl_complete-ipam"].iter().any(|begin| script.starts_with(begin))
 }
 
 fn main() -> ExitCode {

@@ -36,9 +36,6 @@ pub(crate) struct CheckArgs {
     pub fail_on: FailOn,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Cache what is read in this folder, and read only what has changed since the last check that used it
-    #[arg(long, value_name = "DIR", value_hint = DirPath)]
-    pub cache: Option<PathBuf>,
     /// Show when leaked addresses were last used, from these exports
     #[arg(
         long,
@@ -53,7 +50,7 @@ pub(crate) struct CheckArgs {
         value_name = "TIME",
         value_parser = time_with_zone,
         requires = "archive",
-        conflicts_with_all = ["cache", "confirm", "watch"],
+        conflicts_with_all = ["confirm", "watch"],
         help_heading = REPORTS
     )]
     pub at: Option<Timestamp>,

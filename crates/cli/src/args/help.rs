@@ -353,9 +353,10 @@ The links are:
   kubectl-ipam           a kubectl plugin: `kubectl ipam check`
   kubectl-calico         a kubectl plugin: `kubectl calico ipam check`
   kubectl_complete-ipam, kubectl_complete-calico
-                         scripts by which kubectl completes `kubectl ipam` and `kubectl calico`
+                         names by which kubectl completes `kubectl ipam` and `kubectl calico`
 
-An existing file that is not such a link is not replaced.
+A link is ours if it leads to this program, a man page or script if this program
+writes the same. What is something else stays; --force replaces it.
 
 Examples:
   calipam install-links ~/.local/bin

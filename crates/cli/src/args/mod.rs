@@ -250,8 +250,11 @@ pub(crate) struct InstallLinksArgs {
     /// Also link `calicoctl`: it replaces the real one if the directory comes first in PATH
     #[arg(long)]
     pub calicoctl: bool,
-    /// Remove what was linked and installed, unless it has changed since
-    #[arg(long, conflicts_with_all = ["completions", "calicoctl"])]
+    /// Replace what is something else
+    #[arg(long)]
+    pub force: bool,
+    /// Remove the links to this program, and what it installs
+    #[arg(long, conflicts_with_all = ["completions", "calicoctl", "force"])]
     pub remove: bool,
 }
 

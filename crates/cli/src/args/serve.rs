@@ -36,9 +36,6 @@ pub(crate) struct ServeArgs {
     /// Check at least this often; a change of the cluster is checked at once
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval, help_heading = SERVING)]
     pub interval: SignedDuration,
-    /// Cache what is read in this folder, and read only what has changed since the last check
-    #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
-    pub cache: Option<PathBuf>,
     /// Report new findings as Kubernetes Events, on the pod or node that they concern
     #[arg(long, help_heading = SERVING)]
     pub events: bool,

@@ -34,7 +34,7 @@ const LOOKED_FOR: [Code; 7] = [
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let (view, report, snapshot) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let checked = check_and_confirm(&datastore, &criteria(), None, None, &script(console)).await?;
+        let checked = check_and_confirm(&datastore, &criteria(), None, &script(console)).await?;
         Ok((calicoctl(&checked.snapshot, &checked.report), checked.report, checked.snapshot))
     })?;
     let lines = Lines {

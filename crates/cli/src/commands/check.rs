@@ -80,7 +80,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
     let checker = Checker::new(&args.options)?;
     let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
     connect::block_on(async {
-        let mut checked = checker.check(args.cache.as_deref(), global, console).await?;
+        let mut checked = checker.check(global, console).await?;
         let calicoctl = args.report.is_some().then(|| views::calicoctl(&checked.snapshot, &checked.report));
         let mut changes =
             earlier.map(|earlier| since(earlier, &checked, args.compare_with.as_deref())).transpose()?;
@@ -108,26 +108,20 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    /// Reads and checks; with the folder `cache`, reads only what has changed since the last check that used it.
-    pub(super) async fn check(
-        &self,
-        cache: Option<&Path>,
-        global: &Global,
-        console: &Console,
-    ) -> Result<CheckResult, Failure> {
+    /// Reads and checks.
+    pub(super) async fn check(&self, global: &Global, console: &Console) -> Result<CheckResult, Failure> {
         let datastore = connect::open(global, console).await?;
-        self.check_datastore(&datastore, cache, console).await
+        self.check_datastore(&datastore, console).await
     }
 
     /// The same of a datastore that is open.
     pub(crate) async fn check_datastore(
         &self,
         datastore: &Datastore,
-        cache: Option<&Path>,
         console: &Console,
     ) -> Result<CheckResult, Failure> {
         let (criteria, person) = (self.criteria(), Person::watching(console));
-        Ok(check_and_confirm(datastore, &criteria, self.options.confirm, cache, &person).await?)
+        Ok(check_and_confirm(datastore, &criteria, self.options.confirm, &person).await?)
     }
 
     /// Leaves out of the report what was not asked for.

@@ -30,7 +30,6 @@ const OF_ONE: [(&str, IsGiven); 8] = [
     ("--selector", |args| args.options.selector.is_some()),
     ("--namespace", |args| args.options.namespace.is_some()),
     ("--pool", |args| !args.options.pools.is_empty()),
-    ("--cache", |args| args.cache.is_some()),
     ("--archive", |args| args.archive.is_some()),
     ("--report", |args| args.report.is_some()),
     ("--watch", |args| args.printing.watch.is_some()),
@@ -84,8 +83,7 @@ fn check_one(
 ) -> Result<(Cluster, Vec<Finding>), Failure> {
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |datastore| {
-        let CheckResult { report, snapshot, dropped } =
-            checker.check_datastore(datastore, None, console).await?;
+        let CheckResult { report, snapshot, dropped } = checker.check_datastore(datastore, console).await?;
         Ok((Cluster::of(report, &snapshot), dropped))
     });
     let (mut cluster, dropped) = match result? {

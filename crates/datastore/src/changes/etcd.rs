@@ -7,9 +7,7 @@ use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 use tokio::time::{sleep, timeout};
 
-use super::{Broken, QUIET, Reported, TOGETHER};
-use crate::cache::WhyWhole;
-use crate::cache::etcd::require_exact;
+use super::{Broken, QUIET, Reported, TOGETHER, WhyWhole};
 use crate::client::etcd::{Answers, Due, EtcdClient, PROBE, Range};
 use crate::error::{Error, Failure, Result};
 
@@ -17,8 +15,26 @@ use crate::error::{Error, Failure, Result};
 const KIND: &str = "etcd";
 
 /// What a check reads, and little else, lies in this range.
-pub(super) fn range() -> Range {
+pub(crate) fn range() -> Range {
     Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
+}
+
+/// Refuses versions of etcd that may say too early that everything was sent (issue 15220 of etcd).
+pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
+    let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
+    let is_exact = match (major, minor) {
+        (3, 4) => patch >= 25,
+        (3, 5) => patch >= 8,
+        later => later >= (3, 6),
+    };
+    if is_exact {
+        return Ok(());
+    }
+    let reason =
+        format!("etcd {version} may confirm too early that these are all changes; 3.4.25 and 3.5.8 do not");
+    Err(WhyWhole::CannotWatch(reason))
 }
 
 pub(super) struct EtcdChanges {

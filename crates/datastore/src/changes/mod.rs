@@ -1,8 +1,9 @@
 //! Every change of what a check reads, as it happens: on etcd every revision, on Kubernetes what the API server reports of each kind.
-//! What has changed since a read as a whole is the question of [`cache`](crate::cache).
+//! What has changed since a read as a whole is the question of [`follow`](crate::follow).
 
-mod etcd;
+pub(crate) mod etcd;
 pub(crate) mod kubernetes;
+mod why_whole;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use calipam_files::recording::{Change, Positions};
 use self::etcd::EtcdChanges;
 use self::kubernetes::KubeChanges;
 pub(crate) use self::kubernetes::positions;
-use crate::cache::WhyWhole;
+pub use self::why_whole::WhyWhole;
 use crate::client::kubernetes::watch;
 use crate::error::{Error, Result};
 use crate::store::{Datastore, Pending};

@@ -16,10 +16,9 @@ use tokio::time::{Instant, timeout};
 
 use super::Changed;
 use super::objects::{self, change};
-use crate::cache::WhyWhole;
-use crate::changes::Broken;
 use crate::changes::kubernetes::recorded;
 use crate::changes::kubernetes::watches::{Message, Watches};
+use crate::changes::{Broken, WhyWhole};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch;

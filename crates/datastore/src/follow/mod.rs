@@ -1,6 +1,6 @@
-//! A datastore that is read once and then followed in memory: an etcd by asking for what has changed, as a cache does, Kubernetes by
-//! watches, and an etcd whose cluster runs on Kubernetes by both.
+//! A datastore that is read once and then followed in memory: an etcd by asking for what has changed, Kubernetes by watches, and an etcd whose cluster runs on Kubernetes by both.
 
+mod etcd;
 mod kubernetes;
 mod objects;
 
@@ -12,10 +12,9 @@ use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use self::etcd::{EtcdFollowed, EtcdNews};
 use self::kubernetes::{KubeFollowed, KubeNews};
-use crate::cache::WhyWhole;
-use crate::cache::etcd::follow as etcd;
-use crate::cache::etcd::follow::{EtcdFollowed, EtcdNews};
+use crate::changes::WhyWhole;
 use crate::changes::kubernetes::{positions, require_watch};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;

@@ -51,13 +51,13 @@ pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter
 }
 
 /// Adds what was read of the [kinds].
-pub(crate) fn add_lists<T: Into<Snapshot>>(
+pub(crate) fn add_lists(
     client: &KubeClient,
     snapshot: &mut Snapshot,
-    lists: Vec<Listed<T>>,
+    lists: Vec<Listed<Snapshot>>,
 ) -> Result<()> {
     let mut read = Snapshot::default();
-    lists.into_iter().for_each(|listed| read.absorb(listed.taken.into()));
+    lists.into_iter().for_each(|listed| read.absorb(listed.taken));
 
     // The nodes of Kubernetes only tell whether it is the same cluster; those of Calico are in etcd.
     same_cluster(client, snapshot, &read)?;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use calipam_model::compact::{push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
 use calipam_model::key::BLOCK_PREFIX;
+use calipam_model::packing::{push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
 use jiff::Timestamp;
 use zstd::bulk::{Compressor, decompress};
 

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use calipam_model::compact::{push_number, push_sized, take_bytes, take_u64};
+use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
 use memchr::memmem;
 
 /// The field of a block that numbers its records, by ordinal, and the field with the records.

@@ -120,7 +120,7 @@ impl AttributeTable {
     }
 
     /// The records in packed form, in order.
-    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+    fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
     }
 
@@ -130,22 +130,8 @@ impl AttributeTable {
         Some(&self.bytes[start..end])
     }
 
-    /// Takes records of these lengths in packed form; `None` if there are not so many bytes.
-    pub(crate) fn of_packed(lengths: &[u32], bytes: &mut &[u8]) -> Option<Self> {
-        let (mut ends, mut end) = (Vec::with_capacity(lengths.len()), 0_u32);
-        for length in lengths {
-            end = end.checked_add(*length)?;
-            ends.push(end);
-        }
-        let (records, rest) = bytes.split_at_checked(end as usize)?;
-        *bytes = rest;
-        let table = Self { bytes: records.to_vec(), ends, has_cooling: false };
-        let has_cooling = table.records().any(is_cooling);
-        Some(Self { has_cooling, ..table })
-    }
-
     /// Appends a record in packed form.
-    pub(crate) fn push_packed(&mut self, record: &[u8]) {
+    fn push_packed(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.ends.push(self.bytes.len() as u32);
         self.has_cooling |= is_cooling(record);

@@ -4,7 +4,6 @@
 //! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockUpdate`] changes
 //! its allocations, free list, owner records and sequence numbers.
 
-mod compact;
 mod cooldown;
 mod read;
 mod records;

@@ -53,7 +53,7 @@ impl Package {
             let place = format!("usr/bin/{link}");
             entries.push(Entry { name: link.to_owned(), place, content: Content::Link("calipam") });
         }
-        for (name, content) in folder(&root.join("completions"))? {
+        for (name, content) in calipam::completion_scripts() {
             if let Some((place, mode)) = completion_place(&name) {
                 entries.push(file(&format!("completions/{name}"), &place, content, mode));
             }

@@ -71,6 +71,7 @@ fn the_archive_holds_program_completions_man_pages_and_licence() {
         ("-rw-r--r-- ", "completions/calipam.bash"),
         ("-rw-r--r-- ", "completions/calipam.zsh"),
         ("-rw-r--r-- ", "completions/calipam.fish"),
+        ("-rw-r--r-- ", "completions/kubectl-calico.bash"),
         ("-rw-r--r-- ", "man/calipam.1"),
         ("-rw-r--r-- ", "man/calipam-check.1"),
         ("-rw-r--r-- ", "systemd/calipam-check.service"),
@@ -141,9 +142,10 @@ fn dpkg_installs_and_removes_both_packages() {
 }
 
 /// What both packages put into a system.
-const INSTALLED: [&str; 12] = [
+const INSTALLED: [&str; 13] = [
     "usr/bin/calipam",
     "usr/bin/kubectl-ipam",
+    "usr/bin/kubectl_complete-calico",
     "usr/bin/calipam-cni",
     "usr/lib/systemd/system/calipam-check.timer",
     "usr/lib/systemd/system/calipam-cni.service",

@@ -104,12 +104,12 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let manifest = request.manifest.unwrap_or_else(|| "docs/krew.yaml".into());
     let output = request.output.unwrap_or_else(|| "dist".into());
-    let mut package = packager("packages", &programs, &target, &output);
+    let mut package = packager("packages", &programs, &target, &output)?;
     step::run("Packaging", package.arg(&request.base_url).arg(manifest))?;
     if !request.check {
         return Ok(());
     }
-    let mut trial = packager("try-programs", &programs, &target, &output);
+    let mut trial = packager("try-programs", &programs, &target, &output)?;
     step::run("Running the programs in an empty folder", &mut trial)?;
     test_plugin(&programs.join("calico-ipam"))
 }
@@ -118,19 +118,20 @@ fn run_image(arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
     let (target, programs) = programs(&request)?;
     let output = request.output.unwrap_or_else(|| "dist/images".into());
-    step::run("Writing images", &mut packager("image", &programs, &target, &output))?;
+    step::run("Writing images", &mut packager("image", &programs, &target, &output)?)?;
     if !request.check {
         return Ok(());
     }
-    step::run("Running the images", &mut packager("try-images", &programs, &target, &output))
+    step::run("Running the images", &mut packager("try-images", &programs, &target, &output)?)
 }
 
 /// The tool that packages, which is apart: not every build of a task needs its crates.
-fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Command {
+fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result<Command, Failure> {
     let mut packager = workspace::cargo();
     packager.args(["run", "--package", "calipam-dist", "--", order]);
     packager.arg(workspace::root()).arg(programs).arg(target).arg(output);
-    packager
+    packager.envs(protoc::variables()?);
+    Ok(packager)
 }
 
 /// The target, and the folder with its programs.

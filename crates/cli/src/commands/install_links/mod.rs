@@ -1,14 +1,12 @@
 //! `install-links`: the other names of the program, and what shells and man look for.
 
 mod man_pages;
-mod record;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use self::man_pages::MAN_PAGES;
-use self::record::Record;
 use crate::args::InstallLinksArgs;
 use crate::completion_scripts;
 use crate::console::Console;
@@ -16,7 +14,8 @@ use crate::exit::{Failure, Outcome};
 use crate::render::text::quoted;
 
 /// Names that are links to the program.
-const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
+const LINKS: [&str; 5] =
+    ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"];
 /// The link that takes the place of another program, and is made on request only.
 const CALICOCTL: &str = "calicoctl";
 /// Shells that look for scripts in a folder below `share`: the program, and where they look.
@@ -37,32 +36,26 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     }
     let program = program()?;
     let share = share_of(directory)?;
-    let mut record = Record::read(&share).map_err(|error| failure("read", &Record::path(&share), error))?;
     if args.remove {
-        return remove(directory, &program, record, console);
+        return remove(directory, &program, &share, console);
     }
 
     let mut outcome = Outcome::Clean;
     for name in LINKS.into_iter().chain(args.calicoctl.then_some(CALICOCTL)) {
         let path = directory.join(name);
-        let done = link(&program, &path).map_err(|error| failure("create", &path, error))?;
-        outcome = report(done, &path, outcome, console);
-    }
-    for (path, text) in scripts(directory) {
-        let done = write_script(&path, &text).map_err(|error| failure("write", &path, error))?;
+        let install = || install(&path, link(&program, &path)?, args.force, || symlink(&program, &path));
+        let done = install().map_err(|error| failure("create", &path, error))?;
         outcome = report(done, &path, outcome, console);
     }
     if !args.completions {
         return Ok(outcome);
     }
 
-    let mut files = shell_scripts(&share);
-    let folder = share.join("man/man1");
-    files.extend(MAN_PAGES.iter().map(|(name, text)| (folder.join(name), text.as_bytes().to_owned())));
-    let written = write_all(files, &mut record, outcome, console);
-    // What was written is on record although something failed.
-    record.write().map_err(|error| failure("write", &Record::path(&share), error))?;
-    let outcome = written?;
+    for (path, text) in files(&share, is_there) {
+        let install = || install(&path, file(&path, &text)?, args.force, || write(&path, &text));
+        let done = install().map_err(|error| failure("write", &path, error))?;
+        outcome = report(done, &path, outcome, console);
+    }
     if is_there("zsh") {
         let folder = share.join(SHELLS[1].1);
         console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
@@ -70,55 +63,34 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     Ok(outcome)
 }
 
-/// A file to be written, and its text.
-type File = (PathBuf, Vec<u8>);
-
-/// How the scripts that kubectl runs begin, those of earlier versions included.
-const BEGINNINGS: [&[u8]; 2] = [
-    b"#!/bin/sh\n# kubectl runs this to complete `kubectl ",
-    b"#!/bin/sh\n# Written by `calipam install-links`",
-];
-
-/// The scripts that kubectl runs.
-fn scripts(directory: &Path) -> Vec<File> {
-    let scripts = completion_scripts().filter(|(name, _)| name.starts_with("kubectl_complete-"));
-    scripts.map(|(name, text)| (directory.join(name), text)).collect()
-}
-
-fn is_script(content: &[u8]) -> bool {
-    BEGINNINGS.iter().any(|beginning| content.starts_with(beginning))
-}
-
-/// Writes a script that kubectl runs, unless the name is taken by something else.
-fn write_script(path: &Path, text: &[u8]) -> io::Result<Done> {
-    match fs::read(path) {
-        Ok(content) if content == text => return Ok(Done::There),
-        Ok(content) if !is_script(&content) => return Ok(Done::Foreign),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+/// Takes away the links to this program, and the files as this program writes them.
+fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome, Failure> {
+    let links = LINKS.into_iter().chain([CALICOCTL]).map(|name| directory.join(name));
+    let links = links.filter(|path| path.is_symlink() && matches!(link(program, path), Ok(Found::Ours)));
+    let files = files(share, |_| true).into_iter();
+    let files = files.filter(|(path, text)| matches!(file(path, text), Ok(Found::Ours)));
+    for path in links.chain(files.map(|(path, _)| path)) {
+        fs::remove_file(&path).map_err(|error| failure("remove", &path, error))?;
+        console.say(&format!("removed {}", quoted(&path)));
     }
-    fs::write(path, text)?;
-    make_executable(path)?;
-    Ok(Done::Created)
+    Ok(Outcome::Clean)
 }
 
-/// The scripts of the shells that are there, for each name.
-fn shell_scripts(share: &Path) -> Vec<File> {
-    let mut files = Vec::new();
-    for (name, text) in completion_scripts() {
-        let Some((program, shell)) = name.rsplit_once('.') else { continue };
-        let Some((_, folder)) = SHELLS.iter().find(|(known, _)| *known == shell && is_there(shell)) else {
-            continue;
-        };
+/// The man pages, and the completion scripts of some shells for each name: path and text.
+fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
+    let pages =
+        MAN_PAGES.iter().map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));
+    let scripts = completion_scripts().filter_map(|(name, text)| {
+        let (program, shell) = name.rsplit_once('.')?;
+        let (_, folder) = SHELLS.iter().find(|(known, _)| *known == shell && has_shell(shell))?;
         let name = match shell {
             "zsh" => format!("_{program}"),
             "fish" => format!("{program}.fish"),
             _ => program.to_owned(),
         };
-        files.push((share.join(folder).join(name), text));
-    }
-    files
+        Some((share.join(folder).join(name), text))
+    });
+    scripts.chain(pages).collect()
 }
 
 /// True if the shell is in a folder of PATH.
@@ -133,76 +105,33 @@ fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
     Ok(directory.parent().unwrap_or(&directory).join("share"))
 }
 
-fn write_all(
-    files: Vec<File>,
-    record: &mut Record,
-    mut outcome: Outcome,
-    console: &Console,
-) -> Result<Outcome, Failure> {
-    for (path, text) in files {
-        let done = write(&path, &text, record).map_err(|error| failure("write", &path, error))?;
-        outcome = report(done, &path, outcome, console);
-    }
-    Ok(outcome)
+/// The owner of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A link to this program, or a file as this program writes it.
+    Ours,
+    Foreign,
 }
 
-/// Writes a file, unless the name is taken by something that this command did not write, or that was changed since.
-fn write(path: &Path, text: &[u8], record: &mut Record) -> io::Result<Done> {
-    match fs::read(path) {
-        // What a package has installed stays that of the package.
-        Ok(content) if content == text => return Ok(Done::There),
-        Ok(content) if !record.is_ours(path, &content) => return Ok(Done::Foreign),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
-        return Ok(Done::Foreign);
-    }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::write(path, text)?;
-    record.note(path, text);
-    Ok(Done::Created)
+fn link(program: &Path, path: &Path) -> io::Result<Found> {
+    found(path, || Ok(fs::canonicalize(path).is_ok_and(|target| target == program)))
 }
 
-/// Takes away links to this program, and files as they were written.
-fn remove(directory: &Path, program: &Path, record: Record, console: &Console) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::Clean;
-    for name in LINKS.into_iter().chain([CALICOCTL]) {
-        let path = directory.join(name);
-        let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-        if is_link && fs::canonicalize(&path).is_ok_and(|target| target == program) {
-            fs::remove_file(&path).map_err(|error| failure("remove", &path, error))?;
-            console.say(&format!("removed {}", quoted(&path)));
-        }
-    }
-    for (path, _) in scripts(directory) {
-        if fs::read(&path).is_ok_and(|content| is_script(&content)) {
-            fs::remove_file(&path).map_err(|error| failure("remove", &path, error))?;
-            console.say(&format!("removed {}", quoted(&path)));
-        }
-    }
-    for path in record.paths() {
-        match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failure("read", &path, error)),
-            Ok(content) if record.is_ours(&path, &content) => {
-                fs::remove_file(&path).map_err(|error| failure("remove", &path, error))?;
-                console.say(&format!("removed {}", quoted(&path)));
-            }
-            Ok(_) => {
-                console.warn(&format!("{} was changed since it was installed; it stays", quoted(&path)));
-                outcome = Outcome::Refused;
-            }
-        }
-    }
-    record.remove().map_err(|error| failure("remove", directory, error))?;
-    Ok(outcome)
+fn file(path: &Path, text: &[u8]) -> io::Result<Found> {
+    found(path, || Ok(path.is_file() && fs::read(path)? == text))
 }
 
-/// What became of one name.
+fn found(path: &Path, is_ours: impl FnOnce() -> io::Result<bool>) -> io::Result<Found> {
+    match fs::symlink_metadata(path) {
+        Ok(_) if is_ours()? => Ok(Found::Ours),
+        Ok(_) => Ok(Found::Foreign),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Err(error) => Err(error),
+    }
+}
+
+/// An outcome for one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Created,
@@ -211,12 +140,32 @@ enum Done {
     Foreign,
 }
 
+/// Creates what has no place yet; by force also in the place of something else.
+fn install(
+    path: &Path,
+    found: Found,
+    force: bool,
+    create: impl FnOnce() -> io::Result<()>,
+) -> io::Result<Done> {
+    match found {
+        Found::Ours => return Ok(Done::There),
+        Found::Foreign if !force => return Ok(Done::Foreign),
+        Found::Foreign => fs::remove_file(path)?,
+        Found::Nothing => {}
+    }
+    create()?;
+    Ok(Done::Created)
+}
+
 fn report(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outcome {
     match done {
         Done::Created => console.say(&format!("created {}", path.display())),
         Done::There => console.verbose(&format!("{} is there", path.display())),
         Done::Foreign => {
-            console.warn(&format!("{} exists and is something else; it is not replaced", path.display()));
+            let path = path.display();
+            console.warn(&format!(
+                "{path} exists and is something else; it is not replaced (`--force` replaces it)"
+            ));
             return Outcome::Refused;
         }
     }
@@ -233,17 +182,9 @@ fn program() -> Result<PathBuf, Failure> {
     program.map_err(|error| Failure::Io { doing: "find this program".into(), error })
 }
 
-/// Links to the program, unless the name is taken.
-fn link(program: &Path, path: &Path) -> io::Result<Done> {
-    match fs::symlink_metadata(path) {
-        Ok(_) if fs::canonicalize(path).is_ok_and(|target| target == program) => Ok(Done::There),
-        Ok(_) => Ok(Done::Foreign),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            symlink(program, path)?;
-            Ok(Done::Created)
-        }
-        Err(error) => Err(error),
-    }
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(path, text)
 }
 
 #[cfg(unix)]
@@ -254,15 +195,4 @@ fn symlink(program: &Path, path: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn symlink(program: &Path, path: &Path) -> io::Result<()> {
     fs::hard_link(program, path.with_extension("exe"))
-}
-
-#[cfg(unix)]
-fn make_executable(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-#[cfg(not(unix))]
-fn make_executable(_: &Path) -> io::Result<()> {
-    Ok(())
 }

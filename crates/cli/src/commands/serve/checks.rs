@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::cache::WhyWhole;
+use calipam_datastore::changes::WhyWhole;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
 use calipam_workflow::{Error, Live, Step, trends};
@@ -86,8 +86,7 @@ impl<'a> Checks<'a> {
         let (mut report, snapshot, counts) = match &mut self.live {
             Some(live) => (live.report().clone(), live.snapshot(), Some(live.counts)),
             None => {
-                let cache = self.args.cache.as_deref();
-                let checked = checker.check_datastore(&datastore, cache, &self.console).await?;
+                let checked = checker.check_datastore(&datastore, &self.console).await?;
                 (checked.report, Arc::new(RwLock::new(checked.snapshot)), None)
             }
         };

@@ -10,8 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::recorded;
 use super::watches::Message;
-use crate::cache::WhyWhole;
-use crate::changes::Broken;
+use crate::changes::{Broken, WhyWhole};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{Watch, WatchEvent, newest};
@@ -53,7 +52,7 @@ impl OneKind {
         async move {
             let broken = match from {
                 // Nothing is known of it: it was installed since.
-                None => Broken::Lost(WhyWhole::NoCacheYet),
+                None => Broken::Lost(WhyWhole::New),
                 Some(_) => one.run().await.err().unwrap_or_else(is_gone),
             };
             let _ = one.sender.send(Message::Broken(broken)).await;

@@ -9,8 +9,7 @@ use tokio::sync::watch as state;
 use tokio::task::JoinSet;
 
 use super::one_kind::OneKind;
-use crate::cache::WhyWhole;
-use crate::changes::Broken;
+use crate::changes::{Broken, WhyWhole};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::Change;

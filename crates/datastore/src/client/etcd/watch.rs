@@ -17,49 +17,9 @@ const ASK: Duration = Duration::from_millis(20);
 /// deletion. Some versions of etcd say too early that everything was sent (issue 15220 of etcd).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
-/// A change as an answer holds it.
-pub(crate) struct WatchedChange<'a> {
-    pub revision: i64,
-    pub key: &'a [u8],
-    /// As of a [`Change`].
-    pub value: Option<&'a [u8]>,
-}
-
-/// A part of what a watch reports.
-pub(crate) struct Answer {
-    answer: WatchResponse,
-    /// Later changes are not asked for.
-    to: i64,
-}
-
-impl Answer {
-    pub(crate) fn changes(&self) -> impl Iterator<Item = WatchedChange<'_>> {
-        self.answer.events().iter().filter_map(|event| {
-            let kv = event.kv().filter(|kv| kv.mod_revision() <= self.to)?;
-            let value = (event.event_type() == EventType::Put).then(|| kv.value());
-            Some(WatchedChange { revision: kv.mod_revision(), key: kv.key(), value })
-        })
-    }
-}
-
-/// What becomes of the answers of a watch, in their order.
-pub(crate) trait TakeChanges: Send {
-    fn take(&mut self, answer: Answer);
-}
-
-impl TakeChanges for Vec<Change> {
-    fn take(&mut self, answer: Answer) {
-        self.extend(answer.changes().map(|taken| Change {
-            revision: taken.revision,
-            key: taken.key.to_vec(),
-            value: taken.value.map(<[u8]>::to_vec),
-        }));
-    }
-}
-
 /// How a watch ended.
-enum Watched<T> {
-    Changes(T),
+enum Watched {
+    Changes(Vec<Change>),
     Compacted,
     Refused(String),
 }
@@ -110,29 +70,16 @@ impl EtcdClient {
         due: &Due,
         what: &str,
     ) -> Result<Vec<Change>> {
-        let mut changes = self.watch_changes(ranges, (from, to), due, what, Vec::new).await?;
-        changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
-        changes.dedup();
-        Ok(changes)
-    }
-
-    /// Tells every change of the keys of some ranges from revision `from` to `to`, both included, while they are still being
-    /// read: to what `begin` makes, which is made again if the request has to be made again. Of one range they are taken in
-    /// the order of their revisions.
-    pub(crate) async fn watch_changes<T: TakeChanges>(
-        &self,
-        ranges: &[Range],
-        (from, to): (i64, i64),
-        due: &Due,
-        what: &str,
-        begin: impl Fn() -> T,
-    ) -> Result<T> {
         let watched = self.call(|| {
             let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
-            watch(line, ranges, (from, to), due, begin())
+            watch(line, ranges, (from, to), due)
         });
         let failure = match watched.await {
-            Ok(Watched::Changes(taken)) => return Ok(taken),
+            Ok(Watched::Changes(mut changes)) => {
+                changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+                changes.dedup();
+                return Ok(changes);
+            }
             Ok(Watched::Compacted) => Failure::Compacted,
             Ok(Watched::Refused(reason)) if reason.contains("permission denied") => {
                 Failure::PermissionDenied(String::new())
@@ -159,20 +106,19 @@ async fn first_change(line: Line, range: &Range, after: i64) -> std::result::Res
     Err(etcd_client::Error::WatchError("the stream ended".to_owned()))
 }
 
-async fn watch<T: TakeChanges>(
+async fn watch(
     line: Line,
     ranges: &[Range],
     (from, to): (i64, i64),
     due: &Due,
-    mut taken: T,
-) -> std::result::Result<Watched<T>, etcd_client::Error> {
+) -> std::result::Result<Watched, etcd_client::Error> {
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
         let options = WatchOptions::new().with_start_revision(from).with_fragment();
         if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
     };
-    let mut waiting = ranges.iter();
-    let Some(first) = waiting.next() else { return Ok(Watched::Changes(taken)) };
+    let (mut waiting, mut changes) = (ranges.iter(), Vec::new());
+    let Some(first) = waiting.next() else { return Ok(Watched::Changes(changes)) };
     let mut stream = client.watch(first.start.clone(), Some(options(first))).await?;
     for range in waiting {
         stream.watch(range.start.clone(), Some(options(range))).await?;
@@ -200,28 +146,34 @@ async fn watch<T: TakeChanges>(
         begun += usize::from(answer.created());
         let reached = answer.header().map_or(0, |header| header.revision());
         let is_progress = !answer.created() && answer.events().is_empty();
-        let answer = Answer { answer, to };
-        strike_off(&answer, &mut due);
-        taken.take(answer);
+        let before = changes.len();
+        // Later changes are not asked for.
+        changes.extend(changes_of(&answer).filter(|change| change.revision <= to));
+        strike_off(&changes[before..], &mut due);
         if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
-            return Ok(Watched::Changes(taken));
+            return Ok(Watched::Changes(changes));
         }
     }
 }
 
-/// Takes what an answer brings from what is due.
-fn strike_off(answer: &Answer, due: &mut Due) {
-    if due.is_empty() {
-        return;
-    }
-    for change in answer.changes() {
-        let has_come = match due.get(change.key) {
+fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
+    answer.events().iter().filter_map(|event| {
+        let kv = event.kv()?;
+        let value = (event.event_type() == EventType::Put).then(|| kv.value().to_vec());
+        Some(Change { revision: kv.mod_revision(), key: kv.key().to_vec(), value })
+    })
+}
+
+/// Takes what has come from what is due.
+fn strike_off(changes: &[Change], due: &mut Due) {
+    for change in changes {
+        let has_come = match due.get(&change.key) {
             Some(Some(revision)) => change.revision >= *revision,
             Some(None) => change.value.is_none(),
             None => false,
         };
         if has_come {
-            due.remove(change.key);
+            due.remove(&change.key);
         }
     }
 }

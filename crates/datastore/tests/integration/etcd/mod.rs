@@ -1,8 +1,8 @@
 //! Real etcd servers.
 
-mod cache;
 mod connect;
 mod files;
+mod follow;
 mod lookup;
 mod read;
 mod support;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_datastore::cache::{CacheUse, Worth};
 use calipam_datastore::read::Lookup;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::{Datastore, Error};
@@ -51,24 +50,23 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     assert!(
         [Source::Blocks, Source::Pods, Source::Services].into_iter().all(|source| snapshot.has_read(source))
     );
-    let pod = Key::Pod { namespace: "default".into(), name: "web-0".into() };
-    let keys = BTreeSet::from([pod, Key::Node("calico-1".into())]);
+    let key = Key::Pod { namespace: "default".into(), name: "web-0".into() };
+    let keys = BTreeSet::from([key, Key::Node("calico-1".into())]);
     let again = store.reread(&keys).await.unwrap().unwrap();
     assert_eq!((&again.pods, &again.nodes), (&snapshot.pods, &snapshot.nodes));
     let found = store.lookup(&Lookup::Address("10.0.0.0".parse().unwrap())).await.unwrap();
     assert_eq!((found.blocks.len(), found.pods.len()), (1, 1));
 
-    // With a cache, what has changed is read of both.
-    let (folder, everything) = (tempfile::tempdir().unwrap(), Worth { all: 0, kind: 0 });
-    store.observe_with_cache_from(folder.path(), everything, &quiet()).await.unwrap();
-    create(&server, "/api/v1/namespaces/default/pods", &[super::support::pod("web-1", "node-1")]).unwrap();
-    let read = store.observe_with_cache_from(folder.path(), everything, &quiet()).await.unwrap();
-    let CacheUse::WithKinds(of_etcd, kinds) = &read.used else { panic!("{:?}", read.used) };
-    assert!(matches!(**of_etcd, CacheUse::Changes { changes: 0, .. }), "{of_etcd:?}");
-    assert!(kinds.len() == 1 && kinds[0].kind == "pods" && kinds[0].read == Ok(1), "{kinds:?}");
+    // What has changed is read of both.
+    let (mut read, mut followed) = store.follow(&quiet()).await.unwrap().unwrap();
+    create(&server, "/api/v1/namespaces/default/pods", &[pod("web-1", "node-1")]).unwrap();
+    store.prove(&mut followed).await.unwrap();
+    let news = store.news(&mut followed, None).await.unwrap().unwrap();
+    assert_eq!(news.len(), 1);
+    news.apply(&mut read, &mut followed);
     let mut whole = observe(&store).await.unwrap();
-    (whole.taken_at, whole.newest_creation) = (read.snapshot.taken_at, read.snapshot.newest_creation);
-    assert!(whole == read.snapshot && whole.pods.len() == 2);
+    (whole.taken_at, whole.newest_creation) = (read.taken_at, read.newest_creation);
+    assert!(whole == read && whole.pods.len() == 2);
 
     // With a third node, under half of them are known.
     create(&server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();

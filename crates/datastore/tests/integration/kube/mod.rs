@@ -2,9 +2,8 @@
 
 mod access;
 mod added_to_etcd;
-mod cache;
-mod cache_faults;
 mod faults;
+mod follow_faults;
 mod one_connection;
 mod order;
 mod paging;

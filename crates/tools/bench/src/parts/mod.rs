@@ -1,6 +1,5 @@
 //! The parts of the benchmark: what each measures.
 
-mod cache;
 mod cni;
 mod completion;
 mod etcd;
@@ -25,8 +24,6 @@ pub(crate) fn named(name: &str) -> Option<Measure> {
         "kubernetes" => kubernetes::run,
         "release-etcd" => release::run_on_etcd,
         "release-kubernetes" => release::run_on_kubernetes,
-        "cache" => cache::run_on_etcd,
-        "cache-kubernetes" => cache::run_on_kubernetes,
         "reports" => reports::run,
         "fleet" => fleet::run,
         "live" => live::run_on_etcd,

@@ -25,8 +25,6 @@ const PARTS: [Part; 19] = [
     Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "release-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
-    Part { name: "cache", sizes: &["100000", "1000000"], needs_kubernetes: false, of_plugin: false },
-    Part { name: "cache-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "reports", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "history", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "fleet", sizes: &["200"], needs_kubernetes: false, of_plugin: false },
@@ -69,10 +67,6 @@ memory. docs/performance.md says how to read it.
 
 The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
-
-The parts cache and cache-kubernetes measure a second `check --cache`, where one
-of a hundred workloads has changed since the first: of 100,000 and of 1,000,000
-allocations on etcd, and of 100,000 pods on Kubernetes, unless sizes are named.
 
 The part reports measures the writing of reports in every format, of a cluster
 whose every tenth address is leaked, and what a browser needs for the page, of

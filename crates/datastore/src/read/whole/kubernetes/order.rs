@@ -13,45 +13,27 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Failure, Result};
 use crate::tasks;
 
-/// How all objects of a kind are read.
-pub(crate) trait ReadKind<T>: Clone + Send + Sync + 'static {
-    fn client(&self) -> &Arc<KubeClient>;
-
-    /// What is read counts here.
-    fn counter(&self) -> &Arc<Counter>;
-
-    /// Reads all objects of a kind, as they are at one revision; sends to `begun` when that is fixed.
-    fn read(&self, kind: &Kind, begun: Option<Begun>) -> impl Future<Output = Result<Listed<T>>> + Send;
-}
-
-/// Lists them.
+/// Lists kinds.
 #[derive(Clone)]
 pub(crate) struct Lists {
     pub client: Arc<KubeClient>,
     pub counter: Arc<Counter>,
 }
 
-impl<T: Take> ReadKind<T> for Lists {
-    fn client(&self) -> &Arc<KubeClient> {
-        &self.client
-    }
-
-    fn counter(&self) -> &Arc<Counter> {
-        &self.counter
-    }
-
-    async fn read(&self, kind: &Kind, begun: Option<Begun>) -> Result<Listed<T>> {
+impl Lists {
+    /// Reads all objects of a kind, as they are at one revision; sends to `begun` when that is fixed.
+    async fn read<T: Take>(&self, kind: &Kind, begun: Option<Begun>) -> Result<Listed<T>> {
         list_from(&self.client, kind, &self.counter, begun).await
     }
 }
 
 /// Reads kinds at the same time; gives the lists in the order of the kinds.
-pub(crate) async fn lists<T: Take>(reader: &impl ReadKind<T>, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
+pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
     let list = |kind: Kind| {
         let reader = reader.clone();
         async move { reader.read(&kind, None).await }
     };
-    run(reader.client(), kinds.into_iter().map(list).collect()).await
+    run(&reader.client, kinds.into_iter().map(list).collect()).await
 }
 
 /// Reads kinds of which the second must be as they are later than the first. A server makes up its list before it
@@ -63,7 +45,7 @@ pub(crate) async fn lists<T: Take>(reader: &impl ReadKind<T>, kinds: Vec<Kind>) 
 ///
 /// A first list that had to be begun again may be as it was later than the second ones; those are then read again.
 pub(crate) async fn lists_in_order<T: Take>(
-    reader: &impl ReadKind<T>,
+    reader: &Lists,
     first: Vec<Kind>,
     second: Vec<Kind>,
 ) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
@@ -90,9 +72,9 @@ pub(crate) async fn lists_in_order<T: Take>(
     };
 
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
-        tokio::try_join!(run(reader.client(), lists_of_first), second_lists)?;
+        tokio::try_join!(run(&reader.client, lists_of_first), second_lists)?;
     if first.iter().zip(is_waited_for).any(|(listed, is_waited_for)| is_waited_for && listed.begun_again) {
-        reader.counter().forget(second_lists.iter().map(|listed| listed.items).sum());
+        reader.counter.forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(reader, second).await?;
     }
     Ok((first, second_lists))

@@ -1,1 +1,0 @@
-complete --keep-order --exclusive --command kubectl-calico --arguments "(COMPLETE=fish kubectl-calico -- (commandline --current-process --tokenize --cut-at-cursor) (commandline --current-token))"

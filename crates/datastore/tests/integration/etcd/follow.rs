@@ -1,0 +1,187 @@
+//! What is followed is what a whole read reads; and whatever has happened to etcd, everything is read.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use calipam_check::{Options, check};
+use calipam_datastore::Datastore;
+use calipam_datastore::changes::WhyWhole;
+use calipam_datastore::follow::Followed;
+use calipam_model::snapshot::Snapshot;
+use calipam_testkit::allocator::{Churn, ChurnLog};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
+use etcd_client::CompactionOptions;
+use jiff::Timestamp;
+
+use super::support::{assert_same, entries, open, seed};
+use crate::support::quiet;
+
+/// How long others write while it is followed; longer where little has been read by then.
+const WORK: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A datastore that is followed, and what is known of it.
+struct Following {
+    store: Datastore,
+    snapshot: Snapshot,
+    followed: Followed,
+}
+
+impl Following {
+    async fn begin(etcd: &Etcd) -> Self {
+        let store = open(etcd).await;
+        let (snapshot, followed) = store.follow(&quiet()).await.unwrap().unwrap();
+        let following = Self { store, snapshot, followed };
+        following.assert_whole().await;
+        following
+    }
+
+    /// Takes what has changed, and gives how many keys have; or why everything has to be read.
+    async fn news(&mut self) -> Result<usize, WhyWhole> {
+        let news = self.store.news(&mut self.followed, None).await.unwrap()?;
+        let changes = news.len();
+        news.apply(&mut self.snapshot, &mut self.followed);
+        self.assert_whole().await;
+        Ok(changes)
+    }
+
+    async fn assert_whole(&self) {
+        let found = &self.snapshot;
+        let mut whole = self.store.observe_at(found.revision.parse().unwrap(), &quiet()).await.unwrap();
+        // Only files go by the newest time that ever was.
+        whole.newest_creation = found.newest_creation;
+        whole.taken_at = found.taken_at;
+        assert_same(whole.clone(), found);
+        let report = |snapshot: &Snapshot| check(snapshot, &Options::default());
+        assert_eq!(report(&whole), report(found), "revision {}", found.revision);
+    }
+}
+
+async fn put(etcd: &Etcd, key: &str, value: &str) {
+    etcd.client().await.unwrap().put(key, value, None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_others_write_what_is_followed_is_what_a_whole_read_finds() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6).v4_only().at(Timestamp::now()), 4, 8);
+    for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
+        cluster.inject(fault, 2);
+    }
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let mut following = Following::begin(&etcd).await;
+
+    let enough = |log: &ChurnLog| log.started > 20;
+    let churn = Churn { workers: 4, operations: 100_000, enough, limit: LIMIT, ..Churn::default() };
+    let (activity, endpoint) = (churn.activity.clone(), etcd.endpoint());
+    let (done, finished) = mpsc::channel();
+    let worker = std::thread::spawn(move || done.send(churn.run(&endpoint, &cluster)).unwrap());
+    let (begin, mut reads, mut all) = (Instant::now(), 0, 0);
+    let is_enough_read = |reads, all| reads >= 3 && all > 40;
+    let log = loop {
+        // What no allocator writes: values that cannot be decoded, keys that are nothing of Calico's, and configuration.
+        let number = reads % 7;
+        put(&etcd, &format!("/calico/ipam/v2/handle/broken.{number}"), ["{", r#"{"block":{}}"#][reads % 2])
+            .await;
+        put(&etcd, &format!("/calico/ipam/v2/@/odd-{number}"), "").await;
+        put(&etcd, "/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#).await;
+        let mut client = etcd.client().await.unwrap();
+        client.delete(format!("/calico/ipam/v2/handle/broken.{}", (reads + 3) % 7), None).await.unwrap();
+        client.delete("/calico/ipam/v2/config", None).await.unwrap();
+        let changes = following.news().await.unwrap();
+        (reads, all) = (reads + 1, all + changes);
+        if begin.elapsed() > WORK && is_enough_read(reads, all) {
+            activity.stop();
+        }
+        if let Ok(log) = finished.try_recv() {
+            break log.unwrap();
+        }
+    };
+    worker.join().unwrap();
+    assert!(enough(&log) && is_enough_read(reads, all), "{reads} reads of {all} changes: {log:?}");
+    following.news().await.unwrap();
+    assert_eq!(following.news().await, Ok(0), "nothing has happened since");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_etcd_has_forgotten_is_read_whole() {
+    let etcd = Etcd::start().unwrap();
+    seed(&etcd, &entries(20)).await;
+    let mut following = Following::begin(&etcd).await;
+    put(&etcd, "/calico/ipam/v2/handle/new", r#"{"block":{}}"#).await;
+    put(&etcd, "/elsewhere", "").await;
+    let mut client = etcd.client().await.unwrap();
+    let now = client.get("/calico/ipam/v2/handle/new", None).await.unwrap().header().unwrap().revision();
+    client.compact(now, Some(CompactionOptions::new().with_physical())).await.unwrap();
+    assert_eq!(following.news().await, Err(WhyWhole::Compacted));
+    // The last write is still one that cannot be told again.
+    let mut following = Following::begin(&etcd).await;
+    assert_eq!(following.news().await, Err(WhyWhole::Compacted));
+    put(&etcd, "/calico/ipam/v2/handle/newer", r#"{"block":{}}"#).await;
+    let mut following = Following::begin(&etcd).await;
+    assert_eq!(following.news().await, Ok(0));
+
+    let many: Vec<_> =
+        (0..1_700).map(|n| (format!("/calico/ipam/v2/handle/many.{n}"), b"{}".to_vec())).collect();
+    seed(&etcd, &many).await;
+    assert_eq!(following.news().await, Ok(1_700));
+    assert_eq!(following.news().await, Ok(0));
+}
+
+/// A server that was restored from a backup has the same names, and comes to the same revisions again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_was_restored_is_read_whole() {
+    let mut etcd = Etcd::start().unwrap();
+    seed(&etcd, &entries(20)).await;
+    let backup = tempfile::tempdir().unwrap();
+    etcd.kill();
+    let copy = |from: &Path, to: &Path| {
+        let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+        assert!(status.success());
+    };
+    copy(&etcd.data_dir(), &backup.path().join("data"));
+    etcd.restart().unwrap();
+    for n in 0..5 {
+        put(&etcd, &format!("/calico/ipam/v2/handle/lost.{n}"), r#"{"block":{}}"#).await;
+    }
+    let mut following = Following::begin(&etcd).await;
+
+    // The backup is before the revision that is known; then at it, and after it, with other content.
+    for (writes, what) in [(1, "before"), (5, "at"), (9, "after")] {
+        etcd.kill();
+        fs::remove_dir_all(etcd.data_dir()).unwrap();
+        copy(&backup.path().join("data"), &etcd.data_dir());
+        etcd.restart().unwrap();
+        for n in 0..writes {
+            put(&etcd, &format!("/calico/ipam/v2/handle/other.{n}"), r#"{"block":{}}"#).await;
+        }
+        following.store = open(&etcd).await;
+        let why = following.news().await.unwrap_err();
+        assert!(matches!(why, WhyWhole::AnotherHistory(_)), "{what}: {why:?}");
+        assert!(!why.is_usual());
+    }
+}
+
+/// etcd 3.4.23 may say that it has told everything before it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
+    if left_out(&[Tool::OldEtcd]) {
+        return;
+    }
+    let etcd = Etcd::start_version(EtcdVersion::V3_4).unwrap();
+    seed(&etcd, &entries(5)).await;
+    let found = Following::begin(&etcd).await.news().await;
+    let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
+    let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();
+    let is_old = version.starts_with("3.4.") && patch < 25 || version.starts_with("3.5.") && patch < 8;
+    match &found {
+        Err(WhyWhole::CannotWatch(reason)) => {
+            assert!(is_old && reason.contains("too early"), "{version}: {reason}");
+        }
+        found => assert!(!is_old && found.is_ok(), "{version}: {found:?}"),
+    }
+}
