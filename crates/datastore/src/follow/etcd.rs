@@ -157,10 +157,7 @@ pub(super) async fn start(
 ///
 /// # Errors
 /// If etcd cannot be asked.
-pub(super) async fn news(
-    client: &Arc<EtcdClient>,
-    followed: &EtcdFollowed,
-) -> Result<OrWhole<EtcdNews>> {
+pub(super) async fn news(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<OrWhole<EtcdNews>> {
     let begun = begin(client).await?;
     Ok(since(client, followed, begun).await)
 }

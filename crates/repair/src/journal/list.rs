@@ -129,8 +129,8 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use calipam_files::frames::{MAGIC, Packer};
+    use std::fs;
 
     use super::*;
     use crate::journal::{FORMAT, Intent, Journal, Outcome};
