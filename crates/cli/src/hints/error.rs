@@ -336,7 +336,7 @@ fn journal(error: &JournalError) -> String {
         }
         JournalError::Alive { .. } => "wait until it has ended, or stop it",
         JournalError::OtherFormat { .. } => {
-            "use the version of calipam that wrote it: `zstdcat` prints which"
+            "use the version of calipam that wrote it: `zstdcat JOURNAL | head -1` names it"
         }
         JournalError::Line { .. } => {
             "the file was changed after it was written; use an unchanged copy of it: nothing is undone from a damaged journal"
