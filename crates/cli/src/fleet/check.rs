@@ -25,7 +25,7 @@ use crate::render::text::count;
 type IsGiven = fn(&CheckArgs) -> bool;
 
 /// Options that are about one cluster.
-const OF_ONE: [(&str, IsGiven); 8] = [
+const OF_ONE: [(&str, IsGiven); 7] = [
     ("--node", |args| !args.options.nodes.is_empty()),
     ("--selector", |args| args.options.selector.is_some()),
     ("--namespace", |args| args.options.namespace.is_some()),

@@ -61,8 +61,8 @@ impl OneKind {
 
     async fn run(&mut self) -> Result<(), Broken> {
         let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
-        if newest.version.cast_signed() < self.known {
-            let reason = format!("its version was {}, and is {}", self.known, newest.version);
+        if newest.cast_signed() < self.known {
+            let reason = format!("its version was {}, and is {}", self.known, newest);
             return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
         }
         loop {
@@ -106,7 +106,7 @@ impl OneKind {
     async fn prove(&mut self) -> Result<(), Broken> {
         let asked = *self.asked.borrow_and_update();
         let until = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
-        let until = until.version.cast_signed();
+        let until = until.cast_signed();
         let is_all = |one: &Self| one.known >= until && one.last.is_none();
         for _ in 0..ATTEMPTS {
             if is_all(self) {

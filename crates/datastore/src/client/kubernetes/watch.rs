@@ -7,7 +7,6 @@ use calipam_files::objects::meta::metadata;
 use calipam_files::objects::{Accept, Encoding, ItemReader, name_in_kind};
 use calipam_model::snapshot::Source;
 use http::StatusCode;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -43,24 +42,15 @@ pub(crate) enum WatchEvent {
     Reached(u64),
 }
 
-/// The newest version of a kind.
-pub(crate) struct Newest {
-    pub version: u64,
-    /// The server's clock.
-    pub date: Option<Timestamp>,
-}
-
 /// Asks for the newest version of a kind, never from what the server may hold of an earlier one. The list has no object, or
 /// one, so that it costs the server nothing.
-pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<Newest, Failure> {
+pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
     let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
-    let date = answer.date;
     let mut list = ItemReader::new(answer.encoding());
     while let Some(piece) = answer.piece().await? {
         list.feed(&piece, &mut |_| {}).map_err(|error| Failure::NotKubernetes(error.to_string()))?;
     }
-    let version = list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version;
-    Ok(Newest { version: number(&version)?, date })
+    number(&list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version)
 }
 
 /// Versions of one kind are numbers that rise (documented since Kubernetes 1.35, and so wherever the data is in etcd).
