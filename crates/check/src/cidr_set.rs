@@ -17,11 +17,6 @@ impl CidrSet {
         Self(joined)
     }
 
-    /// Its CIDRs, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = IpNet> + '_ {
-        self.0.iter().copied()
-    }
-
     /// True if the set holds all of `cidr`.
     pub(crate) fn covers(&self, cidr: IpNet) -> bool {
         self.around(cidr).is_some()
