@@ -13,8 +13,7 @@ use crate::cli::help::called;
 use crate::cli::program::root;
 
 /// Options of other programs that documents and manifests name without the program.
-const OTHERS: [(&str, &str); 13] = [
-    ("--auto-compaction-retention", "etcd"),
+const OTHERS: [(&str, &str); 12] = [
     ("--enable-v2", "etcd"),
     ("--service-cluster-ip-range", "kube-apiserver"),
     ("--create-namespace", "helm"),
