@@ -12,9 +12,6 @@ use serde_json::Value;
 use super::program::{calipam, command};
 use super::serve::Server;
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// What is stored: keys with their values.
 type Entries = Vec<(String, Vec<u8>)>;
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::super::program::{Run, command, root};
+use super::super::program::{Run, command};
 use super::NAMES;
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use calipam_testkit::servers::{Tool, kubectl, left_out};
 
-use super::super::program::{command, root};
+use super::super::program::command;
 use super::super::pty::Session;
 use super::{NAMES, link_all, scripts};
 

@@ -42,7 +42,7 @@ impl Following {
 
     /// Takes what has changed, and gives how many keys have; or why everything has to be read.
     async fn news(&mut self) -> Result<usize, WhyWhole> {
-        let news = self.store.news(&mut self.followed, None).await.unwrap()?;
+        let news = self.store.news(&mut self.followed).await.unwrap()?;
         let changes = news.len();
         news.apply(&mut self.snapshot, &mut self.followed);
         self.assert_whole().await;

@@ -61,7 +61,7 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     let (mut read, mut followed) = store.follow(&quiet()).await.unwrap().unwrap();
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-1", "node-1")]).unwrap();
     store.prove(&mut followed).await.unwrap();
-    let news = store.news(&mut followed, None).await.unwrap().unwrap();
+    let news = store.news(&mut followed).await.unwrap().unwrap();
     assert_eq!(news.len(), 1);
     news.apply(&mut read, &mut followed);
     let mut whole = observe(&store).await.unwrap();

@@ -85,7 +85,7 @@ impl Following {
     /// How many objects have changed by now; or why everything has to be read, or what has failed.
     async fn news(&mut self) -> Result<Result<usize, WhyWhole>, Error> {
         self.store.prove(&mut self.followed).await?;
-        let news = match self.store.news(&mut self.followed, None).await? {
+        let news = match self.store.news(&mut self.followed).await? {
             Ok(news) => news,
             Err(why) => return Ok(Err(why)),
         };

@@ -20,7 +20,7 @@ struct Part {
     of_plugin: bool,
 }
 
-const PARTS: [Part; 19] = [
+const PARTS: [Part; 17] = [
     Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
     Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
     Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
