@@ -148,7 +148,8 @@ impl SimulateArgs {
         scenario.strict_affinity = self.strict_affinity;
         set(&mut scenario.max_blocks_per_host, &self.max_blocks_per_host);
         set(&mut scenario.cooldown, &self.cooldown);
-        (scenario.arrival, scenario.lifetime, scenario.duration) = (self.arrival, self.lifetime, self.duration);
+        (scenario.arrival, scenario.lifetime, scenario.duration) =
+            (self.arrival, self.lifetime, self.duration);
         set(&mut scenario.seed, &self.seed);
         if let Some(model) = self.model {
             scenario.datastore = model.kind();
