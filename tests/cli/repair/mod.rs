@@ -32,3 +32,4 @@ mod site;
 mod split;
 mod tables;
 mod undo;
+mod written_first;
