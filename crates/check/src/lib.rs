@@ -39,7 +39,7 @@ pub use self::earlier::{
     Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, parse_document,
 };
 pub use self::finding::*;
-pub use self::message::names_of_owners;
+pub use self::message::{names_of_mentions, names_of_owners};
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::suspects::{drop_changed, revisions, suspects};

@@ -26,6 +26,8 @@ pub(crate) mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod node_tests;
 mod owners;
 #[cfg(test)]
 pub(crate) mod pool_tests;
@@ -39,6 +41,7 @@ mod settle_tests;
 pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
+mod unrecorded;
 mod workloads;
 
 use std::collections::HashSet;
@@ -158,6 +161,7 @@ fn run_others(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: Option
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);
     workloads::check_services(context, &mut findings);
+    unrecorded::check(context, part, &mut findings);
     custom_resources::check(context, part, &mut findings);
     defects::check(context, &mut findings);
     findings
