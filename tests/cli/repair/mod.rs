@@ -27,6 +27,7 @@ mod rebuild_kubernetes;
 mod reports;
 mod rights;
 mod scope;
+mod second_owner;
 mod sightings;
 mod site;
 mod split;
