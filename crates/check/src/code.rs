@@ -77,7 +77,9 @@ codes! {
     UnallocatedInUse "unallocated-in-use" Critical "a live owner uses an address of a pool that no block records",
     LeakedAddress "leaked-address" Error "allocated for longer than the grace period, but not in use",
     InUseOutsidePools "in-use-outside-pools" Error "a live owner uses an address that is in no pool",
+    UnrecordedAddress "unrecorded-address" Warning "a pod has a free address of an enabled pool that Calico did not assign",
     OwnerMismatch "owner-mismatch" Error "used by an owner other than the one recorded",
+    WrongNodeRecorded "wrong-node-recorded" Error "recorded for its user, but on another node than this one runs on",
     BorrowedTunnelAddress "borrowed-tunnel-address" Warning "a tunnel address is in a block of another node",
     BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning "borrowed from another node's block although strict affinity is on",
     SharedLegacyHandle "shared-legacy-handle" Warning "one <namespace>.<pod> handle holds several addresses of one family",
@@ -107,6 +109,7 @@ codes! {
     PodWithoutEndpoint "pod-without-endpoint" Warning "a running pod without workload endpoint",
     PodAddressDisagreement "pod-address-disagreement" Warning "pod status, CNI annotation and endpoint do not name the same addresses",
     EndpointOfMissingNode "endpoint-of-missing-node" Warning "a live endpoint names a node that does not exist",
+    NodeObjectMissing "node-object-missing" Error "a node of Kubernetes holds blocks, and Calico has no object of it",
     EndpointNodeMismatch "endpoint-node-mismatch" Warning "endpoint and pod name different nodes",
     ServiceWithoutAddress "service-without-address" Warning "a managed LoadBalancer service has no address",
     ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
@@ -143,7 +146,9 @@ impl Code {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
                 &[Source::Pods, Source::Endpoints]
             }
-            Self::PodAddressDisagreement => &[Source::Pods],
+            Self::PodAddressDisagreement | Self::UnrecordedAddress | Self::WrongNodeRecorded => {
+                &[Source::Pods]
+            }
             Self::ServiceWithoutAddress | Self::ServiceAddressExtra => &[Source::Services],
             _ => &[],
         }
@@ -158,7 +163,9 @@ impl Code {
                 | Self::UnallocatedInUse
                 | Self::LeakedAddress
                 | Self::InUseOutsidePools
+                | Self::UnrecordedAddress
                 | Self::OwnerMismatch
+                | Self::WrongNodeRecorded
                 | Self::BorrowedTunnelAddress
                 | Self::BorrowedUnderStrictAffinity
                 | Self::SharedLegacyHandle
@@ -166,6 +173,9 @@ impl Code {
                 | Self::PodWithoutEndpoint
                 | Self::PodAddressDisagreement
                 | Self::EndpointOfMissingNode
+                | Self::BlockOfMissingNode
+                | Self::AffinityOfMissingNode
+                | Self::NodeObjectMissing
                 | Self::EndpointNodeMismatch
                 | Self::ServiceWithoutAddress
                 | Self::ServiceAddressExtra

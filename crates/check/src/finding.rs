@@ -127,6 +127,8 @@ pub enum Detail {
     Labels(Vec<&'static str>),
     /// The node of an endpoint's pod.
     PodOn(Box<str>),
+    /// The node is gone from Kubernetes, and Calico still has its object.
+    LeftBehind,
     /// The addresses that status, annotation and endpoints of a pod name.
     Named(Box<[Vec<IpAddr>; 3]>),
     Key(KeyDefect),

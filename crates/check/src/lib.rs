@@ -40,7 +40,7 @@ pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, parse_document,
 };
 pub use self::finding::*;
-pub use self::message::names_of_owners;
+pub use self::message::{names_of_mentions, names_of_owners};
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::standing::Standing;

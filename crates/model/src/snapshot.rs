@@ -188,6 +188,8 @@ pub struct Snapshot {
     /// IP reservations.
     pub reservations: Vec<Versioned<Reservation>>,
     pub nodes: Vec<Versioned<Node>>,
+    /// The nodes of Kubernetes by their names alone, where Calico's own are in etcd. Empty if they were not read.
+    pub kubernetes_nodes: Vec<Versioned<Node>>,
     /// Workload endpoints.
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
@@ -228,6 +230,7 @@ impl Snapshot {
         self.pools.extend(other.pools);
         self.reservations.extend(other.reservations);
         self.nodes.extend(other.nodes);
+        self.kubernetes_nodes.extend(other.kubernetes_nodes);
         self.endpoints.extend(other.endpoints);
         self.pods.extend(other.pods);
         self.services.extend(other.services);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_datastore::{Datastore, clock};
-use calipam_repair::journal::{Disk, default_path};
+use calipam_repair::journal::{Disk, Journal, default_path};
 
 use crate::error::Error;
 use crate::operator::Operator;
@@ -61,9 +61,15 @@ pub(crate) struct Run<'a> {
     pub datastore: &'a Datastore,
     pub intent: &'a Intent,
     pub operator: &'a dyn Operator,
+    /// The journal of what it has written already.
+    pub begun: Option<Arc<Journal>>,
 }
 
 impl<'a> Run<'a> {
+    pub(crate) fn new(datastore: &'a Datastore, intent: &'a Intent, operator: &'a dyn Operator) -> Self {
+        Self { datastore, intent, operator, begun: None }
+    }
+
     /// A run that needs the datastore of a Calico 3 itself, also if it only plans. `what` it does, as Calico 2 and a file are told why
     /// they do not do: `split a pool`, and `a split`.
     pub(crate) fn on_live(
@@ -76,7 +82,7 @@ impl<'a> Run<'a> {
         if !datastore.is_live() {
             return Err(Error::NotLive(what[1]));
         }
-        Ok(Self { datastore, intent, operator })
+        Ok(Self::new(datastore, intent, operator))
     }
 
     /// How to write; `None` if nothing is to be written, or can be.

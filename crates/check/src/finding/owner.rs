@@ -8,9 +8,19 @@ use calipam_model::node::TunnelKind;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use crate::claim::Claim;
+
 /// Writes owners as if they were not shared.
 pub(crate) fn shared<S: Serializer>(owners: &[Arc<OwnerEvidence>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(owners.iter().map(Arc::as_ref))
+}
+
+/// Writes an owner as if it were not shared.
+pub(crate) fn one_shared<S: Serializer>(
+    owner: &Arc<OwnerEvidence>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    owner.serialize(serializer)
 }
 
 /// What uses an address, in the order of their names.
@@ -121,6 +131,15 @@ impl OwnerEvidence {
     pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
         let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
         Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
+    }
+
+    /// True if a claim is that of this owner.
+    pub(crate) fn is_named_by(&self, claim: &Claim<'_>) -> bool {
+        match claim {
+            Claim::Tunnel { node, .. } => self.kind == OwnerKind::Tunnel && self.node == *node,
+            Claim::Container(id) => self.container_id == *id,
+            claim => claim.pod().is_some_and(|(namespace, pod)| self.pod == format!("{namespace}/{pod}")),
+        }
     }
 
     /// The addresses that it names. Empty for a tunnel, which names a field.

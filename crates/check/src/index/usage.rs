@@ -25,6 +25,7 @@ pub(super) fn of(
     blocks: &[IndexedBlock<'_>],
     pods: &FastMap<PodName<'_>, u32>,
     nodes_in_pools: &FastMap<IpAddr, u32>,
+    left_nodes: &FastSet<&str>,
     services_only: bool,
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes its time, most of all the sorting.
@@ -43,7 +44,8 @@ pub(super) fn of(
         usage.with_endpoint.extend(part.with_endpoint);
     }
     usage.pods(snapshot);
-    for (position, node) in (0..).zip(&snapshot.nodes) {
+    let nodes = (0..).zip(&snapshot.nodes);
+    for (position, node) in nodes.filter(|(_, node)| !left_nodes.contains(node.value.name.as_str())) {
         let tunnels = node.value.tunnels.iter();
         usage.uses.extend(
             tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(position, *kind) }),

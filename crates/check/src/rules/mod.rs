@@ -28,6 +28,8 @@ mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod node_tests;
 mod owners;
 #[cfg(test)]
 mod pool_tests;
@@ -41,6 +43,7 @@ mod settle_tests;
 pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
+mod unrecorded;
 mod workloads;
 
 use crate::Context;
@@ -82,6 +85,7 @@ fn run_others(context: &Context<'_>) -> Vec<Finding> {
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);
     workloads::check_services(context, &mut findings);
+    unrecorded::check(context, &mut findings);
     custom_resources::check(context, &mut findings);
     defects::check(context, &mut findings);
     findings

@@ -12,10 +12,13 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
+use super::addresses::Address;
+use super::owners::wrong_node;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
-use crate::record::is_same_node;
+use crate::index::Owner;
+use crate::record::{Naming, Record, is_same_node, naming};
 
 /// Orchestrator of the endpoints that belong to pods.
 const KUBERNETES: &str = "k8s";
@@ -55,7 +58,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
             out.extend(pod_without_endpoint(context, position));
         }
-        out.extend(own.iter().filter_map(|endpoint| node_mismatch(context, *endpoint, pod)));
+        for endpoint in own {
+            if let Some(mismatch) = node_mismatch(context, *endpoint, pod) {
+                out.push(mismatch);
+                out.extend(recorded_beside_pod(context, *endpoint, pod));
+            }
+        }
         out.extend(disagreement(context, position, own));
     }
 }
@@ -132,6 +140,26 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position));
     let found = found.with_detail(Detail::PodOn(pod.node().to_string().into()));
     Some(found.on_nodes([pod.node().to_string()]).depending_on([pod.key()]))
+}
+
+/// The addresses of a pod that are recorded on the node of its endpoint, which is not its own.
+fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
+    let (index, owner) = (&context.index, Owner::Endpoint(position));
+    let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
+    let finding = |address: IpAddr| {
+        let around = index
+            .blocks_around(address)
+            .filter_map(|block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }));
+        let records: Vec<Record<'_, '_>> = around.filter(is_holding).collect();
+        let named =
+            |r: &&Record<'_, '_>| naming(&r.allocation.attribute, owner, index) == Some(Naming::Whole);
+        let record = records.iter().find(named)?;
+        let blocks = std::slice::from_ref(record.block);
+        let address = Address { address, records: &records, uses: index.uses_of(address), blocks };
+        wrong_node(context, &address, record, owner)
+    };
+    let has = |address: &IpAddr| pod.mentioned().any(|own| own == *address);
+    index.endpoint(position).addresses().filter(has).filter_map(finding).collect()
 }
 
 /// The addresses that status, annotation and endpoint name do not agree. A family that one of them does

@@ -59,9 +59,7 @@ pub(crate) fn add_lists(
     let mut read = Snapshot::default();
     lists.into_iter().for_each(|listed| read.absorb(listed.taken));
 
-    // The nodes of Kubernetes only tell whether it is the same cluster; those of Calico are in etcd.
     same_cluster(client, snapshot, &read)?;
-    read.nodes.clear();
     snapshot.absorb(read);
     snapshot.mark_read([Source::Pods, Source::Services]);
     let kinds = kinds::users_with_node_names(client.api());
@@ -104,8 +102,9 @@ pub(crate) async fn add_around(
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<()> {
     let referred: BTreeSet<&str> =
         etcd.nodes.iter().filter_map(|node| node.value.kubernetes_name.as_deref()).collect();
-    let nodes = kubernetes.nodes.len();
-    let known = kubernetes.nodes.iter().filter(|node| referred.contains(node.value.name.as_str())).count();
+    let nodes = kubernetes.kubernetes_nodes.len();
+    let known =
+        kubernetes.kubernetes_nodes.iter().filter(|node| referred.contains(node.value.name.as_str())).count();
     if 2 * known < nodes {
         return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
     }

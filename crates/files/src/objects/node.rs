@@ -87,7 +87,7 @@ pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: En
     if let Ok(node) = read(object, encoding) {
         let name = node.metadata.name.to_string();
         let value = Node { kubernetes_name: Some(name.clone()), name, ..Node::default() };
-        snapshot.nodes.push(Versioned { value, revision: node.metadata.revision() });
+        snapshot.kubernetes_nodes.push(Versioned { value, revision: node.metadata.revision() });
     }
 }
 

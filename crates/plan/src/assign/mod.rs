@@ -13,7 +13,7 @@ use calipam_assign::{
     without_waiting,
 };
 use calipam_check::owner::RecordedOwner;
-use calipam_check::{Subject, names_of_owners};
+use calipam_check::{Subject, names_of_mentions, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
 use calipam_model::node::Node;
@@ -293,7 +293,8 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
             format!("{address} is used by {}, although no block records it", names_of_owners(&owners))
         }
         true if basis.context.index.is_mentioned(address) => {
-            format!("{address} is named by a pod, an endpoint or a service, although no block records it")
+            let names = names_of_mentions(&basis.context.index.mentions(address));
+            format!("{address} is named by {names}, although no block records it")
         }
         true => return None,
     };

@@ -13,10 +13,11 @@ use super::corrupt::{CorruptBlocks, Repaired};
 use super::handles::{Counting, Countings};
 use super::planner::{Planner, change};
 use crate::plan::{Action, Verb};
-use crate::release::gone_node::{clear_owner, release_affinity};
+use crate::release::gone_node::{clear_owner, expect_left, release_affinity};
 
 /// All steps, in their order.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
+    let index = planner.index();
     let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
     let mut actions = before_blocks;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
@@ -32,6 +33,7 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
     }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
+    expect_left(index, &mut actions);
     actions
 }
 

@@ -53,9 +53,7 @@ pub(super) fn skipped(
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     use SkipReason as Why;
     Some(match finding.code {
-        Code::DuplicateAddress => {
-            (Why::DuplicateOwners, "decide who keeps it, and recreate the others: calipam cannot know")
-        }
+        Code::DuplicateAddress => (Why::DuplicateOwners, "decide who keeps it, and recreate the others"),
         Code::AddressInSeveralBlocks => {
             (Why::Overlap, "decide which block to keep, and recreate the workloads of the other")
         }
@@ -70,6 +68,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::BorrowedUnderStrictAffinity => {
             (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
         }
+        Code::UnrecordedAddress => {
+            (Why::NeedsDecision, "reserve it with an IPReservation, or restart the pod under Calico")
+        }
         Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release its unused addresses"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
         Code::UnexpectedBlockOwner => {
@@ -83,6 +84,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             (Why::NodeUnknown, "recreate the node object, or delete what refers to it")
         }
         Code::EndpointWithoutPod => (Why::NeedsDecision, "delete the endpoint"),
+        Code::NodeObjectMissing => {
+            (Why::NeedsDecision, "restart calico-node there, which creates the object")
+        }
         Code::PodWithoutEndpoint | Code::PodAddressDisagreement | Code::EndpointNodeMismatch => {
             (Why::NeedsDecision, "recreate the pod")
         }
@@ -107,7 +111,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
 fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
         Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
-        Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
+        Code::DuplicateAddress | Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
         _ => None,
     }
 }

@@ -17,7 +17,7 @@ use crate::basis::Basis;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED};
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
-use crate::release::gone_node::{clear_owner, release_affinity};
+use crate::release::gone_node::{clear_owner, expect_left, release_affinity};
 use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
@@ -29,6 +29,7 @@ pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cool
     builder.miscounts(selection);
     builder.blocks(selection);
     builder.orphans(selection);
+    expect_left(&basis.context.index, &mut builder.actions);
     builder.actions
 }
 

@@ -13,7 +13,8 @@ use calipam_check::claim::Claim;
 use calipam_check::index::Index;
 use calipam_check::owner::{Unread, unread};
 use calipam_check::{
-    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject, names_of_owners,
+    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject,
+    names_of_mentions, names_of_owners,
 };
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
@@ -260,8 +261,8 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
         return (SkipReason::NotAllocated, format!("no block records {address}"));
     }
     if index.is_mentioned(address) {
-        let detail = "is named by a pod, an endpoint or a service, although not as its owner for certain";
-        return (SkipReason::InUse, format!("{address} {detail}"));
+        let names = names_of_mentions(&index.mentions(address));
+        return (SkipReason::InUse, format!("{address} is named by {names}, which may use it"));
     }
 
     let reasons = records.iter().map(|record| why_kept_record(basis, record));

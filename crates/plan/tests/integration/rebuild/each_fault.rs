@@ -38,6 +38,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
             ],
         ),
         Code::OwnerMismatch => (Sometimes, &[Why::OwnerMayLive, Why::WindowsReserved, Why::DuplicateOwners]),
+        Code::WrongNodeRecorded => (Sometimes, &[Why::DuplicateOwners, Why::Overlap]),
         Code::CorruptBlock => (
             Sometimes,
             &[
@@ -70,12 +71,14 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         Code::EndpointOfMissingNode => (Never, &[Why::NodeUnknown]),
         Code::UndecodableObject => (Never, &[Why::CorruptBeyondRepair, Why::NeedsDecision]),
         Code::BorrowedUnderStrictAffinity
+        | Code::UnrecordedAddress
         | Code::SharedLegacyHandle
         | Code::UnexpectedBlockOwner
         | Code::HandleCaseCollision
         | Code::EndpointWithoutPod
         | Code::PodWithoutEndpoint
         | Code::PodAddressDisagreement
+        | Code::NodeObjectMissing
         | Code::EndpointNodeMismatch
         | Code::ServiceWithoutAddress
         | Code::ServiceAddressExtra

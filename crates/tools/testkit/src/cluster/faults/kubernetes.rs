@@ -145,13 +145,16 @@ pub(super) fn pod_gone(cluster: &mut Cluster) {
     }
 }
 
-/// Where there are no endpoints, the sandbox in handle and annotation says that the pod is the one that is recorded.
+/// The sandbox in handle and annotation says that the pod is the one that is recorded.
 pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
     cluster.patch_object(&pod.endpoint, json!({"spec": {"nodeName": node}}));
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
     cluster.expect_in(&[Form::EtcdWithKubernetes], "endpoint-node-mismatch", endpoint);
+    for (address, _) in &pod.addresses {
+        cluster.expect_in(&Form::WITH_PODS, "wrong-node-recorded", address);
+    }
 }
 
 /// A service with `recorded` addresses in a block of a pool of its own, of which its ingress names the first `named`.

@@ -84,6 +84,9 @@ faults! {
     PodBetweenSandboxes "pod-between-sandboxes" Many kubernetes::between_sandboxes, "a pod whose status names another one's address";
     PodWithoutAddress "pod-without-address" Many kubernetes::without_address, "a pod that has its allocation and no address yet";
     PodGoneEndpointLeft "pod-gone-endpoint-left" Many kubernetes::pod_gone, "a pod is gone, its endpoint is not";
+    UnrecordedOfOther "unrecorded-of-other" Many in_use::of_other_plugin, "pods of another CNI plugin in a pool";
+    NodeLeftBehind "node-left-behind" Many nodes::left_behind, "a node is gone from Kubernetes, its Calico node is not";
+    NodeObjectMissing "node-object-missing" Many nodes::object_missing, "Calico's object of a live node is lost";
     PodOnOtherNode "pod-on-other-node" Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
     MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
     }
