@@ -114,6 +114,7 @@ codes! {
     InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so that Calico refuses requests",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are in use",
     StrandedAddresses "stranded-addresses" Error "a node cannot get another address although its pools have free ones",
+    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info "pods have addresses of host-local, not of Calico IPAM",
     AutoAllocationOff "auto-allocation-off" Warning "nodes cannot claim blocks",
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
@@ -144,6 +145,7 @@ impl Code {
                 &[Source::Pods, Source::Endpoints]
             }
             Self::PodAddressDisagreement => &[Source::Pods],
+            Self::PodsWithoutCalicoIpam => &[Source::Pods, Source::Nodes],
             Self::ServiceWithoutAddress | Self::ServiceAddressExtra => &[Source::Services],
             _ => &[],
         }
@@ -169,6 +171,7 @@ impl Code {
                 | Self::EndpointNodeMismatch
                 | Self::ServiceWithoutAddress
                 | Self::ServiceAddressExtra
+                | Self::PodsWithoutCalicoIpam
                 | Self::UndecodableObject
         )
     }

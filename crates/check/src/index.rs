@@ -1,6 +1,7 @@
 //! Lookups over a snapshot that many rules share. Built once per check.
 
 mod blocks;
+mod host_local;
 mod owners;
 mod stored;
 mod usage;
@@ -15,7 +16,7 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Defect, DefectKind, Snapshot};
+use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
@@ -120,6 +121,8 @@ pub struct Index<'s> {
     pub pools_incomplete: bool,
     /// Calico IPAM serves LoadBalancer services and nothing else.
     pub(crate) services_only: bool,
+    /// Pods that have addresses of host-local, where that serves all pods and Calico IPAM none; else 0.
+    pub(crate) host_local_pods: usize,
 }
 
 impl<'s> Index<'s> {
@@ -166,10 +169,12 @@ impl<'s> Index<'s> {
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
         let nodes_in_pools = nodes_in_pools(snapshot);
+        let host_local_pods = host_local::pods(snapshot, &blocks);
         // With a million endpoints, both take their time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, services_only);
+            let usage =
+                usage::of(snapshot, &blocks, &pods, &nodes_in_pools, [services_only, host_local_pods > 0]);
             (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut index = Self {
@@ -189,6 +194,7 @@ impl<'s> Index<'s> {
             large_owners: HashMap::new(),
             pools_incomplete,
             services_only,
+            host_local_pods,
         };
         index.large_owners = index.large_owners();
         index
@@ -243,8 +249,7 @@ impl<'s> Index<'s> {
 
     /// The blocks that contain an address.
     pub(crate) fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &IndexedBlock<'s>> {
-        let outer = std::iter::successors(Some(IpNet::from(address)), |cidr| cidr.supernet());
-        outer.filter_map(|cidr| self.block(cidr))
+        blocks::blocks_around(&self.blocks, address)
     }
 
     /// Pools that contain the whole of `cidr`, disabled ones included.
@@ -358,6 +363,12 @@ impl<'s> Index<'s> {
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {
         self.uses_in(address.into())
     }
+}
+
+/// True if host-local serves all pods, and Calico IPAM none.
+pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
+    snapshot.has_read(Source::Pods)
+        && host_local::pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
 }
 
 /// Addresses of nodes that are in pools, where pods could get them, too.

@@ -21,8 +21,8 @@ use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
     AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
-    InvalidSelector, KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence,
-    PodState, PoolEvidence, RecordEvidence, Subject, UndecodableEvidence,
+    InvalidSelector, KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence,
+    OtherIpamEvidence, OwnerEvidence, PodState, PoolEvidence, RecordEvidence, Subject, UndecodableEvidence,
 };
 
 impl fmt::Display for Finding {
@@ -79,6 +79,18 @@ impl Finding {
                     list(settings.keys())
                 ),
             },
+            Evidence::OtherIpam(OtherIpamEvidence { pods, left_over }) => {
+                let pods = if *pods == 1 {
+                    "1 pod has an address".into()
+                } else {
+                    format!("{pods} pods have addresses")
+                };
+                let left_over = match left_over {
+                    0 => String::new(),
+                    count => format!(": left over in blocks are records of {} for pods", addresses(count)),
+                };
+                format!("{pods} of host-local, not of Calico IPAM{left_over}")
+            }
             Evidence::Undecodable(evidence) => format!("{subject} {}", self.says_of_object(evidence)),
             Evidence::Elsewhere(evidence) => fleet::says_of_others(self.code, &subject, evidence),
             Evidence::Unreadable(evidence) => format!("cannot be read: {}", short(&evidence.reason)),

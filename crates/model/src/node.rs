@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use crate::DecodeError;
+use crate::IpNet;
 use crate::cidr;
 use crate::plugin::INSTALLED;
 use crate::resource::{Parsed, read};
@@ -80,6 +81,9 @@ pub struct Node {
     pub plugin: Option<String>,
     /// A taint keeps all pods from it that do not tolerate it. Known of nodes of Kubernetes only.
     pub tainted: bool,
+    /// The ranges that Kubernetes gives it for its pods, from which host-local takes their addresses. Known of nodes of
+    /// Kubernetes only, and not of all.
+    pub pod_cidrs: Vec<IpNet>,
 }
 
 /// The types of addresses by which other nodes reach a node.

@@ -25,7 +25,7 @@ pub(super) fn of(
     blocks: &[IndexedBlock<'_>],
     pods: &FastMap<PodName<'_>, u32>,
     nodes_in_pools: &FastMap<IpAddr, u32>,
-    services_only: bool,
+    [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes its time, most of all the sorting.
     let parts = in_parts(snapshot.endpoints.len(), |range| {
@@ -43,11 +43,18 @@ pub(super) fn of(
         usage.with_endpoint.extend(part.with_endpoint);
     }
     usage.pods(snapshot);
+    if host_local {
+        usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
+    }
     for (position, node) in (0..).zip(&snapshot.nodes) {
-        let tunnels = node.value.tunnels.iter();
-        usage.uses.extend(
-            tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
-        );
+        // By `usePodCIDR` tunnels have addresses of the node's range, too.
+        let is_of_range = |address| node.value.pod_cidrs.iter().any(|range| range.contains(address));
+        for (kind, address) in &node.value.tunnels {
+            match host_local && is_of_range(address) {
+                true => usage.mentioned.push(*address),
+                false => usage.uses.push(Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
+            }
+        }
     }
     if services_only {
         // What another IPAM gave to pods and tunnels may be in pools of Calico.

@@ -26,6 +26,9 @@ pub(crate) mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
+mod other_ipam;
+#[cfg(test)]
+mod other_ipam_tests;
 mod owners;
 #[cfg(test)]
 pub(crate) mod pool_tests;
@@ -132,6 +135,7 @@ fn beside_walk<T>(context: &Context<'_>, part: Option<&Part>, others: impl FnOnc
 pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     pools::check_settings(context, &mut findings);
+    other_ipam::check(context, &mut findings);
     findings
 }
 
@@ -155,6 +159,7 @@ fn run_others(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: Option
     handles::check(context, part, &mut findings);
     pools::check(context, occupancy, &mut findings);
     configuration::check(context, &mut findings);
+    other_ipam::check(context, &mut findings);
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);
     workloads::check_services(context, &mut findings);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_model::cidr::parse_address;
+use calipam_model::cidr::{parse_address, parse_cidr};
 use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::plugin::INSTALLED;
@@ -42,6 +42,10 @@ type NodeObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Spec<'a> {
+    #[serde(borrow, rename = "podCIDR", skip_serializing_if = "str::is_empty")]
+    pod_cidr: Cow<'a, str>,
+    #[serde(borrow, rename = "podCIDRs", skip_serializing_if = "Option::is_none")]
+    pod_cidrs: Option<Vec<Cow<'a, str>>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     taints: Option<Vec<Taint<'a>>>,
 }
@@ -104,14 +108,17 @@ fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError
     }
     decode!(object, node: NodeObject<'_>, value, {
         1 => node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-        2 => node.spec.taints = Some(taints(value.bytes())?),
+        2 => node.spec = spec(value.bytes())?,
         3 => node.status.addresses = Some(addresses(value.bytes())?),
     })
 }
 
-/// The taints of a `NodeSpec`.
-fn taints(message: &[u8]) -> Result<Vec<Taint<'_>>, ObjectError> {
-    decode!(message, taints: Vec<Taint<'_>>, value, { 5 => taints.push(taint(value.bytes())?) })
+fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
+    decode!(message, spec: Spec<'_>, value, {
+        1 => spec.pod_cidr = text(value)?,
+        5 => spec.taints.get_or_insert_default().push(taint(value.bytes())?),
+        7 => spec.pod_cidrs.get_or_insert_default().push(text(value)?),
+    })
 }
 
 fn taint(message: &[u8]) -> Result<Taint<'_>, ObjectError> {
@@ -148,6 +155,8 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
     }
     let mut taints = object.spec.taints.iter().flatten();
     node.tainted = taints.any(|taint| KEEPS_AWAY.contains(&&*taint.effect));
+    let ranges = object.spec.pod_cidrs.as_deref().unwrap_or(std::slice::from_ref(&object.spec.pod_cidr));
+    node.pod_cidrs = ranges.iter().filter_map(|text| parse_cidr(text)).collect();
     for text in OWN.into_iter().filter_map(|annotation| meta.annotation(annotation)) {
         node.add_address("CalicoNodeIP", text);
     }

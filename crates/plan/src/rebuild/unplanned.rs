@@ -91,6 +91,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
+        Code::PodsWithoutCalicoIpam => {
+            (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
+        }
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
             (Why::NeedsDecision, "change the configuration unless it is intended")
         }

@@ -82,6 +82,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::InvalidPoolSelector
         | Code::PoolNearlyFull
         | Code::StrandedAddresses
+        | Code::PodsWithoutCalicoIpam
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),

@@ -86,6 +86,7 @@ faults! {
     PodGoneEndpointLeft "pod-gone-endpoint-left" Many kubernetes::pod_gone, "a pod is gone, its endpoint is not";
     PodOnOtherNode "pod-on-other-node" Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
     MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
+    HostLocal "host-local" Alone kubernetes::host_local, "pods have addresses of host-local, and a few records are left";
     }
     ALL "All that a cluster in etcd shows, which is most of them." {
     LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
