@@ -16,6 +16,7 @@ mod message;
 pub mod occupancy;
 pub mod owner;
 mod parallel;
+mod places;
 pub mod record;
 mod remedy;
 mod report;
@@ -41,6 +42,7 @@ pub use self::earlier::{
 };
 pub use self::finding::*;
 pub use self::message::names_of_owners;
+pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::suspects::{drop_changed, revisions, suspects};
@@ -106,7 +108,16 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
         services_only.then(|| SERVES_SERVICES.to_owned()),
         rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
     ];
-    Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
+    let ignored = snapshot.ignored_configs.iter().map(|name| says_ignored(name));
+    Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
+}
+
+/// Says that Calico ignores a configuration of the allocator.
+pub fn says_ignored(name: &str) -> String {
+    format!(
+        "Calico ignores the IPAM configuration {}: only the one called default counts",
+        message::short(name)
+    )
 }
 
 const UNUSED: &str = "There is no block, handle or affinity: this cluster does not use Calico IPAM";

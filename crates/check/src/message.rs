@@ -247,6 +247,9 @@ impl Finding {
         if self.code == Code::OverlappingPools {
             return format!("overlaps {}", list(&evidence.others));
         }
+        if !evidence.covers.is_empty() {
+            return format!("covers {}", list(&evidence.covers));
+        }
         if let Some(InvalidSelector { field, selector, reason }) = &evidence.invalid_selector {
             return format!("has the {field} {selector:?}, which does not parse: {reason}");
         }
@@ -292,7 +295,11 @@ impl Finding {
             }
             (Code::PodWithoutEndpoint, _) => format!("{name} runs on {node}, but has no endpoint"),
             (Code::ServiceWithoutAddress, _) => {
-                format!("{name} is a LoadBalancer service without an address")
+                let cause = owner.cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                format!("{name} is a LoadBalancer service without an address{cause}")
+            }
+            (Code::TunnelAddressMissing, _) => {
+                format!("{name} has no address for a tunnel that other nodes have: {}", list(&owner.fields))
             }
             (_, Detail::PodOn(other)) => format!("{name} is on {node}, its pod on {other}"),
             (_, Detail::Named(named)) => {

@@ -178,7 +178,7 @@ impl Usage {
     /// A service that Calico serves owns the ingress addresses that are in a pool for LoadBalancers, or that
     /// a block records for a service. All others are named at most.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
-        let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();
+        let assign = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
         let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));
         let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
         for (position, service) in (0..).zip(&snapshot.services) {

@@ -37,11 +37,15 @@ mod pools;
 pub(crate) mod random_tests;
 #[cfg(test)]
 mod service_tests;
+mod services;
 #[cfg(test)]
 mod settle_tests;
 pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
+#[cfg(test)]
+mod tunnel_tests;
+mod tunnels;
 mod workloads;
 
 use std::collections::HashSet;
@@ -161,8 +165,9 @@ fn run_others(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, part: Option
     configuration::check(context, &mut findings);
     other_ipam::check(context, &mut findings);
     endpoints::check(context, &mut findings);
+    tunnels::check(context, &mut findings);
     workloads::check(context, &mut findings);
-    workloads::check_services(context, &mut findings);
+    services::check(context, &mut findings);
     custom_resources::check(context, part, &mut findings);
     defects::check(context, &mut findings);
     findings

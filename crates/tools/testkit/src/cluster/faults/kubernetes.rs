@@ -224,6 +224,19 @@ pub(super) fn machine_gone(cluster: &mut Cluster) {
     cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
 }
 
+/// A service that is not a load balancer, with an address in the cluster.
+pub(super) fn pool_over_services(cluster: &mut Cluster) {
+    let (pool, cidr) = cluster.extra_pool();
+    cluster.put_pool(&pool, Pool::new(cidr, 28));
+    let address = cidr.addr();
+    let spec = json!({"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address],
+        "ports": [{"port": 443, "protocol": "TCP"}]});
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "spec": spec, "status": {"loadBalancer": {}}});
+    cluster.put_kubernetes_only("services", "default", &format!("internal-{pool}"), service);
+    cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
+}
+
 /// Another cluster: host-local assigns addresses of the ranges that Kubernetes gives to nodes, and two pods are recorded as
 /// by `upgrade-ipam`, without a time. etcd does not know the ranges.
 pub(super) fn host_local(cluster: &mut Cluster) {
