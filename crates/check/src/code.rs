@@ -81,6 +81,7 @@ codes! {
     OwnerMismatch "owner-mismatch" Error "used by an owner other than the one recorded",
     WrongNodeRecorded "wrong-node-recorded" Error "recorded for its user, but on another node than this one runs on",
     BorrowedTunnelAddress "borrowed-tunnel-address" Warning "a tunnel address is in a block of another node",
+    TunnelAddressMissing "tunnel-address-missing" Warning "a node lacks the address of a tunnel that other nodes have",
     BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning "borrowed from another node's block although strict affinity is on",
     SharedLegacyHandle "shared-legacy-handle" Warning "one <namespace>.<pod> handle holds several addresses of one family",
     UnexpectedBlockOwner "unexpected-block-owner" Error "the block's owner is neither a node nor virtual",
@@ -114,9 +115,12 @@ codes! {
     ServiceWithoutAddress "service-without-address" Warning "a managed LoadBalancer service has no address",
     ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
     OverlappingPools "overlapping-pools" Error "two pools overlap",
+    PoolOverlapsNodes "pool-overlaps-nodes" Critical "an enabled pool for pods or tunnels covers addresses of the cluster's nodes",
+    PoolOverlapsServices "pool-overlaps-services" Error "an enabled pool covers addresses of the cluster's services",
     InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so that Calico refuses requests",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are in use",
     StrandedAddresses "stranded-addresses" Error "a node cannot get another address although its pools have free ones",
+    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info "pods have addresses of host-local, not of Calico IPAM",
     AutoAllocationOff "auto-allocation-off" Warning "nodes cannot claim blocks",
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
@@ -149,7 +153,10 @@ impl Code {
             Self::PodAddressDisagreement | Self::UnrecordedAddress | Self::WrongNodeRecorded => {
                 &[Source::Pods]
             }
-            Self::ServiceWithoutAddress | Self::ServiceAddressExtra => &[Source::Services],
+            Self::PodsWithoutCalicoIpam => &[Source::Pods, Source::Nodes],
+            Self::ServiceWithoutAddress | Self::ServiceAddressExtra | Self::PoolOverlapsServices => {
+                &[Source::Services]
+            }
             _ => &[],
         }
     }
@@ -179,6 +186,7 @@ impl Code {
                 | Self::EndpointNodeMismatch
                 | Self::ServiceWithoutAddress
                 | Self::ServiceAddressExtra
+                | Self::PodsWithoutCalicoIpam
                 | Self::UndecodableObject
         )
     }

@@ -336,6 +336,7 @@ mod tests {
             in_use: Some(1 << 70),
             usable: None,
             invalid_selector: None,
+            covers: Vec::new(),
         };
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});

@@ -1,6 +1,7 @@
 //! Lookups over a snapshot that many rules share. Built once per check.
 
 mod blocks;
+mod host_local;
 mod mentions;
 mod owners;
 mod stored;
@@ -16,7 +17,7 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Versioned};
+use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source, Versioned};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
@@ -126,6 +127,8 @@ pub struct Index<'s> {
     pub pools_incomplete: bool,
     /// Calico IPAM serves LoadBalancer services and nothing else.
     pub(crate) services_only: bool,
+    /// Pods that have addresses of host-local, where that serves all pods and Calico IPAM none; else 0.
+    pub(crate) host_local_pods: usize,
 }
 
 impl<'s> Index<'s> {
@@ -175,10 +178,12 @@ impl<'s> Index<'s> {
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
         let nodes_in_pools = nodes_in_pools(snapshot, &left_nodes);
+        let host_local_pods = host_local::pods(snapshot, &blocks);
+        let modes = [services_only, host_local_pods > 0];
         // With a million endpoints, both take their time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, services_only);
+            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, modes);
             (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut index = Self {
@@ -200,6 +205,7 @@ impl<'s> Index<'s> {
             large_owners: HashMap::new(),
             pools_incomplete,
             services_only,
+            host_local_pods,
         };
         index.large_owners = index.large_owners();
         index
@@ -267,8 +273,7 @@ impl<'s> Index<'s> {
 
     /// The blocks that contain an address.
     pub(crate) fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &IndexedBlock<'s>> {
-        let outer = std::iter::successors(Some(IpNet::from(address)), |cidr| cidr.supernet());
-        outer.filter_map(|cidr| self.block(cidr))
+        blocks::blocks_around(&self.blocks, address)
     }
 
     /// Pools that contain the whole of `cidr`, disabled ones included.
@@ -403,6 +408,12 @@ fn left_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet
     let is_left =
         |node: &&Node| node.kubernetes_name.as_deref().is_some_and(|name| !kubernetes.contains(name));
     nodes.filter(is_left).map(|node| node.name.as_str()).collect()
+}
+
+/// True if host-local serves all pods, and Calico IPAM none.
+pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
+    snapshot.has_read(Source::Pods)
+        && host_local::pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
 }
 
 /// Addresses of nodes that are in pools, where pods could get them, too.

@@ -21,8 +21,9 @@ use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
     AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
-    InvalidSelector, KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence,
-    OwnerKind, PodState, PoolEvidence, RecordEvidence, Subject, UndecodableEvidence,
+    InvalidSelector, KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence,
+    OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState, PoolEvidence, RecordEvidence, Subject,
+    UndecodableEvidence,
 };
 
 impl fmt::Display for Finding {
@@ -79,6 +80,18 @@ impl Finding {
                     list(settings.keys())
                 ),
             },
+            Evidence::OtherIpam(OtherIpamEvidence { pods, left_over }) => {
+                let pods = if *pods == 1 {
+                    "1 pod has an address".into()
+                } else {
+                    format!("{pods} pods have addresses")
+                };
+                let left_over = match left_over {
+                    0 => String::new(),
+                    count => format!(": left over in blocks are records of {} for pods", addresses(count)),
+                };
+                format!("{pods} of host-local, not of Calico IPAM{left_over}")
+            }
             Evidence::Undecodable(evidence) => format!("{subject} {}", self.says_of_object(evidence)),
             Evidence::Elsewhere(evidence) => fleet::says_of_others(self.code, &subject, evidence),
             Evidence::Unreadable(evidence) => format!("cannot be read: {}", short(&evidence.reason)),
@@ -264,6 +277,9 @@ impl Finding {
         if self.code == Code::OverlappingPools {
             return format!("overlaps {}", list(&evidence.others));
         }
+        if !evidence.covers.is_empty() {
+            return format!("covers {}", list(&evidence.covers));
+        }
         if let Some(InvalidSelector { field, selector, reason }) = &evidence.invalid_selector {
             return format!("has the {field} {selector:?}, which does not parse: {reason}");
         }
@@ -312,7 +328,11 @@ impl Finding {
             }
             (Code::PodWithoutEndpoint, _) => format!("{name} runs on {node}, but has no endpoint"),
             (Code::ServiceWithoutAddress, _) => {
-                format!("{name} is a LoadBalancer service without an address")
+                let cause = owner.cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                format!("{name} is a LoadBalancer service without an address{cause}")
+            }
+            (Code::TunnelAddressMissing, _) => {
+                format!("{name} has no address for a tunnel that other nodes have: {}", list(&owner.fields))
             }
             (_, Detail::PodOn(other)) => format!("{name} is on {node}, its pod on {other}"),
             (_, Detail::Named(named)) => {

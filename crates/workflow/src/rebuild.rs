@@ -61,6 +61,7 @@ pub fn rebuild<'a>(
         {
             return Err(Error::PodsNotRead);
         }
+        run.refuse_doubtful(&seen.snapshot)?;
 
         let scope = scope(request, &seen.snapshot)?;
         warn_of_short_grace(&seen.snapshot, criteria, operator);

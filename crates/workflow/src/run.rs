@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_datastore::{Datastore, clock};
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::doubt;
 use calipam_repair::journal::{Disk, Journal, default_path};
 
 use crate::error::Error;
@@ -88,6 +90,16 @@ impl<'a> Run<'a> {
     /// How to write; `None` if nothing is to be written, or can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
+    }
+
+    /// Refuses to write by what a Kubernetes says that may be of another cluster than the etcd, unless it was named.
+    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Error> {
+        match doubt(snapshot) {
+            Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
+                Err(Error::DoubtfulKubernetes(doubt))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The limit, where so many changes are more.

@@ -1,6 +1,5 @@
 //! Endpoints against pods. Only where etcd and Kubernetes were both read are they two sources that can
-//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too. And LoadBalancer
-//! services without an address.
+//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,15 +7,13 @@ use std::net::IpAddr;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
-use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
 use super::addresses::Address;
 use super::owners::wrong_node;
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
+use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, PodState, Subject};
 use crate::index::Owner;
 use crate::record::{Naming, Record, is_same_node, naming};
 
@@ -201,32 +198,4 @@ fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
     let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));
     let compared = |address: &&IpAddr| if address.is_ipv4() { v4 } else { v6 };
     some.iter().filter(compared).all(contains)
-}
-
-/// Checks whether managed services have addresses. Calico's controller passes over every service while no
-/// pool is for LoadBalancers.
-pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let snapshot = context.snapshot;
-    let offers = |p: &Pool| p.is_enabled() && p.allows(PoolUse::LoadBalancer);
-    if !snapshot.pools.iter().any(|p| offers(&p.value)) {
-        return;
-    }
-    // Without the controller services get their addresses elsewhere, or by hand.
-    let Some(assign) = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips) else { return };
-    let old = |service: &Service| {
-        service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
-    };
-    for service in snapshot.services.iter().map(|s| &s.value) {
-        if service.is_managed(assign) && service.ingress.is_empty() && old(service) && !service.deleting {
-            out.push(service_without_address(service));
-        }
-    }
-}
-
-fn service_without_address(service: &Service) -> Finding {
-    let name = format!("{}/{}", service.namespace, service.name);
-    let evidence = OwnerEvidence::new(OwnerKind::Service, name.clone());
-    let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
-    let evidence = Evidence::Endpoint(Box::new(evidence));
-    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), evidence).depending_on([key])
 }

@@ -65,6 +65,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             (Why::OutsidePools, "create a pool that contains it, or move its workloads to another pool")
         }
         Code::BorrowedTunnelAddress => tunnel_advice(basis, finding),
+        Code::TunnelAddressMissing => {
+            (Why::NeedsDecision, "restart calico-node there, so that it takes an address")
+        }
         Code::BorrowedUnderStrictAffinity => {
             (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
         }
@@ -92,9 +95,15 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         }
         Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller ignores it"),
         Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
+        Code::PoolOverlapsNodes | Code::PoolOverlapsServices => {
+            (Why::Overlap, "move its users to a pool of another range, and disable it")
+        }
         Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
+        Code::PodsWithoutCalicoIpam => {
+            (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
+        }
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
             (Why::NeedsDecision, "change the configuration unless it is intended")
         }

@@ -42,6 +42,7 @@ impl View for Comparison {
         }
         let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
         let notes = match differing {
+            0 if self.nodes.is_empty() => "Neither pods nor blocks name an address".to_owned(),
             0 => "Kubernetes and Calico agree on every node".to_owned(),
             1 => "Kubernetes and Calico differ on 1 node".to_owned(),
             nodes => format!("Kubernetes and Calico differ on {nodes} nodes"),

@@ -63,14 +63,17 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
             (Sometimes, &[Why::NeedsDecision])
         }
         Code::DuplicateAddress => (Never, &[Why::DuplicateOwners]),
-        Code::AddressInSeveralBlocks | Code::OverlappingBlocks | Code::OverlappingPools => {
-            (Never, &[Why::Overlap])
-        }
+        Code::AddressInSeveralBlocks
+        | Code::OverlappingBlocks
+        | Code::OverlappingPools
+        | Code::PoolOverlapsNodes
+        | Code::PoolOverlapsServices => (Never, &[Why::Overlap]),
         Code::InUseOutsidePools | Code::BlockOutsidePools => (Never, &[Why::OutsidePools]),
         Code::BorrowedTunnelAddress => (Never, &[Why::TunnelAddressTooLow, Why::TunnelAddressTooHigh]),
         Code::EndpointOfMissingNode => (Never, &[Why::NodeUnknown]),
         Code::UndecodableObject => (Never, &[Why::CorruptBeyondRepair, Why::NeedsDecision]),
-        Code::BorrowedUnderStrictAffinity
+        Code::TunnelAddressMissing
+        | Code::BorrowedUnderStrictAffinity
         | Code::UnrecordedAddress
         | Code::SharedLegacyHandle
         | Code::UnexpectedBlockOwner
@@ -85,6 +88,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::InvalidPoolSelector
         | Code::PoolNearlyFull
         | Code::StrandedAddresses
+        | Code::PodsWithoutCalicoIpam
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),

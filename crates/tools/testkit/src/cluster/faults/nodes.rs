@@ -86,6 +86,17 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     }
 }
 
+/// WireGuard was switched on, and the node has its key, but took no address.
+pub(super) fn tunnel_missing(cluster: &mut Cluster) {
+    let node = cluster.add_node();
+    let info = cluster.nodes[node].clone();
+    let tunnel = Tunnel::Wireguard;
+    let address = cluster.node_mut(&info.name).tunnel(tunnel).expect("every node has all tunnels");
+    cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
+    cluster.free(address, info.blocks[0]);
+    cluster.expect_detail("tunnel-address-missing", &info.name, "spec.wireguard.interfaceIPv4Address");
+}
+
 /// The node may be alive: its tunnel addresses are not leaked.
 pub(super) fn gone_pods_left(cluster: &mut Cluster) {
     let (_, pods) = lose_node(cluster);
