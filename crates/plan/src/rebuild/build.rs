@@ -105,7 +105,10 @@ fn at_once(
 
     block.edits.extend(counting.up.into_values());
     block.edits.extend(write);
-    block.edits.extend(counting.down.into_values());
+    for (edit, evidence) in counting.down.into_values() {
+        block.edits.push(edit);
+        evidence.into_iter().for_each(|ground| block.require(ground));
+    }
     action.changes.append(&mut counting.changes);
     for (edit, change) in std::mem::take(&mut planned.affinities) {
         block.edits.push(edit);
@@ -217,7 +220,10 @@ fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldow
     let ids: BTreeSet<String> = handles.flatten().flatten().collect();
     part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
     part.edits.append(&mut address_edits(cidr, &addresses.iter().collect::<Vec<_>>(), cooldown));
-    part.edits.extend(ids.iter().filter_map(|id| counting.down.remove(id)));
+    for (edit, evidence) in ids.iter().filter_map(|id| counting.down.remove(id)) {
+        part.edits.push(edit);
+        part.evidence.extend(evidence);
+    }
 
     let evidence = addresses.iter().flat_map(|address| &address.evidence);
     evidence.for_each(|ground| part.require(ground.clone()));

@@ -51,7 +51,7 @@ impl<'s> Builder<'_, 's> {
             if !all.map(|held| (held.block, held.held.ordinal)).all(is_chosen) {
                 continue;
             }
-            for edit in selection.handles.corrections(&id) {
+            for (edit, evidence) in selection.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
                 let change = Change {
@@ -62,7 +62,7 @@ impl<'s> Builder<'_, 's> {
                     repairs: finding.map(|f| f.key()).into_iter().collect(),
                 };
                 let mut step = Step::new(format!("handle-count {id}"));
-                step.whole().edits.push(edit);
+                *step.whole() = Part { unit: Unit::WholeStep, edits: vec![edit], evidence };
                 self.actions.push(Action { step, changes: vec![change] });
             }
         }
@@ -179,7 +179,7 @@ impl<'s> Builder<'_, 's> {
             let delete = HandleEdit::Delete((*revision).clone());
             step.whole().edits.push(Edit::Handle(id.clone(), delete));
             for block in named.remove(id).unwrap_or_default() {
-                step.whole().require((Key::Block(block), Precondition::Records(id.clone(), false)));
+                step.whole().require((Key::Block(block), Precondition::Records(id.clone(), 0..=0)));
             }
             self.actions.push(Action { step, changes: vec![change] });
         }
