@@ -10,7 +10,7 @@ use calipam_model::block::BlockProblem;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use super::{addresses, run, workloads};
+use super::{addresses, run, services, workloads};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Finding, Subject};
@@ -40,7 +40,7 @@ pub(crate) fn findings(
         workloads::check(&context, &mut found);
     }
     if codes.contains(&Code::ServiceWithoutAddress) {
-        workloads::check_services(&context, &mut found);
+        services::check(&context, &mut found);
     }
     has(found).collect()
 }

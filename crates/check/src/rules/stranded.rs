@@ -21,7 +21,8 @@ pub(crate) fn check(
 ) {
     let Some(stranded) = Stranded::new(context, occupancy, claimants) else { return };
     let with_pods = nodes_with_pods(context.snapshot);
-    for node in context.snapshot.nodes.iter().map(|n| &n.value) {
+    let nodes = context.snapshot.nodes.iter().map(|n| &n.value);
+    for node in nodes.filter(|node| context.index.node_exists(&node.name)) {
         if node.tainted && !with_pods.contains(Text::new(&node.name).as_ref().packed()) {
             continue;
         }

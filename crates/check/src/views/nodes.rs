@@ -178,7 +178,8 @@ fn add_stranded(
     missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.stranded = Some(false));
     let occupancy = Occupancy::new(context);
     let Some(stranded) = Stranded::new(context, &occupancy, claimants) else { return };
-    for node in context.snapshot.nodes.iter().map(|n| &n.value) {
+    let existing = context.snapshot.nodes.iter().filter(|node| context.index.node_exists(&node.value.name));
+    for node in existing.map(|node| &node.value) {
         let Some(view) = nodes.get_mut(&node.name) else { continue };
         view.families.sort_unstable_by_key(|of_node| of_node.family);
         for of_node in &mut view.families {
