@@ -52,8 +52,8 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     );
     let named: Vec<&str> = snapshot.kubernetes_nodes.iter().map(|node| node.value.name.as_str()).collect();
     assert_eq!(named, ["node-1", "node-2"]);
-    let pod = Key::Pod { namespace: "default".into(), name: "web-0".into() };
-    let keys = BTreeSet::from([pod, Key::Node("calico-1".into())]);
+    let key = Key::Pod { namespace: "default".into(), name: "web-0".into() };
+    let keys = BTreeSet::from([key, Key::Node("calico-1".into())]);
     let again = store.reread(&keys).await.unwrap().unwrap();
     assert_eq!((&again.pods, &again.nodes), (&snapshot.pods, &snapshot.nodes));
     let found = store.lookup(&Lookup::Address("10.0.0.0".parse().unwrap())).await.unwrap();
