@@ -39,7 +39,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// A URL without the user and password that may be before the host.
+/// A URL without the user and password that may be before the host, and without its query, which may hold a secret.
 pub fn redact_url(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
@@ -47,7 +47,8 @@ pub fn redact_url(url: &str) -> String {
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
-    format!("{scheme}{host}{}", &rest[end..])
+    let path = rest[end..].split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}{host}{path}")
 }
 
 #[cfg(test)]
@@ -68,7 +69,8 @@ mod tests {
             ("https://10.0.0.5:2379", "https://10.0.0.5:2379"),
             ("https://root:s3cret@10.0.0.5:2379/", "https://10.0.0.5:2379/"),
             ("root:p@ss@etcd:2379", "etcd:2379"),
-            ("http://[::1]:2379?token=a@b", "http://[::1]:2379?token=a@b"),
+            ("http://[::1]:2379?token=a@b", "http://[::1]:2379"),
+            ("https://a:6443/path?password=b#c", "https://a:6443/path"),
         ] {
             assert_eq!(redact_url(url), shown);
         }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use calipam_check::API_VERSION;
 use serde::Serialize;
 
+use super::lines::Lines;
 use super::table::Page;
 use super::yaml;
 use crate::format::Format;
@@ -53,8 +54,10 @@ pub(crate) fn write(
         Format::Wide => document.text(Detail::Full, page, out),
         Format::Yaml => yaml::write(&versioned(document.kind(), document.schema()), out),
         Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &versioned(document.kind(), document.schema()))?;
-            writeln!(out)
+            let mut out = Lines::json(out);
+            serde_json::to_writer_pretty(&mut out, &versioned(document.kind(), document.schema()))?;
+            writeln!(out)?;
+            out.flush()
         }
         of_reports => document.report(of_reports, out),
     }

@@ -12,6 +12,7 @@ mod findings;
 pub(crate) mod fleet;
 pub(crate) mod header;
 pub(crate) mod history;
+mod lines;
 pub(crate) mod markdown;
 pub(crate) mod migrate;
 pub(crate) mod plan;

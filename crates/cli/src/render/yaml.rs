@@ -7,12 +7,14 @@ use serde::Serialize;
 use serde_saphyr::SerializerOptions;
 use serde_saphyr::ser::Error;
 
+use super::lines::Lines;
+
 pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut options = SerializerOptions::default();
     // Every text stays on one line: grep finds it, and libyaml reads it, which it does not where a block holds a tab.
     options.prefer_block_scalars = false;
 
-    let mut out = BufWriter::new(out);
+    let mut out = BufWriter::new(Lines::yaml(out));
     match serde_saphyr::to_io_writer_with_options(&mut out, document, options) {
         Ok(()) => out.flush(),
         Err(Error::IO { error }) => Err(error),

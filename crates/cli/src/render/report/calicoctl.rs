@@ -7,6 +7,8 @@ use calipam_check::views::{CalicoctlAllocation, CalicoctlView, LeakedHandle};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
+use crate::render::lines::Lines;
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
@@ -41,5 +43,7 @@ pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Wri
         allocations,
         leaked_handles: &view.leaked_handles,
     };
-    serde_json::to_writer_pretty(out, &report).map_err(io::Error::from)
+    let mut out = Lines::json(out);
+    serde_json::to_writer_pretty(&mut out, &report)?;
+    out.flush()
 }

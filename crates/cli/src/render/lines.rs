@@ -1,0 +1,151 @@
+//! JSON and YAML without characters that a terminal may take for something else than text: they are written as escapes, which
+//! readers turn back.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::text::is_unsafe;
+
+/// Passes text on line by line. A line with an unsafe character goes through `escape` first.
+pub(in crate::render) struct Lines<'w> {
+    out: &'w mut dyn Write,
+    line: Vec<u8>,
+    escape: fn(&str) -> String,
+}
+
+impl<'w> Lines<'w> {
+    /// Of JSON, which has such characters in strings alone.
+    pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
+        Self { out, line: Vec::new(), escape: escaped }
+    }
+
+    /// Of YAML on whose lines each text is plain or in double quotes.
+    pub(in crate::render) fn yaml(out: &'w mut dyn Write) -> Self {
+        Self { out, line: Vec::new(), escape: yaml_line }
+    }
+
+    fn pass_on(&mut self) -> io::Result<()> {
+        match str::from_utf8(&self.line) {
+            Ok(line) if line.chars().any(|c| c != '\n' && is_unsafe(c)) => {
+                self.out.write_all((self.escape)(line).as_bytes())?;
+            }
+            _ => self.out.write_all(&self.line)?,
+        }
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl Write for Lines<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.pass_on()?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    /// Passes on what is left of a last line, too.
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass_on()?;
+        self.out.flush()
+    }
+}
+
+/// Escapes for a string of JSON or one of YAML in double quotes. No unsafe character is above U+FFFF.
+fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c != '\n' && is_unsafe(c) {
+            // A string takes all that is written to it.
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// A line of YAML: dashes, and then a key with a colon, a value, or both. Only double quotes know escapes.
+fn yaml_line(line: &str) -> String {
+    let start = line.len() - line.trim_start_matches([' ', '-']).len();
+    let (mut shown, mut rest) = (line[..start].to_owned(), line[start..].trim_end_matches('\n'));
+    if let Some((key, value)) = split_key(rest) {
+        shown.push_str(&yaml_text(key));
+        shown.push_str(if value.is_empty() { ":" } else { ": " });
+        rest = value;
+    }
+    if !rest.is_empty() {
+        shown.push_str(&yaml_text(rest));
+    }
+    shown.push('\n');
+    shown
+}
+
+/// The key and the value of a line that has a key.
+fn split_key(text: &str) -> Option<(&str, &str)> {
+    let end = match text.strip_prefix('"') {
+        Some(quoted) => {
+            let mut is_escaped = false;
+            let closes = |c: char| {
+                let closes = c == '"' && !is_escaped;
+                is_escaped = c == '\\' && !is_escaped;
+                closes
+            };
+            quoted.find(closes)? + 2
+        }
+        None => text.find(": ").or_else(|| text.ends_with(':').then(|| text.len() - 1))?,
+    };
+    let value = text[end..].strip_prefix(':')?;
+    Some((&text[..end], value.strip_prefix(' ').unwrap_or(value)))
+}
+
+fn yaml_text(text: &str) -> String {
+    match text.starts_with('"') || !text.chars().any(is_unsafe) {
+        true => escaped(text),
+        false => format!("\"{}\"", escaped(&text.replace('\\', "\\\\").replace('"', "\\\""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::yaml;
+    use super::*;
+
+    /// C1, DEL, characters that turn the direction of writing, and those without a width.
+    const UNSAFE: &str = "\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{ad}";
+
+    fn assert_safe(text: &str) {
+        assert!(!text.chars().any(|c| c != '\n' && is_unsafe(c)), "{text:?}");
+    }
+
+    #[test]
+    fn json_and_yaml_hold_no_unsafe_character_and_say_the_same() {
+        for text in [UNSAFE.to_owned(), "\u{202e}a".into(), "a\\b\"c: d\u{202e}".into(), "\u{202e}: b".into()]
+        {
+            let value =
+                serde_json::json!({"a": text, "list": [text, {text.clone(): [text]}], text.clone(): 1});
+
+            let mut json = Vec::new();
+            let mut out = Lines::json(&mut json);
+            serde_json::to_writer_pretty(&mut out, &value).unwrap();
+            out.flush().unwrap();
+            assert_safe(str::from_utf8(&json).unwrap());
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&json).unwrap(), value);
+
+            let mut written = Vec::new();
+            yaml::write(&value, &mut written).unwrap();
+            let written = String::from_utf8(written).unwrap();
+            assert_safe(&written);
+            assert_eq!(serde_yaml::from_str::<serde_json::Value>(&written).unwrap(), value, "{written}");
+        }
+        let plain = BTreeMap::from([("a", "é: ü")]);
+        let mut written = Vec::new();
+        yaml::write(&plain, &mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), "a: \"é: ü\"\n");
+    }
+}
