@@ -128,10 +128,11 @@ fn nodes_and_pools_are_selected() {
 fn every_next_step_once_the_most_severe_first() {
     let run = on_example(&["check"]);
     let hints: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("hint: ")).collect();
-    assert_eq!(hints.len(), 5, "the last may be the one that matters: {run:?}");
+    assert_eq!(hints.len(), 6, "the last may be the one that matters: {run:?}");
     assert!(hints[0].contains("explain duplicate-address"), "{run:?}");
-    assert!(hints[1].contains("calipam rebuild") && hints[2].contains("calipam release --leaked"), "{run:?}");
-    assert!(hints[3].contains("release --node node-11") && hints[4].contains("--orphan-handles"), "{run:?}");
+    assert!(hints[1].contains("kubectl delete pod --namespace monitoring"), "{run:?}");
+    assert!(hints[2].contains("calipam rebuild") && hints[3].contains("calipam release --leaked"), "{run:?}");
+    assert!(hints[4].contains("release --node node-11") && hints[5].contains("--orphan-handles"), "{run:?}");
     let run = on_example(&["check", "--rule", "orphan-handle", "-o", "wide"]);
     assert!(run.stderr.contains("`calipam release --orphan-handles --datastore"), "{run:?}");
 }

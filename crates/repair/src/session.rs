@@ -131,6 +131,8 @@ pub(crate) async fn carry_out(
         (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
         (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
+    // So many hold it without those who write.
+    let holders = Arc::strong_count(&journal);
     (options.events)(&Event::Opened);
     let context = Context {
         writer: writer.clone(),
@@ -151,8 +153,7 @@ pub(crate) async fn carry_out(
         return Ok(execution);
     }
     // A run that was interrupted in the midst of its writes did not end by itself.
-    let others = usize::from(options.begun.is_some());
-    if Arc::strong_count(&journal) == 1 + others
+    if Arc::strong_count(&journal) == holders
         && (execution.failure.is_none() || !execution.may_have_written())
         && let Err(error) = journal.end().await
     {

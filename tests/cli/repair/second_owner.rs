@@ -26,7 +26,7 @@ fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
     let check = site.run(&["check", "--settle", "0"]);
     assert!(check.stderr.contains(&format!("for another owner: `{restart}`\n")), "{check:?}");
     let history = site.run(&["history", "--ip", &address.to_string()]);
-    assert!(history.stdout.contains(&name), "{history:?}");
+    assert!(history.stdout.contains(&format!("{address} on {}", other.node)), "{history:?}");
 }
 
 /// The restart that a check names for the one duplicate address.

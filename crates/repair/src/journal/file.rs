@@ -140,6 +140,11 @@ impl Journal {
         self.append(&Entry::End {}, SHORT).await
     }
 
+    /// Writes the end, and closes the file.
+    pub async fn finish(self) -> Result<(), JournalError> {
+        self.end().await
+    }
+
     async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {
         let durable = match &self.lines {
             LineWriter::Thread(_) => {

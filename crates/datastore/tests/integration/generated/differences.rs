@@ -12,7 +12,7 @@ pub(super) enum Side {
 }
 
 /// Side, code, what the evidence must hold (empty for anything), and the reason.
-const DIFFERENCES: [(Side, &str, &str, &str); 15] = [
+const DIFFERENCES: [(Side, &str, &str, &str); 24] = [
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
         Side::Etcd,
@@ -42,6 +42,20 @@ const DIFFERENCES: [(Side, &str, &str, &str); 15] = [
     (Side::Kubernetes, "service-address-extra", "", "as before"),
     (Side::Kubernetes, "service-without-address", "", "as before"),
     (Side::Kubernetes, "unallocated-in-use", "\"service\"", "as before"),
+    (Side::Kubernetes, "wrong-node-recorded", "", "only the pod says on which node it runs"),
+    (Side::Kubernetes, "unrecorded-address", "", "without a kubeconfig pods are not read"),
+    (Side::Kubernetes, "block-of-missing-node", "", "Calico's object of a node outlives that of Kubernetes"),
+    (Side::Kubernetes, "affinity-of-missing-node", "", "as before"),
+    (Side::Kubernetes, "leaked-address", "node-gone", "as before"),
+    (
+        Side::Kubernetes,
+        "leaked-address",
+        "tunnel-moved",
+        "Calico's object of a node is lost, that of Kubernetes is not",
+    ),
+    (Side::Etcd, "block-of-missing-node", "", "as before"),
+    (Side::Etcd, "affinity-of-missing-node", "", "as before"),
+    (Side::Etcd, "endpoint-of-missing-node", "", "as before"),
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 

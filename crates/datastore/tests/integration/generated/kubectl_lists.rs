@@ -95,6 +95,7 @@ async fn every_rule_that_kubernetes_decides_has_a_fault() {
         "endpoint-without-pod",
         "pod-without-endpoint",
         "endpoint-node-mismatch",
+        "node-object-missing",
         "configuration-mismatch",
         "unexpected-affinity-type",
         "invalid-pool-selector",
