@@ -45,15 +45,15 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 impl Run<'_> {
     /// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Error> {
-        self.write_if(plan, passed, async || Ok(())).await
+        self.write_if(plan, passed, async |_: bool| Ok(())).await
     }
 
-    /// The same, if `holds` after an answer was waited for.
+    /// The same, if `holds` just before; it is told whether an answer was waited for.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce() -> Result<(), Error>,
+        holds: impl AsyncFnOnce(bool) -> Result<(), Error>,
     ) -> Result<Repaired, Error> {
         let (summary, steps) = plan.divide();
         let changes = summary.changes.len();
@@ -83,9 +83,7 @@ impl Run<'_> {
             None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
         };
         let consent = self.ask(self.question(&summary)).await?;
-        if consent.was_typed() {
-            holds().await?;
-        }
+        holds(consent.was_typed()).await?;
 
         let executed = self
             .execute(writing, &cluster, async |options| {
