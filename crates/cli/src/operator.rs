@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use calipam_datastore::changes::WhyWhole;
@@ -36,6 +37,15 @@ impl<'a> Person<'a> {
     pub(crate) fn watching(console: &'a Console) -> Self {
         Self::new(console, false)
     }
+}
+
+/// Unlocks the datastore whoever has locked it.
+const UNLOCK: &str = "`calicoctl datastore migrate unlock`";
+
+/// The commands that end a lock which the run of a journal has left.
+fn unlocks(journal: &Path) -> String {
+    let undo = hints::command(&["undo", &journal.to_string_lossy()]);
+    format!("{undo} undoes that run and unlocks the datastore; {UNLOCK} only unlocks it")
 }
 
 impl Operator for Person<'_> {
@@ -99,6 +109,7 @@ impl Operator for Person<'_> {
                     console.warn(&format!(
                         "{run} did not finish and left the datastore locked: no pod starts or stops (journal {journal})"
                     ));
+                    console.hint(&unlocks(&lock.journal));
                     if !self.agrees {
                         console.say("This restores `datastoreReady` to its value before that run.");
                     }
@@ -107,16 +118,17 @@ impl Operator for Person<'_> {
                         "the datastore is locked: no pod starts or stops. {run} did not finish while it held the lock, but \
                          ClusterInformation has changed since, and another program may hold the lock (journal {journal})"
                     ));
-                    console.hint("once you know whose lock it is: `calicoctl datastore migrate unlock`");
+                    console.hint(&format!("once you know whose lock it is: {UNLOCK}"));
                 }
             }
             Note::LockRestored => console.say("The lock is restored."),
             Note::LockStays => {
                 console.warn("the datastore stays locked: `--yes` does not restore a lock");
-                console.hint(&format!(
-                    "answer {} on a terminal, or run `calicoctl datastore migrate unlock`",
-                    hints::again(&[], &["yes"])
-                ));
+                console.hint(&format!("to be asked for it: {} on a terminal", hints::again(&[], &["yes"])));
+            }
+            Note::LockStaysForPools(lock) => {
+                console.warn("the datastore stays locked: pools of that run are not undone, and may overlap");
+                console.hint(&format!("once the reason is gone: {}", unlocks(&lock.journal)));
             }
             Note::LockOfRun(lock) => console.warn(&format!(
                 "the run did not finish and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Batch, Change, Consent, Stored, Swap, Writer};
 use calipam_model::config::ClusterInformation;
+use calipam_model::digest::sha256_hex;
+use calipam_model::document::Document;
 use calipam_model::key::Key;
-use calipam_model::snapshot::Revision;
+use calipam_model::snapshot::{DatastoreKind, Revision};
 use serde_json::Value;
 
 use crate::engine::RETRIES;
 use crate::error::RepairError;
-use crate::journal::{Journal, LockMark};
+use crate::journal::{Header, Journal, LockMark};
 
 /// How long restoring is tried while the datastore cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,6 +27,20 @@ const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
 const FIELD: &str = "datastoreReady";
+
+/// The annotation by which a lock says which run has taken it. Calico 2.x has no place for it.
+const LOCKED_BY: &str = "calipam.io/locked-by";
+
+/// The name of a run in its lock: two runs begin at two times.
+pub(crate) fn name_of(header: &Header) -> String {
+    sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
+}
+
+/// True if the lock says that it was taken by this run.
+pub(crate) fn is_of(stored: &Stored, name: &str) -> bool {
+    let value: Option<Value> = serde_json::from_slice(&stored.raw).ok();
+    value.is_some_and(|value| value["metadata"]["annotations"][LOCKED_BY] == name)
+}
 
 /// The lock, held.
 #[derive(Debug)]
@@ -110,7 +126,7 @@ impl Information {
 }
 
 /// Takes the lock. That it is about to be taken, and what the field was, is in the journal before.
-pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, RepairError> {
+pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<Held, RepairError> {
     let failed = |reason| LockAction::Take.failed(reason);
     let mut failures = 0;
     // No answer was lost: what the server said it did not write, it did not.
@@ -126,7 +142,9 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
             if original.stored.revision == now.stored.revision {
                 // It may still arrive, be it after the next attempt is sent.
                 unsure = Some((original, locked));
-            } else if spec(&now.stored.raw) == spec(&locked) {
+            } else if is_of(&now.stored, name)
+                || (writer.kind() == DatastoreKind::EtcdV2 && spec(&now.stored.raw) == spec(&locked))
+            {
                 let replaced = Some((original.stored, now.stored.revision));
                 return Ok(Held { before: original.ready, replaced });
             }
@@ -136,7 +154,7 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
             return Err(failed(LockFailure::Taken));
         }
 
-        let locked = with_ready(&now.stored.raw, Some(false)).map_err(failed)?;
+        let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
         // Once is enough: a journal that cannot be written any more would end the run with its first attempt still on the way.
         if marked != Some(now.ready) {
             journal.mark_lock(LockMark::Taking(now.ready)).await?;
@@ -194,7 +212,7 @@ async fn put_back(
         let Some(now) = now.filter(|now| now.ready == Some(false)) else { return Ok(()) };
         let value = match *ours == now.stored.revision {
             true => original.raw.clone(),
-            false => with_ready(&now.stored.raw, before).map_err(failed)?,
+            false => with_ready(&now.stored.raw, before, None).map_err(failed)?,
         };
         if now.swap(writer, value).await?.is_some() {
             return Ok(());
@@ -218,7 +236,7 @@ pub async fn set_lock(
         if now.ready == wanted {
             return Ok(());
         }
-        let value = with_ready(&now.stored.raw, wanted).map_err(|reason| action.failed(reason))?;
+        let value = with_ready(&now.stored.raw, wanted, None).map_err(|reason| action.failed(reason))?;
         if now.swap(&writer, value).await?.is_some() {
             return Ok(());
         }
@@ -227,15 +245,16 @@ pub async fn set_lock(
     Err(action.failed(LockFailure::Contended))
 }
 
-/// Puts the field back to `before` where ClusterInformation is still at `revision`; false if it is not.
-pub(crate) async fn put_back_at(
+/// Puts the field back to `before` where ClusterInformation is still so; false if it is not.
+pub(crate) async fn put_back_if(
     writer: &Writer,
     before: Option<bool>,
-    revision: &str,
+    is_still: impl Fn(&Stored) -> bool,
 ) -> Result<bool, RepairError> {
     let now = Information::read(writer, LockAction::Restore).await?;
-    let Some(now) = now.filter(|now| now.stored.revision.to_string() == revision) else { return Ok(false) };
-    let value = with_ready(&now.stored.raw, before).map_err(|reason| LockAction::Restore.failed(reason))?;
+    let Some(now) = now.filter(|now| is_still(&now.stored)) else { return Ok(false) };
+    let value =
+        with_ready(&now.stored.raw, before, None).map_err(|reason| LockAction::Restore.failed(reason))?;
     Ok(now.swap(writer, value).await?.is_some())
 }
 
@@ -251,8 +270,8 @@ fn spec(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }
 
-/// The value with the field set, or without it.
-fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, LockFailure> {
+/// The value with the field set, or without it, and with the name of the run that has locked it, or without one.
+fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Result<Bytes, LockFailure> {
     let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
     let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));
     let mut value: Value = serde_json::from_slice(raw).map_err(undecodable)?;
@@ -263,6 +282,11 @@ fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, LockFailure> {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),
     };
+    if locked_by.is_some() {
+        object.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
+    let mut value = Document::from_fields(std::mem::take(object));
+    value.annotate(LOCKED_BY, locked_by.map(str::to_owned));
     serde_json::to_vec(&value).map(Bytes::from).map_err(undecodable)
 }
 
@@ -274,14 +298,18 @@ mod tests {
     fn only_the_field_changes() {
         let raw =
             br#"{"kind":"ClusterInformation","spec":{"datastoreReady":true,"big":18446744073709551615}}"#;
-        let text = |ready| String::from_utf8(with_ready(raw, ready).unwrap().to_vec()).unwrap();
+        let text = |ready| String::from_utf8(with_ready(raw, ready, None).unwrap().to_vec()).unwrap();
         assert_eq!(
             text(Some(false)),
             r#"{"kind":"ClusterInformation","spec":{"big":18446744073709551615,"datastoreReady":false}}"#
         );
         assert!(!text(None).contains("datastoreReady"));
-        let none = with_ready(b"{}", Some(false)).unwrap();
+        let none = with_ready(b"{}", Some(false), None).unwrap();
         assert_eq!(none, br#"{"spec":{"datastoreReady":false}}"#.as_slice());
-        assert!(with_ready(b"[]", None).is_err() && with_ready(br#"{"spec":1}"#, None).is_err());
+        let named = with_ready(b"{}", Some(false), Some("n")).unwrap();
+        let name =
+            br#"{"metadata":{"annotations":{"calipam.io/locked-by":"n"}},"spec":{"datastoreReady":false}}"#;
+        assert_eq!(named, name.as_slice());
+        assert!(with_ready(b"[]", None, None).is_err() && with_ready(br#"{"spec":1}"#, None, None).is_err());
     }
 }

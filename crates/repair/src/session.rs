@@ -143,7 +143,7 @@ pub(crate) async fn carry_out(
     };
 
     let mut execution = match options.lock {
-        true => run_locked(&writer, &journal, context, groups).await?,
+        true => run_locked(&writer, &journal, &lock::name_of(&header), context, groups).await?,
         false => run(context, groups).await,
     };
     execution.passed_over = passed_over;
@@ -166,10 +166,11 @@ pub(crate) async fn carry_out(
 async fn run_locked(
     writer: &Writer,
     journal: &Arc<Journal>,
+    name: &str,
     context: Context,
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
-    let held = lock::take(writer, journal).await?;
+    let held = lock::take(writer, journal, name).await?;
     let marked = match held.revision() {
         Some(revision) => journal.mark_lock(LockMark::Taken(revision)).await,
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_datastore::write::Consent;
+use calipam_datastore::write::{Consent, Stored};
 use calipam_datastore::{Datastore, clock};
 use jiff::{SignedDuration, Timestamp};
 
@@ -26,6 +26,8 @@ pub struct StaleLock {
     pub before: Option<bool>,
     /// The revision that locking made of ClusterInformation; `None` if the run was killed before it knew.
     revision: Option<String>,
+    /// The name of the run in its lock.
+    name: String,
 }
 
 /// What has become of a lock that was left.
@@ -33,8 +35,7 @@ pub struct StaleLock {
 pub enum LockState {
     /// The datastore is locked, and ClusterInformation is as that run left it.
     AsItWas,
-    /// The datastore is locked, but ClusterInformation was changed since, or the run never knew what it made of it:
-    /// the lock may be that of others.
+    /// The datastore is locked, but ClusterInformation was changed since: the lock may be that of others.
     Unclear,
     /// The datastore is not locked.
     Unlocked,
@@ -55,8 +56,9 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
         [.., LockMark::Taking(before), LockMark::Taken(revision)] => (*before, Some(revision.clone())),
         _ => return None,
     };
+    let name = lock::name_of(&header);
     let Header { started_at, command, .. } = header;
-    Some(StaleLock { journal: path.to_owned(), started_at, command, before, revision })
+    Some(StaleLock { journal: path.to_owned(), started_at, command, before, revision, name })
 }
 
 impl StaleLock {
@@ -71,16 +73,22 @@ impl StaleLock {
             }
             return Ok(LockState::Unlocked);
         };
-        let is_as_it_was = self.revision.as_ref().is_some_and(|ours| *ours == stored.revision.to_string());
-        Ok(if is_as_it_was { LockState::AsItWas } else { LockState::Unclear })
+        Ok(if self.is_left(&stored) { LockState::AsItWas } else { LockState::Unclear })
+    }
+
+    /// True if ClusterInformation is as that run left it.
+    fn is_left(&self, stored: &Stored) -> bool {
+        match &self.revision {
+            Some(revision) => *revision == stored.revision.to_string(),
+            None => lock::is_of(stored, &self.name),
+        }
     }
 
     /// Restores what `datastoreReady` was, and notes that in the journal of the run that was killed. Where
     /// ClusterInformation is not as that run left it, nothing is changed, and this is false.
     pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
         let writer = datastore.writer(consent)?;
-        let Some(revision) = &self.revision else { return Ok(false) };
-        let restored = lock::put_back_at(&writer, self.before, revision).await?;
+        let restored = lock::put_back_if(&writer, self.before, |stored| self.is_left(stored)).await?;
         if restored {
             self.forget()?;
         }

@@ -56,7 +56,10 @@ pub fn assign<'a>(
         let Assignment { plan, .. } = plan(&seen, request)?;
         let plan = try_plan(seen, plan, &request.criteria)?;
         let planned = plan.clone();
-        let holds = async || {
+        let holds = async |was_asked: bool| {
+            if !was_asked {
+                return Ok(());
+            }
             let now = read_and_check(datastore, &request.criteria, operator).await?;
             match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
                 Some(taken) => Err(Error::TakenSince(taken.detail)),

@@ -122,6 +122,8 @@ pub enum Note<'a> {
     LockStays,
     /// The killed run that is undone has left the datastore locked, and the lock is restored with it.
     LockOfRun(&'a StaleLock),
+    /// That lock stays: pools of that run are not undone.
+    LockStaysForPools(&'a StaleLock),
     /// A lock that was to be restored stays: ClusterInformation has changed since.
     LockChanged,
     /// Two datastores are compared although their GUIDs differ.

@@ -2,16 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use calipam_check::{Context, Options};
 use calipam_datastore::Datastore;
 use calipam_datastore::write::RECORDS;
 use calipam_model::key::Key;
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
+use calipam_plan::migrate;
 use calipam_repair::journal::{Header, Recorded, later, resolve};
-use calipam_repair::{LockState, StaleLock, UndoPlan, stale_lock, undo as execute};
+use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending, Proposal};
 use crate::preflight::LeftLocks;
+use crate::read::read;
 use crate::run::{Intent, Run, Writing, folder_of};
 use crate::write::Executed;
 
@@ -60,6 +64,64 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
     Ok((now == LockState::AsItWas).then_some(lock))
 }
 
+/// Most pools that an undo compares; there are a few.
+const MOST_COMPARED: usize = 32;
+
+/// Leaves pools as they are where `migrate` would not make them what the undo does: none of a family would be enabled, users would
+/// find no address, blocks of another size would lie in one.
+async fn check_pools(
+    datastore: &Datastore,
+    mut plan: UndoPlan,
+    operator: &dyn Operator,
+) -> Result<UndoPlan, Error> {
+    if !plan.steps().iter().any(UndoStep::writes_pools) {
+        return Ok(plan);
+    }
+    let mut seen = read(datastore, operator).await?;
+    let before: Vec<Pool> = seen.pools.iter().map(|pool| pool.value.clone()).collect();
+    let after = plan.pools_after(before.clone());
+    let goes = |pool: &&Pool| {
+        pool.is_enabled() && !after.iter().any(|other| other.name == pool.name && other.is_enabled())
+    };
+    let Some(first) = before.iter().find(goes) else {
+        if let Err(refusal) = migrate::may_become(&seen, &after) {
+            plan.keep_pools(&refusal.to_string());
+        }
+        return Ok(plan);
+    };
+
+    let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
+    let checked = migrate::may_become(&seen, &after).and_then(|()| {
+        migrate::has_room(&first.name, &migrate::capacity_in(&mut seen, after.clone(), &users))
+    });
+    if let Err(refusal) = checked {
+        plan.keep_pools(&refusal.to_string());
+        return Ok(plan);
+    }
+    let stays = |pool: &&Pool| pool.is_enabled() && after.contains(pool);
+    let keys: Vec<Key> =
+        before.iter().filter(stays).take(MOST_COMPARED).map(|pool| Key::Pool(pool.name.clone())).collect();
+    let stored = datastore.stored(&keys).await?;
+    let others: Vec<_> =
+        keys.into_iter().zip(stored).filter_map(|(key, stored)| Some((key, stored?))).collect();
+    plan.rest_on(&others);
+    Ok(plan)
+}
+
+/// True if pools that the run has written may not be as they were before it: those of a split overlap until it is undone.
+fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
+    let is_pool = |key: &Key| matches!(key, Key::Pool(_));
+    let is_done = run.is_none_or(|run| run.execution.is_complete());
+    plan.skipped().iter().flat_map(|skipped| &skipped.keys).any(is_pool)
+        || (!is_done && plan.steps().iter().flat_map(|step| &step.objects).any(|object| is_pool(&object.key)))
+}
+
+/// While pools overlap no pod starts.
+fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> LeftLocks {
+    run.operator.note(Note::LockStaysForPools(lock));
+    LeftLocks::Stay
+}
+
 /// Plans the inverse of a run, shows it, asks, and restores what was there: last the lock that the run has left. `journals` is
 /// the folder of all journals, where the environment names one.
 pub fn undo<'a>(
@@ -87,11 +149,13 @@ pub fn undo<'a>(
             folders.dedup();
             plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
         }
+        let plan = check_pools(datastore, plan, operator).await?;
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
             // A run that was killed before its first change has left a lock anyway.
             let locks = match (lock, run.writing()) {
+                (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
                 (Some(lock), Some(_)) => {
                     let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
                     run.restore(&lock, consent).await?
@@ -121,8 +185,10 @@ pub fn undo<'a>(
         // It is locked already where the run has left it so.
         let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
         let executed = run.execute(&writing, cluster, work).await?;
-        if let Some(lock) = lock {
-            locks = run.restore(&lock, agreed).await?;
+        match lock {
+            Some(lock) if leaves_pools(&plan, Some(&executed)) => locks = stays_locked(&run, &lock),
+            Some(lock) => locks = run.restore(&lock, agreed).await?,
+            None => {}
         }
         Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), locks })
     })

@@ -59,24 +59,24 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 impl Run<'_> {
     /// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Error> {
-        self.write_if(plan, passed, async || Ok(())).await
+        self.write_if(plan, passed, async |_: bool| Ok(())).await
     }
 
     /// The same for the first part of what the run writes. If it ended as it should, gives it with the run that writes the rest.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Error> {
-        let mut repaired = self.write_part(plan, None, async || Ok(()), true).await?;
+        let mut repaired = self.write_part(plan, None, async |_: bool| Ok(()), true).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
         let rest = begun
             .map(|begun| Self { begun: Some(begun), ..Run::new(self.datastore, self.intent, self.operator) });
         Ok((repaired, rest))
     }
 
-    /// The same, if `holds` after an answer was waited for.
+    /// The same, if `holds` just before; it is told whether an answer was waited for.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce() -> Result<(), Error>,
+        holds: impl AsyncFnOnce(bool) -> Result<(), Error>,
     ) -> Result<Repaired, Error> {
         self.write_part(plan, passed, holds, false).await
     }
@@ -85,7 +85,7 @@ impl Run<'_> {
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce() -> Result<(), Error>,
+        holds: impl AsyncFnOnce(bool) -> Result<(), Error>,
         goes_on: bool,
     ) -> Result<Repaired, Error> {
         let (summary, steps) = plan.divide();
@@ -116,9 +116,7 @@ impl Run<'_> {
             None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
         };
         let consent = self.ask(self.question(&summary)).await?;
-        if consent.was_typed() {
-            holds().await?;
-        }
+        holds(consent.was_typed()).await?;
 
         let executed = self
             .execute(writing, &cluster, async |options| {

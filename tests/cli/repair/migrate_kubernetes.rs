@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::kubernetes::{KubeSite, Objects, in_each_group};
-use super::migrate::{OLD, cluster};
+use super::migrate::{NEW, OLD, cluster};
 use super::site::{AT_ONCE, journal_of};
 use super::split::add_pool;
 use crate::cli::program::Run;
@@ -77,6 +77,25 @@ fn on_kubernetes(flavour: Flavour) {
 }
 
 in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);
+
+fn the_last_pool_stays(flavour: Flavour) {
+    let site = KubeSite::of(&cluster(), flavour);
+    let migrate = |arguments: &[&str]| {
+        let run = site.run(&[&["migrate", "--from", OLD, "--yes"], &AT_ONCE[..], arguments].concat());
+        assert_eq!(run.code, 0, "{run:?}");
+        run
+    };
+    let created = migrate(&["--to-cidr", "10.99.0.0/16", "--apply"]);
+    migrate(&["resume"]);
+    let undo = site.run(&["undo", &journal_of(&created), "--yes"]);
+    assert!(
+        undo.code == 1 && undo.stdout.contains("no other pool of its family would be enabled"),
+        "{undo:?}"
+    );
+    assert!(site.list("ippools").contains_key(NEW));
+}
+
+in_each_group!(the_last_pool_stays: the_last_pool_stays_classic, the_last_pool_stays_native);
 
 /// A pod with an address that Calico's plugin has noted. Only those of a Deployment do not ask for the pool `p`.
 fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {

@@ -36,6 +36,9 @@ pub(crate) struct MigrateArgs {
     /// The CIDR of the new pool, which is created with the settings of the old one
     #[arg(long, value_name = "CIDR", help_heading = POOLS)]
     pub to_cidr: Option<IpNet>,
+    /// The name of the new pool [default: that of the old one and the CIDR]
+    #[arg(long, value_name = "NAME", requires = "to_cidr", help_heading = POOLS)]
+    pub to_name: Option<String>,
     /// The block size of the new pool, as prefix length [default: that of the old pool]
     #[arg(long, value_name = "LENGTH", conflicts_with = "to", requires = "from", help_heading = POOLS)]
     pub block_size: Option<u8>,
@@ -87,7 +90,9 @@ impl MigrateArgs {
     pub(crate) fn target(&self) -> Target {
         match (&self.to, self.to_cidr, self.block_size) {
             (Some(name), ..) => Target::Pool(name.clone()),
-            (None, Some(cidr), block_size) => Target::Network { cidr: cidr.trunc(), block_size },
+            (None, Some(cidr), block_size) => {
+                Target::Network { cidr: cidr.trunc(), block_size, name: self.to_name.clone() }
+            }
             (None, None, Some(block_size)) => {
                 Target::SameNetwork { block_size, via: self.via.map(|cidr| cidr.trunc()) }
             }

@@ -218,7 +218,10 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
             "name a larger pool; the table shows each node, and {} continues anyway",
             again(&["--force"], &[])
         ),
-        MigrateRefusal::NoLongerEmpty(pool) => {
+        MigrateRefusal::LastPool(_) | MigrateRefusal::NoOtherPool(_) => {
+            "create or enable another pool first, with --to-cidr or --to".to_owned()
+        }
+        MigrateRefusal::NoLongerEmpty(pool) | MigrateRefusal::PhaseHasChanged { pool, .. } => {
             format!("{} shows what it contains now", command(&["migrate", "status", "--from", pool]))
         }
         MigrateRefusal::Finalizer { pool, .. } => format!(
@@ -231,6 +234,8 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
         MigrateRefusal::NamespaceSelectorOfTunnels(_) => {
             "set its allowedUses to Workload alone, or remove the namespaceSelector".to_owned()
         }
+        MigrateRefusal::OtherName { .. } => "omit --to-name: the pool exists".to_owned(),
+        MigrateRefusal::NoName(_) => "name the new pool with --to-name".to_owned(),
         MigrateRefusal::SamePool(_)
         | MigrateRefusal::OtherFamily { .. }
         | MigrateRefusal::NoBlockSize { .. }

@@ -22,8 +22,12 @@ use crate::store::{Datastore, Pending};
 const PAGE: usize = 500;
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 /// The annotations of Calico's CNI plugin by which a pod or namespace asks for pools, and a pod for addresses.
-const ASKING: [&str; 3] =
-    ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools", "cni.projectcalico.org/ipAddrs"];
+const ASKING: [&str; 4] = [
+    "cni.projectcalico.org/ipv4pools",
+    "cni.projectcalico.org/ipv6pools",
+    "cni.projectcalico.org/ipAddrs",
+    "cni.projectcalico.org/ipAddrsNoIpam",
+];
 
 /// What brings a pod back that goes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

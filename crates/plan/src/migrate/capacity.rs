@@ -76,7 +76,7 @@ fn open(pools: &mut Vec<Versioned<Pool>>, new: Option<&Pool>) {
 }
 
 /// What the allocator finds for the users, node by node.
-fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
+pub(super) fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
     let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for user in users {
         match user.kind {

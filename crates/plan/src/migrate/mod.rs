@@ -8,6 +8,7 @@
 mod capacity;
 mod clean_up;
 mod differences;
+mod pools;
 mod refusal;
 mod survey;
 mod temporary;
@@ -16,14 +17,18 @@ use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::cidr::{is_v4, overlap};
 use calipam_model::document::Document;
-use calipam_model::edit::{Edit, PoolEdit, Step};
+use calipam_model::edit::{Edit, PoolEdit, Precondition, Step};
+use calipam_model::handle::is_storable_id;
+use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse, TEMPORARY_FOR};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
 use serde_json::json;
 
 pub use self::capacity::{NodeCapacity, capacity, capacity_back};
 pub use self::clean_up::clean_up;
 pub use self::differences::{Difference, differences};
+pub use self::pools::{capacity_in, has_room, leaving, may_become};
+use self::pools::{of_another_size, serves};
 pub use self::refusal::MigrateRefusal;
 pub use self::survey::{Left, Phase, Survey, User, UserKind, lying_in, survey};
 pub use self::temporary::{Detour, Leg, find};
@@ -36,8 +41,9 @@ use crate::split::identify;
 pub enum Target {
     /// A pool that exists, by its name.
     Pool(String),
-    /// The pool of this CIDR. Where there is none, it gets the settings of the old one, and blocks of this size or else of the same.
-    Network { cidr: IpNet, block_size: Option<u8> },
+    /// The pool of this CIDR. Where there is none, it gets the settings of the old one, blocks of this size or else of the same, and
+    /// this name or else one that is made of the old one's.
+    Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
     /// The CIDR of the old pool with blocks of another size: there and back, through a temporary pool of the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
     /// To any enabled pool: how far the migration is follows from the old one.
@@ -75,10 +81,18 @@ impl Migration {
                 let found = pools.find(|pool| pool.name == *name);
                 (found.cloned().ok_or_else(|| MigrateRefusal::NoSuchPool(name.clone()))?, false)
             }
-            Target::Network { cidr, block_size } => {
-                match pools.find(|pool| pool.cidr == *cidr && pool.name != old.name) {
-                    Some(pool) => (pool.clone(), false),
-                    None => (made_of(snapshot, old, *cidr, block_size.unwrap_or(old.block_size))?, true),
+            Target::Network { cidr, block_size, name } => {
+                let found = pools.find(|pool| pool.cidr == *cidr && pool.name != old.name);
+                match (found, name) {
+                    (Some(pool), Some(wanted)) if pool.name != *wanted => {
+                        let (pool, wanted) = (pool.name.clone(), wanted.clone());
+                        return Err(MigrateRefusal::OtherName { cidr: *cidr, pool, wanted });
+                    }
+                    (Some(pool), _) => (pool.clone(), false),
+                    (None, name) => {
+                        let block_size = block_size.unwrap_or(old.block_size);
+                        (made_of(snapshot, old, *cidr, block_size, name.as_deref())?, true)
+                    }
                 }
             }
         };
@@ -102,7 +116,13 @@ impl Migration {
 }
 
 /// The pool that is created: the old one with another name, CIDR and block size.
-fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8) -> Result<Pool, MigrateRefusal> {
+fn made_of(
+    snapshot: &Snapshot,
+    old: &Pool,
+    cidr: IpNet,
+    block_size: u8,
+    name: Option<&str>,
+) -> Result<Pool, MigrateRefusal> {
     if cidr == old.cidr {
         return Err(MigrateRefusal::SameCidr { pool: old.name.clone(), cidr, block_size });
     }
@@ -111,10 +131,15 @@ fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8) -> Resu
         return Err(MigrateRefusal::NamespaceSelectorOfTunnels(old.name.clone()));
     }
 
-    let name = match &old.temporary_for {
-        Some(successor) if successor.cidr == cidr => successor.name.clone(),
-        _ => name_of(&old.name, cidr),
+    let name = match (name, &old.temporary_for) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(successor)) if successor.cidr == cidr => successor.name.clone(),
+        _ => name_of(old, cidr),
     };
+    // An annotation can come from anywhere.
+    if !is_storable_id(&name, DatastoreKind::Kubernetes) || name.contains(|c: char| c.is_ascii_uppercase()) {
+        return Err(MigrateRefusal::NoName(name));
+    }
     if snapshot.pools.iter().any(|pool| pool.value.name == name) {
         return Err(MigrateRefusal::NameTaken(name));
     }
@@ -143,11 +168,14 @@ fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
     Ok(())
 }
 
-/// `<old pool>-10-9-0-0-16`. Names have at most 253 characters.
-fn name_of(old: &str, cidr: IpNet) -> String {
-    let network = cidr.to_string().replace(['.', ':', '/'], "-");
-    let room = 252usize.saturating_sub(network.len());
-    format!("{}-{network}", old.get(..room).unwrap_or(old))
+/// `<old pool>-10-9-0-0-16`, where the old pool is called without the network that it got in the same way. Names have at most
+/// 253 characters.
+fn name_of(old: &Pool, cidr: IpNet) -> String {
+    let suffix = |cidr: IpNet| format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"));
+    let base = old.name.strip_suffix(&suffix(old.cidr)).unwrap_or(&old.name);
+    let suffix = suffix(cidr);
+    let room = 253usize.saturating_sub(suffix.len());
+    format!("{}{suffix}", base.get(..room).unwrap_or(base))
 }
 
 /// The new pool can take what the old one has: it is of the same family, and nothing overlaps it.
@@ -168,11 +196,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
     overlaps_none(snapshot, new, new.cidr)?;
     range::is_free(snapshot, new.cidr)?;
 
-    let blocks = snapshot.blocks.iter().map(|block| block.value.key);
-    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
-    let claimed = snapshot.affinities.iter().map(|affinity| affinity.value.key.cidr);
-    let is_other = |block: &IpNet| overlap(*block, new.cidr) && block.prefix_len() != new.block_size;
-    match blocks.chain(hidden).chain(claimed).find(is_other) {
+    match of_another_size(snapshot, new).next() {
         Some(block) => {
             Err(MigrateRefusal::BlockInTheWay { block, cidr: new.cidr, block_size: new.block_size })
         }
@@ -210,7 +234,9 @@ pub fn plan_pools(
     phase: Phase,
 ) -> Result<Plan, MigrateRefusal> {
     let Migration { old, new, .. } = migration;
+    may_become(snapshot, &pools_after(snapshot, migration, phase))?;
     let action = match (phase, new, &stored.new) {
+        (Phase::Create, None, _) => return Err(MigrateRefusal::NoOtherPool(old.name.clone())),
         (Phase::Create, Some(new), None) => {
             is_free(old, &stored.old)?;
             create(snapshot, old, new, &stored.old)
@@ -223,7 +249,8 @@ pub fn plan_pools(
         (Phase::Disable, ..) => {
             is_free(old, &stored.old)?;
             let why = "addresses that are in use stay, and no new ones come from it".to_owned();
-            action(old, old, PoolEdit::Disable(stored.old.clone()), Verb::DisablePool, why)
+            let disable = PoolEdit::Disable(stored.old.clone());
+            resting_on_others(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
         }
         (Phase::Delete, ..) => {
             is_free(old, &stored.old)?;
@@ -232,11 +259,49 @@ pub fn plan_pools(
                 return Err(MigrateRefusal::Finalizer { pool: old.name.clone(), finalizer });
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
-            action(old, old, PoolEdit::Delete(stored.old.clone()), Verb::DeletePool, why)
+            let delete = PoolEdit::Delete(stored.old.clone());
+            resting_on_others(snapshot, migration, action(old, old, delete, Verb::DeletePool, why))
         }
         _ => return Ok(Plan::nothing(PlanKind::Migrate, snapshot)),
     };
     Ok(Plan::new(PlanKind::Migrate, snapshot, vec![action]))
+}
+
+/// The pools after a phase.
+fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<Pool> {
+    let Migration { old, new, .. } = migration;
+    let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
+    match phase {
+        Phase::Create => {
+            let open = new.iter().map(|new| Pool { disabled: false, ..new.clone() });
+            pools.retain(|pool| new.as_ref().is_none_or(|new| new.name != pool.name));
+            pools.extend(open);
+        }
+        Phase::Disable => {
+            pools.iter_mut().filter(|pool| pool.name == old.name).for_each(|pool| pool.disabled = true);
+        }
+        Phase::Delete => pools.retain(|pool| pool.name != old.name),
+        Phase::Move | Phase::CleanUp => {}
+    }
+    pools
+}
+
+/// Most pools that a phase compares; there are a few.
+const MOST_COMPARED: usize = 32;
+
+/// A phase after which the old pool does not serve any more is written only while the new one, or all others where none was
+/// named, are as they were read.
+fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Action) -> Action {
+    let Migration { old, new, .. } = migration;
+    let is_relied_on = |pool: &&Versioned<Pool>| match new {
+        Some(new) => pool.value.name == new.name,
+        None => pool.value.name != old.name && serves(&pool.value, old.cidr),
+    };
+    for pool in snapshot.pools.iter().filter(is_relied_on).take(MOST_COMPARED) {
+        let at = Precondition::At(pool.revision.clone());
+        action.step.whole().require((Key::Pool(pool.value.name.clone()), at));
+    }
+    action
 }
 
 /// The label by which pools say that a program keeps them as it wants them.

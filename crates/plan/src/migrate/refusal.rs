@@ -2,6 +2,7 @@
 
 use calipam_model::IpNet;
 
+use super::Phase;
 use crate::range::RangeRefusal;
 
 /// Why a pool is not migrated. Nothing was changed.
@@ -10,7 +11,7 @@ pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
     /// No pool is named, and none is disabled and has blocks.
-    #[error("no disabled pool has blocks: there is no migration to go on with")]
+    #[error("no disabled pool has blocks: no migration has gone further than to create its new pool")]
     NoneBegun,
     /// No pool is named, and several are disabled and have blocks.
     #[error("several disabled pools have blocks: {}", .0.join(", "))]
@@ -47,6 +48,10 @@ pub enum MigrateRefusal {
     /// Calico would use both, and assign addresses twice.
     #[error("the block {block} still exists in {cidr}, where blocks must be /{block_size}")]
     BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },
+    #[error("{cidr} is the CIDR of the pool {pool}, not of {wanted}")]
+    OtherName { cidr: IpNet, pool: String, wanted: String },
+    #[error("{0:?} cannot be the name of a pool: lower-case letters, digits, `-` and `.` can")]
+    NoName(String),
     #[error("the pool {0} already exists, with another CIDR")]
     NameTaken(String),
     #[error("the new pool {0} is being deleted, or Calico says that nothing can be allocated there")]
@@ -66,6 +71,15 @@ pub enum MigrateRefusal {
         "with blocks of /{block_size} {cidr} has no addresses for {missing} of {needed} users; first {node}: {reason}"
     )]
     NoRoomBack { cidr: IpNet, block_size: u8, missing: u32, needed: u32, node: String, reason: String },
+    /// Without it no pod of its family gets an address.
+    #[error("no other pool of its family would be enabled without {0}")]
+    LastPool(String),
+    /// The migration has no pool to go to.
+    #[error("there is no other enabled pool of its family to leave {0} for")]
+    NoOtherPool(String),
+    /// Others have changed pools, blocks or addresses since the plan was shown.
+    #[error("{pool} has changed meanwhile: {now} is next, not {phase}")]
+    PhaseHasChanged { pool: String, phase: Phase, now: Phase },
     /// Something has come since it was found empty.
     #[error("the pool {0} is not empty any more")]
     NoLongerEmpty(String),

@@ -12,7 +12,8 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::{Difference, Migration, NodeCapacity};
+use super::pools::{Shortage, serves, shortage};
+use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, has_room};
 use crate::basis::Basis;
 
 /// What is next. In this order.
@@ -103,7 +104,9 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
     let users = users(&basis.context.index, cidr);
     let left = left(basis, cidr, &users);
-    let phase = if migration.creates || migration.enables() {
+    let mut others = basis.snapshot.pools.iter().map(|pool| &pool.value);
+    let has_other = others.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
+    let phase = if migration.creates || migration.enables() || !has_other {
         Phase::Create
     } else if !migration.old.disabled {
         Phase::Disable
@@ -122,6 +125,26 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
         capacity: Vec::new(),
         capacity_back: Vec::new(),
         differences: Vec::new(),
+    }
+}
+
+impl Survey {
+    /// While the old pool still serves, all of its users have to find an address without it, and back again from a temporary pool.
+    ///
+    /// # Errors
+    /// If one does not.
+    pub fn has_room(&self) -> Result<(), MigrateRefusal> {
+        if !matches!(self.phase, Phase::Create | Phase::Disable) {
+            return Ok(());
+        }
+        has_room(&self.migration.old.name, &self.capacity)?;
+        match (shortage(&self.capacity_back), self.migration.detour()) {
+            (Some(Shortage { needed, missing, node, reason }), Some(Detour { successor, .. })) => {
+                let (cidr, block_size) = (successor.cidr, successor.block_size);
+                Err(MigrateRefusal::NoRoomBack { cidr, block_size, missing, needed, node, reason })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -164,7 +187,7 @@ pub fn lying_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
 }
 
 /// Who uses addresses in `cidr`, ascending.
-fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
+pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     let mut users: Vec<User> = Vec::new();
     for used in index.uses_in(cidr) {
         let user = user(index, used);

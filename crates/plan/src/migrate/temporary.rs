@@ -64,7 +64,7 @@ pub(super) fn made_for(
         return Err(MigrateRefusal::NotTemporary { pool: other.value.name.clone(), cidr });
     }
     let successor = Successor { name: old.name.clone(), cidr: old.cidr, block_size };
-    Ok(Pool { temporary_for: Some(successor), ..made_of(snapshot, old, cidr, old.block_size)? })
+    Ok(Pool { temporary_for: Some(successor), ..made_of(snapshot, old, cidr, old.block_size, None)? })
 }
 
 /// A migration to another block size that has begun.
@@ -88,7 +88,7 @@ impl<'s> Begun<'s> {
             Some(pool) => (temporary, Target::Pool(pool.name.clone())),
             None => {
                 let block_size = Some(successor.block_size);
-                (temporary, Target::Network { cidr: successor.cidr, block_size })
+                (temporary, Target::Network { cidr: successor.cidr, block_size, name: None })
             }
         };
         Some(Self { temporary, successor, old, target })

@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use calipam_check::{Options, Subject, check};
 use calipam_model::config::IpamSetting;
 use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
-use calipam_plan::migrate::{Migration, Target, clean_up, find, survey};
+use calipam_plan::migrate::{MigrateRefusal, Migration, Target, clean_up, find, may_become, survey};
+use calipam_plan::release::Observations;
 use calipam_plan::{Basis, SkipReason, Warning, configure};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
@@ -103,6 +106,63 @@ fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
         [(); 2].map(|()| Target::Pool("temporary".into()))
     );
     assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
+}
+
+/// The clean-up leaves an affinity alone whose ADD may be about to create the block.
+#[test]
+fn a_clean_up_waits_for_an_affinity_between_two_steps() {
+    for state in ["pending", "pendingDeletion"] {
+        let mut snapshot = cluster();
+        let path = "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.16-30";
+        snapshot.add_entry(path.as_bytes(), json!({"state": state}).to_string().as_bytes(), 7);
+        let options = Options::default();
+        let report = check(&snapshot, &options);
+        let basis = Basis::new(&snapshot, &report, &options);
+        let at = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).unwrap();
+        let seen = Observations { at, ..Observations::of_report(&report) };
+        let about_it = |observations: &[Observations]| {
+            let plan = clean_up(&basis, &migration(&snapshot), observations, 0);
+            let edits = plan.actions.iter().flat_map(|action| action.step.edits());
+            let deletes = edits.filter(|edit| edit.key().to_string() == path).count();
+            let waits = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count();
+            (deletes, waits)
+        };
+        assert_eq!([about_it(&[]), about_it(&[seen])], [(0, 1), (1, 0)], "{state}");
+    }
+}
+
+#[test]
+fn pools_do_not_become_what_leaves_a_family_without_one_or_lies_over_other_blocks() {
+    let mut snapshot = cluster();
+    for (name, cidr) in [("six", "fd00::/64"), ("six-b", "fd01::/64")] {
+        let spec = json!({"spec": {"cidr": cidr, "blockSize": 122}});
+        let path = format!("{RESOURCES}/ippools/{name}");
+        snapshot.add_entry(path.as_bytes(), spec.to_string().as_bytes(), 7);
+    }
+    let pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
+    let without = |names: &[&str]| {
+        let left: Vec<Pool> = pools.iter().filter(|p| !names.contains(&&*p.name)).cloned().collect();
+        may_become(&snapshot, &left)
+    };
+    assert_eq!(without(&["old"]), Ok(()));
+    assert_eq!(without(&["other"]), Err(MigrateRefusal::LastPool("other".into())));
+    assert_eq!(without(&["six"]), Ok(()));
+    assert_eq!(without(&["six", "six-b"]), Err(MigrateRefusal::LastPool("six".into())));
+
+    let changed = |change: &dyn Fn(&mut Pool)| {
+        let mut after = pools.clone();
+        change(&mut after[0]);
+        may_become(&snapshot, &after)
+    };
+    assert_eq!(changed(&|old| old.disabled = false), Ok(()));
+    for disabled in [true, false] {
+        let refusal = changed(&|old| (old.block_size, old.disabled) = (29, disabled));
+        assert!(matches!(refusal, Err(MigrateRefusal::BlockInTheWay { block_size: 29, .. })), "{refusal:?}");
+    }
+    // The parts of a split become one pool again.
+    let whole = Pool { name: "whole".into(), cidr: "10.0.0.0/23".parse().unwrap(), ..pools[0].clone() };
+    let after = [&[whole], &pools[1..]].concat();
+    assert_eq!(may_become(&snapshot, &after), Ok(()));
 }
 
 #[test]

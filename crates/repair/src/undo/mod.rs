@@ -40,8 +40,8 @@ pub struct UndoStep {
     /// What had been repaired, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that the run was killed before it had written, or so it seems: what it has sent may still arrive. They have to
-    /// be as they were, since one half of a step is undone with the other.
+    /// Objects that have to be as they were. The run was killed before it had written them, or so it seems, one of each write: what
+    /// it has sent may still arrive, and one half of a step is undone with the other. Or the undo relies on them.
     pub awaited: Vec<UndoObject>,
     /// Blocks that had to be absent for it.
     pub absent: BTreeSet<Key>,
@@ -134,7 +134,7 @@ impl UndoPlan {
                 Some(Some(revisions)) => {
                     wrote(intent, revisions, is_marked)?.into_iter().for_each(|wrote| note(&mut nets, wrote));
                 }
-                Some(None) if recorded.awaited.contains(&intent.id) => awaited = as_before(intent)?,
+                Some(None) if recorded.awaited.contains(&intent.id) => awaited.push(as_before(intent)?),
                 Some(None) => continue,
                 None => {}
             }
@@ -148,8 +148,11 @@ impl UndoPlan {
             });
         }
 
-        for Together { keys, mut awaited, absent, is_known, reason, .. } in join(together) {
-            awaited.retain(|object| !nets.contains_key(&object.key));
+        for Together { keys, awaited, absent, is_known, reason, .. } in join(together) {
+            // What is written at once arrives at once: one of its objects tells.
+            let one =
+                |intent: Vec<UndoObject>| intent.into_iter().find(|object| !nets.contains_key(&object.key));
+            let awaited = awaited.into_iter().filter_map(one).collect();
             let nets: Vec<&Net> = keys.iter().filter_map(|key| nets.get(key)).collect();
             if nets.is_empty() && is_known {
                 continue;
@@ -293,7 +296,8 @@ struct Together {
     /// Steps of the run that is undone.
     steps: BTreeSet<usize>,
     keys: BTreeSet<Key>,
-    awaited: Vec<UndoObject>,
+    /// By intent.
+    awaited: Vec<Vec<UndoObject>>,
     absent: BTreeSet<Key>,
     /// It is known what became of all that was to be written.
     is_known: bool,
@@ -373,10 +377,12 @@ fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) 
         objects.sort_by_key(UndoObject::phase);
         let whole: Arc<UndoStep> = Arc::new(UndoStep { objects, ..step });
         let most = limits.changes.min(limits.conditions.saturating_sub(whole.awaited.len())).max(1);
-        let tasks = (0..whole.objects.len())
-            .step_by(most)
-            .map(|from| -> Arc<dyn Task> { Arc::new(UndoTask::new(&whole, from, most, refusal.clone())) })
-            .collect();
+        let evidence = limits.conditions.saturating_sub(most);
+        let task = |from: usize| -> Arc<dyn Task> {
+            let to = (from + most).min(whole.objects.len());
+            Arc::new(UndoTask { step: Arc::clone(&whole), from, to, evidence, refusal: refusal.clone() })
+        };
+        let tasks = (0..whole.objects.len()).step_by(most).map(task).collect();
         Group { step: index, reason: format!("undo: {}", whole.reason), tasks }
     };
     steps.into_iter().zip(refusals).enumerate().map(group).collect()

@@ -15,7 +15,7 @@ use calipam_model::snapshot::Source;
 use jiff::Timestamp;
 
 use super::restored::is_restored;
-use super::{NotUndone, UndoObject, UndoPlan, UndoStep};
+use super::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep};
 use crate::error::RepairError;
 use crate::journal::{goes_by_value, same_value};
 use crate::lock;
@@ -62,12 +62,10 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
-/// What is said where a write of the run arrived after its end.
+/// What is said where an object has changed that has to be as it was: by a write of the run that arrived after its end, or by
+/// others.
 pub(super) fn late(object: &UndoObject) -> String {
-    format!(
-        "{} has changed since it was seen that the run had not written it: undo the run again",
-        object.key
-    )
+    format!("{} has changed since this was planned: undo the run again", object.key)
 }
 
 /// True if the object is as the run left it.
@@ -87,6 +85,11 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
 }
 
 impl UndoStep {
+    /// True if a pool is one of its objects.
+    pub fn writes_pools(&self) -> bool {
+        self.objects.iter().any(|object| matches!(object.key, Key::Pool(_)))
+    }
+
     /// The objects of the step and those that belong to it.
     fn looked_at(&self) -> impl Iterator<Item = &UndoObject> {
         self.objects.iter().chain(&self.awaited)
@@ -132,6 +135,42 @@ impl UndoPlan {
                     None => self.steps.push(step),
                 }
             }
+        }
+    }
+
+    /// The pools as they are after the undo, of those that are there now.
+    pub fn pools_after(&self, mut pools: Vec<Pool>) -> Vec<Pool> {
+        for object in self.steps.iter().flat_map(|step| &step.objects) {
+            let Key::Pool(name) = &object.key else { continue };
+            pools.retain(|pool| pool.name != *name);
+            let before = object.before.as_ref().and_then(|before| Pool::parse(name, before).ok());
+            pools.extend(before.map(|pool| pool.value));
+        }
+        pools
+    }
+
+    /// Skips the steps that write pools.
+    pub fn keep_pools(&mut self, reason: &str) {
+        for step in std::mem::take(&mut self.steps) {
+            match step.writes_pools() {
+                true => self.skip(step, reason.to_owned()),
+                false => self.steps.push(step),
+            }
+        }
+    }
+
+    /// Lets the steps that write pools rest on others, which have to be as they were read.
+    pub fn rest_on(&mut self, others: &[(Key, Stored)]) {
+        let as_read = |(key, stored): &(Key, Stored)| {
+            let (revision, value) = (stored.revision.to_string(), Some(stored.raw.clone()));
+            UndoObject {
+                key: key.clone(),
+                left: Some(LeftVersion { revision, value: value.clone() }),
+                before: value,
+            }
+        };
+        for step in self.steps.iter_mut().filter(|step| step.writes_pools()) {
+            step.awaited.extend(others.iter().map(as_read));
         }
     }
 
@@ -184,10 +223,10 @@ fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
 
-/// A block or affinity in a pool that the step deletes, which would be in no pool then. `again` are the CIDRs of the pools
-/// that the undo creates again.
-fn stranded(step: &UndoStep, again: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
-    let lies_in_none = |cidr: &IpNet| !again.iter().any(|pool| pool.contains(cidr));
+/// A block or affinity in a pool that the step deletes, which would be in no pool then. `pools` are those that are there after
+/// the undo.
+fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
+    let lies_in_none = |cidr: &IpNet| !pools.iter().any(|pool| pool.contains(cidr));
     step.objects.iter().find_map(|object| {
         let pool = deleted_pool(object)?;
         let is_stranded = |(key, cidr): &&(Key, IpNet)| {
@@ -235,19 +274,21 @@ pub(super) async fn in_the_way(
     let newer: Vec<&Pool> = pools.iter().filter(newer).collect();
     let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
 
-    let taken = steps.iter().flat_map(|step| &step.objects).filter_map(Taken::by);
-    let again: Vec<IpNet> = taken
-        .filter_map(|taken| match taken {
-            Taken::Pool(cidr) => Some(cidr),
-            Taken::Blocks(_) => None,
-        })
-        .collect();
+    let objects = || steps.iter().flat_map(|step| &step.objects);
+    let again = objects().filter_map(Taken::by).filter_map(|taken| match taken {
+        Taken::Pool(cidr) => Some(cidr),
+        Taken::Blocks(_) => None,
+    });
+    let deleted: BTreeSet<&Key> =
+        objects().filter(|object| deleted_pool(object).is_some()).map(|object| &object.key).collect();
+    let stays = |(key, _): &&(Key, IpNet)| matches!(key, Key::Pool(_)) && !deleted.contains(key);
+    let left: Vec<IpNet> = again.chain(existing.iter().filter(stays).map(|(_, cidr)| *cidr)).collect();
 
     let refusal = |step: &UndoStep| {
         if let Some((key, _)) = others.iter().find(|(key, _)| step.absent.contains(key)) {
             return Some(format!("{key} was created since the run"));
         }
-        if let Some(reason) = stranded(step, &again, &existing) {
+        if let Some(reason) = stranded(step, &left, &existing) {
             return Some(reason);
         }
         if let Some(reason) = step.objects.iter().find_map(|object| of_another_size(object, &newer)) {
@@ -314,7 +355,7 @@ mod tests {
     use calipam_model::cidr::parse_cidr;
 
     use super::*;
-    use crate::undo::{LeftVersion, is_same_version};
+    use crate::undo::is_same_version;
 
     /// An object that has this many addresses of a handle in 10.0.0.0/30 now, and had as many before the run.
     fn handle(left: Option<u8>, before: Option<u8>) -> UndoObject {

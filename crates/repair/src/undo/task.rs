@@ -12,18 +12,16 @@ use crate::engine::{Decision, Objects, Omitted, Task};
 
 /// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
 pub(super) struct UndoTask {
-    step: Arc<UndoStep>,
-    from: usize,
-    to: usize,
+    pub step: Arc<UndoStep>,
+    pub from: usize,
+    pub to: usize,
+    /// How much evidence one write has room for.
+    pub evidence: usize,
     /// Why the step is not undone.
-    refusal: Option<String>,
+    pub refusal: Option<String>,
 }
 
 impl UndoTask {
-    pub(super) fn new(step: &Arc<UndoStep>, from: usize, most: usize, refusal: Option<String>) -> Self {
-        Self { step: Arc::clone(step), from, to: (from + most).min(step.objects.len()), refusal }
-    }
-
     /// The first write of a step looks at the whole step: it is undone as a whole or not at all.
     fn looked_at(&self) -> &[UndoObject] {
         if self.from == 0 { &self.step.objects } else { &self.step.objects[self.from..self.to] }
@@ -61,7 +59,8 @@ impl Task for UndoTask {
             let version = now(object).map(|stored| stored.revision.clone());
             (object.key.clone(), version.map_or(Precondition::Absent, Precondition::At))
         };
-        Decision::Write(Batch { changes, evidence: self.step.awaited.iter().map(as_it_is).collect() })
+        let awaited = self.step.awaited.iter().take(self.evidence);
+        Decision::Write(Batch { changes, evidence: awaited.map(as_it_is).collect() })
     }
 }
 

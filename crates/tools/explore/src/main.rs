@@ -156,8 +156,9 @@ fn replay_file(path: &str) -> Result<bool, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let (scenario, schedule) = script::parse(&text).map_err(|error| format!("{path}: {error}"))?;
     match replay(&scenario, &schedule) {
-        Ok(followed) => {
-            println!("{}: {} steps, and all holds", scenario.name, followed.len());
+        Ok(schedule) => {
+            let what = format!("{} steps, and all holds", schedule.len());
+            print!("{}", script::print(&scenario, &Found { schedule, what }));
             Ok(true)
         }
         Err(found) => {

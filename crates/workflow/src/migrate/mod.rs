@@ -10,9 +10,7 @@ use calipam_datastore::write::Question;
 use calipam_model::document::Document;
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
-use calipam_plan::migrate::{
-    self, Detour, MigrateRefusal, Migration, NodeCapacity, Phase, StoredPools, Survey, Target, UserKind,
-};
+use calipam_plan::migrate::{self, MigrateRefusal, Migration, Phase, StoredPools, Survey, Target, UserKind};
 use calipam_plan::{Plan, PlanKind, SkipReason, Skipped};
 
 use jiff::SignedDuration;
@@ -25,7 +23,7 @@ use crate::error::Error;
 use crate::operator::{Activity, Note, Operator, Pending, Proposal};
 use crate::planning::{cooldown, try_plan};
 use crate::preflight::Passed;
-use crate::read::{CheckResult, Criteria, read, read_and_check, wait};
+use crate::read::{CheckResult, Criteria, read_and_check, wait};
 use crate::run::{Intent, Run};
 use crate::scope::unknown_pool;
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
@@ -74,22 +72,31 @@ pub fn migrate<'a>(
     Box::pin(async move {
         let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
         let criteria = &request.criteria;
-        let (mut seen, mut surveyed, stored) = survey(datastore, request, operator).await?;
+        let (mut seen, mut surveyed, stored) = survey_all(datastore, request, operator).await?;
         if surveyed.survey.phase == Phase::Move
             && let (Some(eviction), true) = (&request.eviction, run.writing().is_some())
         {
             evict(&run, &surveyed, eviction).await?;
-            (seen, surveyed, _) = survey(datastore, request, operator).await?;
+            (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
             // What comes next is a phase of its own, and was not shown.
             let plan = Plan::nothing(PlanKind::Migrate, &seen.snapshot);
             return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
         }
 
         let survey = &surveyed.survey;
-        if run.writing().is_some() {
-            operator.show(Proposal::Migration(&surveyed)).map_err(Error::showing)?;
-            has_room(survey, request.force)?;
+        // The list of journals tells the phases apart.
+        let mut intent = request.intent.clone();
+        if let Some(writing) = &mut intent.writing {
+            writing.command = format!("{}: {} {}", writing.command, survey.phase, survey.migration.old.name);
         }
+        let run = Run { intent: &intent, ..run };
+        if run.writing().is_some() && survey.phase != Phase::Move {
+            operator.show(Proposal::Migration(&surveyed)).map_err(Error::showing)?;
+            if !request.force {
+                survey.has_room()?;
+            }
+        }
+        let holds = async |_: bool| look_again(&run, request, survey).await;
         let repaired = match survey.phase {
             Phase::CleanUp => {
                 warn_of_short_grace(&seen.snapshot, criteria, operator);
@@ -104,10 +111,10 @@ pub fn migrate<'a>(
             }
             Phase::Delete => {
                 let plan = pools_or_skipped(&run, &seen, survey, &stored)?;
-                let passed = look_again(&run, request, survey, &plan).await?;
-                run.write(plan, passed).await?
+                let passed = wait_for_grace(&run, request, &seen, &plan).await?;
+                run.write_if(plan, passed, holds).await?
             }
-            _ => run.write(pools_or_skipped(&run, &seen, survey, &stored)?, None).await?,
+            _ => run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds).await?,
         };
         Ok(Migrated { surveyed, repaired })
     })
@@ -134,28 +141,41 @@ fn pools_or_skipped(
 /// Longer than a CNI plugin takes for an address: Calico's gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Looks at the pool again, after the grace period, before it is deleted: a plugin that had read it while it was enabled may get a block
-/// there a moment later. `None` if nothing is written.
-async fn look_again(
+/// Before the pool is deleted, waits for the grace period: a plugin that had read it while it was enabled may get a block there a
+/// moment later. `None` if nothing is written.
+async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,
-    survey: &Survey,
+    seen: &CheckResult,
     plan: &Plan,
 ) -> Result<Option<Passed>, Error> {
     let Some(writing) = run.writing() else { return Ok(None) };
     let cluster = plan.cluster.guid.clone();
     let passed = run.preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len()).await?;
-    let mut seen = read(run.datastore, run.operator).await?;
-    let after = calipam_check::grace(&seen, &request.criteria.options).min(ADD);
+    let after = calipam_check::grace(&seen.snapshot, &request.criteria.options).min(ADD);
     if after.is_positive() {
         run.operator.note(Note::SecondLook { after });
         wait(after, Activity::WaitingForSecondRead, run.operator).await;
-        seen = read(run.datastore, run.operator).await?;
     }
-    match migrate::lying_in(&seen, survey.migration.old.cidr).is_empty() {
-        true => Ok(Some(passed)),
-        false => Err(MigrateRefusal::NoLongerEmpty(survey.migration.old.name.clone()).into()),
+    Ok(Some(passed))
+}
+
+/// Reads again what a phase rests on, just before it is written.
+async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) -> Result<(), Error> {
+    let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
+    let pool = before.migration.old.name.clone();
+    match (before.phase, now.phase) {
+        (phase, now) if phase == now => {}
+        (Phase::Delete, Phase::Move | Phase::CleanUp) => {
+            return Err(MigrateRefusal::NoLongerEmpty(pool).into());
+        }
+        (phase, now) => return Err(MigrateRefusal::PhaseHasChanged { pool, phase, now }.into()),
     }
+    if !request.force {
+        now.has_room()?;
+    }
+    migrate::plan_pools(&seen.snapshot, &now.migration, &stored, now.phase)?;
+    Ok(())
 }
 
 /// Reads, and says where the migration stands. Returns the pools as they are stored, too.
@@ -163,7 +183,7 @@ async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<(CheckResult, Surveyed, StoredPools), Error> {
+) -> Result<(CheckResult, Survey, StoredPools), Error> {
     let criteria = &request.criteria;
     let mut seen = read_and_check(datastore, criteria, operator).await?;
     let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
@@ -193,6 +213,16 @@ async fn survey(
         survey.capacity_back = migrate::capacity_back(&mut seen.snapshot, &survey.migration, &survey.users);
     }
 
+    Ok((seen, survey, stored))
+}
+
+/// The same, and what Kubernetes says of those who move.
+async fn survey_all(
+    datastore: &Datastore,
+    request: &MigrateRequest,
+    operator: &dyn Operator,
+) -> Result<(CheckResult, Surveyed, StoredPools), Error> {
+    let (seen, survey, stored) = survey(datastore, request, operator).await?;
     let moving = match datastore.workloads() {
         Some(workloads) => {
             let since = seen.snapshot.cluster.as_ref().and_then(|cluster| cluster.is_since((3, 32)));
@@ -202,40 +232,6 @@ async fn survey(
         None => None,
     };
     Ok((seen, Surveyed { survey, moving }, stored))
-}
-
-/// While the old pool still serves, all of its users have to find an address without it, and back again from a temporary pool.
-fn has_room(survey: &Survey, force: bool) -> Result<(), MigrateRefusal> {
-    if force || !matches!(survey.phase, Phase::Create | Phase::Disable) {
-        return Ok(());
-    }
-    let migration = &survey.migration;
-    if let Some((needed, missing, first)) = shortage(&survey.capacity) {
-        let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
-        return Err(MigrateRefusal::NoRoom {
-            pool: migration.old.name.clone(),
-            missing,
-            needed,
-            node,
-            reason,
-        });
-    }
-    match (shortage(&survey.capacity_back), migration.detour()) {
-        (Some((needed, missing, first)), Some(Detour { successor, .. })) => {
-            let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
-            let (cidr, block_size) = (successor.cidr, successor.block_size);
-            Err(MigrateRefusal::NoRoomBack { cidr, block_size, missing, needed, node, reason })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// How many addresses are needed, how many of them are not found, and the first node without.
-fn shortage(capacity: &[NodeCapacity]) -> Option<(u32, u32, &NodeCapacity)> {
-    let first = capacity.iter().find(|node| node.found < node.needed)?;
-    let needed = capacity.iter().map(|node| node.needed).sum();
-    let missing = capacity.iter().map(|node| node.needed.saturating_sub(node.found)).sum();
-    Some((needed, missing, first))
 }
 
 /// Evicts the pods of the old pool, once the operator agrees.

@@ -186,7 +186,9 @@ mod tests {
         for value in [r#"["p"]"#, r#"["other","10.7.0.0/16"]"#] {
             assert!(tied(&[asks(pools, value)], &[]) && tied(&[], &[asks(pools, value)]), "{value}");
         }
-        assert!(tied(&[asks(addresses, r#"["10.7.0.9"]"#)], &[]));
+        for addresses in [addresses, "cni.projectcalico.org/ipAddrsNoIpam"] {
+            assert!(tied(&[asks(addresses, r#"["10.7.0.9"]"#)], &[]), "{addresses}");
+        }
         let others = [asks(pools, r#"["other"]"#), asks(addresses, r#"["10.8.0.9"]"#), asks(pools, "p")];
         for other in &others {
             assert!(!tied(std::slice::from_ref(other), &[]), "{other:?}");

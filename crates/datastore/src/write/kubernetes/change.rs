@@ -251,6 +251,9 @@ pub(crate) async fn replace(
         return create(client, target, key, value, labels).await;
     }
     object["spec"] = spec;
+    if let Key::ClusterInformation(_) = key {
+        document::annotate_as(&mut object, value);
+    }
     if labels {
         label(&mut object, key);
     }

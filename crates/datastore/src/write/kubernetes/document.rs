@@ -52,6 +52,17 @@ pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
     metadata
 }
 
+/// Gives an object the annotations of a value.
+pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
+    let annotations =
+        serde_json::from_slice::<Value>(value).ok().map(|mut value| value["metadata"]["annotations"].take());
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("annotations");
+        let annotations = annotations.filter(|annotations| !annotations.is_null());
+        metadata.extend(annotations.map(|annotations| ("annotations".to_owned(), annotations)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use calipam_check::{Code, Options, Subject, check};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::config::IpamConfig;
-use calipam_model::edit::{BlockEdit, Edit, Precondition};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
 use calipam_plan::rebuild::{self, Request};
@@ -65,6 +65,77 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
         assert!(guarded.into_iter().any(|(key, expect)| {
             matches!((key, expect), (Key::Block(_), Precondition::Records(_, range)) if *range.end() == 0)
         }));
+    }
+}
+
+/// An ADD has counted its address and not recorded it yet: a count falls after a second look, and only while its block records no
+/// more.
+#[test]
+fn a_count_that_is_too_high_has_to_be_seen_twice() {
+    for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
+        let mut cluster = plain();
+        cluster.inject(Fault::HandleCountHigh, 2);
+        cluster.inject(Fault::HandleCountGoneBlock, 1);
+        cluster.inject(Fault::HandleCountBoth, 1);
+        let snapshot = Snapshot { datastore, ..cluster.snapshot() };
+        let report = check(&snapshot, &Options::default());
+        let looked = |minutes: i64| {
+            let at = snapshot.taken_at.checked_sub(SignedDuration::from_mins(minutes)).unwrap();
+            Observations { at, ..Observations::of_report(&report) }
+        };
+        let mut other = looked(60);
+        other.unsettled.values_mut().for_each(|revision| *revision = "1".into());
+        for seen in [vec![], vec![looked(1)], vec![other]] {
+            let [_, plan] = plans(&snapshot, &seen);
+            let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
+            assert!(!edits.any(|edit| matches!(edit, Edit::Handle(..))), "{}", words(&plan));
+            let once = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce);
+            assert_eq!(once.count(), 4, "{}", words(&plan));
+        }
+
+        let [_, plan] = plans(&snapshot, &[looked(60)]);
+        let mut falls = 0;
+        for action in &plan.actions {
+            for edit in action.step.edits() {
+                let Edit::Handle(id, HandleEdit::Counts(_, counts)) = edit else { continue };
+                let handle =
+                    snapshot.handles.iter().find(|handle| handle.value.id() == *id.as_str()).unwrap();
+                for (block, count) in
+                    counts.iter().filter(|(block, count)| handle.value.count(*block) > *count)
+                {
+                    falls += 1;
+                    let most = usize::try_from(*count).unwrap();
+                    let guard = (Key::Block(*block), Precondition::Records(id.clone(), 0..=most));
+                    assert!(action.step.evidence().any(|evidence| *evidence == guard), "{}", words(&plan));
+                }
+            }
+        }
+        assert_eq!(falls, 4, "{}", words(&plan));
+    }
+}
+
+/// Its node may be about to create the block, which it could not find then.
+#[test]
+fn an_affinity_between_two_steps_has_to_be_seen_twice() {
+    for cidr in ["10.244.200.0/26", "fd00:10:244:ff::/122"] {
+        let mut snapshot = plain().snapshot();
+        let mut affinity = snapshot.affinities[0].clone();
+        affinity.value.key.cidr = cidr.parse().unwrap();
+        affinity.value.state = AffinityState::Pending;
+        snapshot.affinities.push(affinity);
+        let report = check(&snapshot, &Options::default());
+        let at = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).unwrap();
+        let looked = Observations { at, ..Observations::of_report(&report) };
+        let [_, plan] = plans(&snapshot, &[]);
+        assert!(plan.is_empty(), "{}", words(&plan));
+        assert!(
+            plan.skipped.iter().all(|skipped| skipped.reason == SkipReason::SeenOnce),
+            "{}",
+            words(&plan)
+        );
+        let [_, plan] = plans(&snapshot, &[looked]);
+        let deleted = plan.changes().filter(|change| change.action == Verb::DeleteAffinity).count();
+        assert_eq!(deleted, 1, "{cidr}: {}", words(&plan));
     }
 }
 

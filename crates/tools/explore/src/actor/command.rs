@@ -222,7 +222,7 @@ async fn carry_out(
             let cidr = cidr.parse().map_err(|_| Error::NoJournalDirectory)?;
             let target = match *size {
                 Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
-                None => Target::Network { cidr, block_size: None },
+                None => Target::Network { cidr, block_size: None, name: None },
             };
             let from = Some("pool".to_owned());
             let request =

@@ -1,0 +1,117 @@
+//! What has to hold of the pools after a change of them: when `migrate` writes one, when it goes on, and when an undo takes that
+//! back.
+
+use std::mem;
+
+use calipam_assign::Family;
+use calipam_check::index::Index;
+use calipam_model::IpNet;
+use calipam_model::cidr::{is_v4, overlap};
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::{Revision, Snapshot, Versioned};
+
+use super::capacity::assign_to;
+use super::survey::users;
+use super::{MigrateRefusal, NodeCapacity, User};
+
+/// Refuses pools of which none of a family is enabled any more, and one that is created or enabled over blocks of another size.
+///
+/// # Errors
+/// Why the pools must not become so.
+pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefusal> {
+    let before = || snapshot.pools.iter().map(|pool| &pool.value);
+    for pool in before().filter(|pool| pool.is_enabled()) {
+        if !after.iter().any(|other| serves(other, pool.cidr)) {
+            return Err(MigrateRefusal::LastPool(pool.name.clone()));
+        }
+    }
+
+    let is_new = |pool: &&Pool| {
+        !before().any(|old| {
+            (&old.name, old.cidr, old.block_size) == (&pool.name, pool.cidr, pool.block_size)
+                && (old.is_enabled() || !pool.is_enabled())
+        })
+    };
+    for pool in after.iter().filter(is_new) {
+        // Where a split is undone, the parts have had them.
+        let was_there = |block: &IpNet| {
+            before().any(|old| {
+                old.block_size == pool.block_size
+                    && old.cidr.contains(block)
+                    && (old.is_enabled() || !pool.is_enabled())
+            })
+        };
+        if let Some(block) = of_another_size(snapshot, pool).find(|block| !was_there(block)) {
+            let Pool { cidr, block_size, .. } = *pool;
+            return Err(MigrateRefusal::BlockInTheWay { block, cidr, block_size });
+        }
+    }
+    Ok(())
+}
+
+/// True for a pool from which those of `cidr` can get addresses: it is enabled, and of the same family.
+pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
+    pool.is_enabled() && is_v4(pool.cidr) == is_v4(cidr)
+}
+
+/// The blocks, and the affinities for some, that lie in a pool and are not of its size. Calico would use both, and assign
+/// addresses twice.
+pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
+    let blocks = snapshot.blocks.iter().map(|block| block.value.key);
+    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+    let claimed = snapshot.affinities.iter().map(|affinity| affinity.value.key.cidr);
+    let (cidr, size) = (pool.cidr, pool.block_size);
+    let all = blocks.chain(hidden).chain(claimed);
+    all.filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
+}
+
+/// Who uses an address of a pool that is enabled, and in none that is enabled afterwards.
+pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
+    let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
+    let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
+    pools.flat_map(|pool| users(index, pool.cidr)).filter(|user| !stays(user)).collect()
+}
+
+/// What the allocator finds for the users with the pools as they would be. Nothing is kept: the snapshot is afterwards as it was.
+pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
+    let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
+    let before = mem::replace(&mut snapshot.pools, after);
+    let of_family = |family: Family| {
+        let is_of = |user: &&User| user.address.is_ipv4() == (family == Family::V4);
+        let users: Vec<User> = users.iter().filter(is_of).cloned().collect();
+        assign_to(snapshot, family, &users)
+    };
+    let capacity = [Family::V4, Family::V6].into_iter().flat_map(of_family).collect();
+    snapshot.pools = before;
+    capacity
+}
+
+/// Refuses to leave a pool where its users do not all find addresses.
+///
+/// # Errors
+/// If one does not.
+pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<(), MigrateRefusal> {
+    match shortage(capacity) {
+        Some(Shortage { needed, missing, node, reason }) => {
+            Err(MigrateRefusal::NoRoom { pool: pool.to_owned(), missing, needed, node, reason })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Addresses that are not found.
+pub(super) struct Shortage {
+    pub needed: u32,
+    pub missing: u32,
+    /// The first node without, and why.
+    pub node: String,
+    pub reason: String,
+}
+
+pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
+    let first = capacity.iter().find(|node| node.found < node.needed)?;
+    let needed = capacity.iter().map(|node| node.needed).sum();
+    let missing = capacity.iter().map(|node| node.needed.saturating_sub(node.found)).sum();
+    let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
+    Some(Shortage { needed, missing, node, reason })
+}
