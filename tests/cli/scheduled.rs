@@ -82,7 +82,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
     assert_eq!(others.len(), 13);
     let serve = documents(SERVE);
-    assert_eq!(serve.len(), 6);
+    assert_eq!(serve.len(), 4);
     for object in others.iter().chain(&serve).chain(&documents(POLICY)) {
         let (status, body) = dry_run(&server, object);
         assert_eq!(status, 201, "{object}: {body}");
