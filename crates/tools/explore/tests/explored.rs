@@ -65,6 +65,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("marked-and-not-deleted", include_str!("schedules/marked-and-not-deleted.txt")),
     ("no-room-for-the-journal-of-an-undo", include_str!("schedules/no-room-for-the-journal-of-an-undo.txt")),
     ("evidence-in-json", include_str!("schedules/evidence-in-json.txt")),
+    ("rebuild-beside-second-add", include_str!("schedules/rebuild-beside-second-add.txt")),
 ];
 
 #[test]
