@@ -178,7 +178,7 @@ fn on_kubernetes_both_are_undone_and_made_again() {
             halfway += usize::from(specs(&site, flavour) != base);
             let journals = site.journal_files();
             let journal = journals.iter().find(|journal| !earlier.contains(journal)).expect("it has begun");
-            undo(&mut site.command_by(&torn.kubeconfig(), &["undo", journal.to_str().unwrap()]));
+            undo(&mut site.command_by(torn.kubeconfig(), &["undo", journal.to_str().unwrap()]));
             assert_eq!(specs(&site, flavour), base, "{arguments:?}, write {number}, {tear:?}");
         }
         assert!(killed >= writes - 1 && halfway >= 2, "{arguments:?}: {killed} killed, {halfway} halfway");
