@@ -63,4 +63,5 @@ mod still_watch;
 mod stories;
 mod terminal;
 mod watch;
+mod why;
 mod width;

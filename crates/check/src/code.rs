@@ -113,7 +113,8 @@ codes! {
     OverlappingPools "overlapping-pools" Error "two pools overlap",
     InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so that Calico refuses requests",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are in use",
-    StrandedAddresses "stranded-addresses" Error "a node cannot get another address although its pools have free ones",
+    NodeWithoutAddresses "node-without-addresses" Error "the next pod of a node, or of all nodes, gets no address",
+    PodWithoutAddress "pod-without-address" Error "a pod waits for an address that IPAM does not give it",
     AutoAllocationOff "auto-allocation-off" Warning "nodes cannot claim blocks",
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
@@ -143,7 +144,7 @@ impl Code {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
                 &[Source::Pods, Source::Endpoints]
             }
-            Self::PodAddressDisagreement => &[Source::Pods],
+            Self::PodAddressDisagreement | Self::PodWithoutAddress => &[Source::Pods],
             Self::ServiceWithoutAddress | Self::ServiceAddressExtra => &[Source::Services],
             _ => &[],
         }
@@ -167,6 +168,7 @@ impl Code {
                 | Self::PodAddressDisagreement
                 | Self::EndpointOfMissingNode
                 | Self::EndpointNodeMismatch
+                | Self::PodWithoutAddress
                 | Self::ServiceWithoutAddress
                 | Self::ServiceAddressExtra
                 | Self::UndecodableObject

@@ -91,5 +91,5 @@ pub(super) fn writes(line: &str) -> bool {
     let command =
         ["release", "assign", "split", "configure", "resume"].into_iter().any(has) || has("--apply");
     // An undo that only looks needs a run anyway.
-    has("undo") || command && !has("--dry-run") && !has("--explain")
+    has("undo") || command && !has("--dry-run")
 }

@@ -38,9 +38,9 @@ mod random_tests;
 mod service_tests;
 #[cfg(test)]
 mod settle_tests;
-pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
+pub(crate) mod without_address;
 mod workloads;
 
 use crate::Context;
@@ -75,7 +75,7 @@ fn run_others(context: &Context<'_>) -> Vec<Finding> {
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
     block_limit::check(context, &claimants, &mut findings);
-    stranded::check(context, &occupancy, &claimants, &mut findings);
+    without_address::check(context, &claimants, &mut findings);
     handles::check(context, &mut findings);
     pools::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);

@@ -90,7 +90,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
         Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
-        Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
+        Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
+            (Why::NeedsDecision, "`calipam explain --node` says what to change")
+        }
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
             (Why::NeedsDecision, "change the configuration unless it is intended")
         }

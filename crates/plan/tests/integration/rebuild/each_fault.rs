@@ -81,7 +81,8 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::ServiceAddressExtra
         | Code::InvalidPoolSelector
         | Code::PoolNearlyFull
-        | Code::StrandedAddresses
+        | Code::NodeWithoutAddresses
+        | Code::PodWithoutAddress
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),
