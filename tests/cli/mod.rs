@@ -37,6 +37,7 @@ mod live_changes;
 mod login;
 mod manifests;
 mod map;
+mod other_ipam;
 mod page_widths;
 mod pages;
 mod pod_states;

@@ -181,6 +181,9 @@ pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
 
 /// True if the record is that of the service: by its attributes, else by the hash in the handle.
 pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
+    if service.is_internal {
+        return false;
+    }
     match (record.get("namespace"), record.get("service")) {
         (Some(namespace), Some(name)) => {
             namespace == *service.namespace.as_str() && name == *service.name.as_str()

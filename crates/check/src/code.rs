@@ -77,8 +77,11 @@ codes! {
     UnallocatedInUse "unallocated-in-use" Critical "a live owner uses an address of a pool that no block records",
     LeakedAddress "leaked-address" Error "allocated for longer than the grace period, but not in use",
     InUseOutsidePools "in-use-outside-pools" Error "a live owner uses an address that is in no pool",
+    UnrecordedAddress "unrecorded-address" Warning "a pod has a free address of an enabled pool that Calico did not assign",
     OwnerMismatch "owner-mismatch" Error "used by an owner other than the one recorded",
+    WrongNodeRecorded "wrong-node-recorded" Error "recorded for its user, but on another node than this one runs on",
     BorrowedTunnelAddress "borrowed-tunnel-address" Warning "a tunnel address is in a block of another node",
+    TunnelAddressMissing "tunnel-address-missing" Warning "a node lacks the address of a tunnel that other nodes have",
     BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning "borrowed from another node's block although strict affinity is on",
     SharedLegacyHandle "shared-legacy-handle" Warning "one <namespace>.<pod> handle holds several addresses of one family",
     UnexpectedBlockOwner "unexpected-block-owner" Error "the block's owner is neither a node nor virtual",
@@ -107,14 +110,18 @@ codes! {
     PodWithoutEndpoint "pod-without-endpoint" Warning "a running pod without workload endpoint",
     PodAddressDisagreement "pod-address-disagreement" Warning "pod status, CNI annotation and endpoint do not name the same addresses",
     EndpointOfMissingNode "endpoint-of-missing-node" Warning "a live endpoint names a node that does not exist",
+    NodeObjectMissing "node-object-missing" Error "a node of Kubernetes holds blocks, and Calico has no object of it",
     EndpointNodeMismatch "endpoint-node-mismatch" Warning "endpoint and pod name different nodes",
     ServiceWithoutAddress "service-without-address" Warning "a managed LoadBalancer service has no address",
     ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
     OverlappingPools "overlapping-pools" Error "two pools overlap",
+    PoolOverlapsNodes "pool-overlaps-nodes" Critical "an enabled pool for pods or tunnels covers addresses of the cluster's nodes",
+    PoolOverlapsServices "pool-overlaps-services" Error "an enabled pool covers addresses of the cluster's services",
     InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so that Calico refuses requests",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are in use",
     NodeWithoutAddresses "node-without-addresses" Error "the next pod of a node, or of all nodes, gets no address",
     PodWithoutAddress "pod-without-address" Error "a pod waits for an address that IPAM does not give it",
+    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info "pods have addresses of host-local, not of Calico IPAM",
     AutoAllocationOff "auto-allocation-off" Warning "nodes cannot claim blocks",
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
@@ -144,8 +151,14 @@ impl Code {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
                 &[Source::Pods, Source::Endpoints]
             }
-            Self::PodAddressDisagreement | Self::PodWithoutAddress => &[Source::Pods],
-            Self::ServiceWithoutAddress | Self::ServiceAddressExtra => &[Source::Services],
+            Self::PodAddressDisagreement
+            | Self::PodWithoutAddress
+            | Self::UnrecordedAddress
+            | Self::WrongNodeRecorded => &[Source::Pods],
+            Self::PodsWithoutCalicoIpam => &[Source::Pods, Source::Nodes],
+            Self::ServiceWithoutAddress | Self::ServiceAddressExtra | Self::PoolOverlapsServices => {
+                &[Source::Services]
+            }
             _ => &[],
         }
     }
@@ -159,7 +172,9 @@ impl Code {
                 | Self::UnallocatedInUse
                 | Self::LeakedAddress
                 | Self::InUseOutsidePools
+                | Self::UnrecordedAddress
                 | Self::OwnerMismatch
+                | Self::WrongNodeRecorded
                 | Self::BorrowedTunnelAddress
                 | Self::BorrowedUnderStrictAffinity
                 | Self::SharedLegacyHandle
@@ -167,10 +182,14 @@ impl Code {
                 | Self::PodWithoutEndpoint
                 | Self::PodAddressDisagreement
                 | Self::EndpointOfMissingNode
+                | Self::BlockOfMissingNode
+                | Self::AffinityOfMissingNode
+                | Self::NodeObjectMissing
                 | Self::EndpointNodeMismatch
                 | Self::PodWithoutAddress
                 | Self::ServiceWithoutAddress
                 | Self::ServiceAddressExtra
+                | Self::PodsWithoutCalicoIpam
                 | Self::UndecodableObject
         )
     }

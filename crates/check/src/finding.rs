@@ -130,6 +130,8 @@ pub enum Detail {
     Labels(Vec<&'static str>),
     /// The node of an endpoint's pod.
     PodOn(Box<str>),
+    /// The node is gone from Kubernetes, and Calico still has its object.
+    LeftBehind,
     /// The addresses that status, annotation and endpoints of a pod name.
     Named(Box<[Vec<IpAddr>; 3]>),
     Key(KeyDefect),
@@ -338,6 +340,7 @@ mod tests {
             usable: None,
             cooling: None,
             invalid_selector: None,
+            covers: Vec::new(),
         };
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});

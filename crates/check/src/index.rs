@@ -1,6 +1,8 @@
 //! Lookups over a snapshot that many rules share. Built once per check.
 
 mod blocks;
+mod host_local;
+mod mentions;
 mod owners;
 mod stored;
 mod usage;
@@ -15,13 +17,14 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Defect, DefectKind, Snapshot};
+use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source, Versioned};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
 pub use self::blocks::IndexedBlock;
 use self::blocks::index_blocks;
+pub use self::mentions::Mention;
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
 use crate::claim::is_launcher;
@@ -110,6 +113,10 @@ pub struct Index<'s> {
     nodes: FastMap<&'s str, u32>,
     /// Calico's names of nodes, by those of Kubernetes.
     calico_nodes: FastMap<&'s str, &'s str>,
+    /// Calico's names of nodes that are gone from Kubernetes.
+    left_nodes: FastSet<&'s str>,
+    /// The names of nodes of Kubernetes, where they were read beside etcd.
+    kubernetes_nodes: FastSet<&'s str>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_workloads: FastSet<&'s [u8]>,
     /// Endpoints and pods that cannot be decoded, or an address of which cannot.
@@ -120,6 +127,8 @@ pub struct Index<'s> {
     pub pools_incomplete: bool,
     /// Calico IPAM serves LoadBalancer services and nothing else.
     pub(crate) services_only: bool,
+    /// Pods that have addresses of host-local, where that serves all pods and Calico IPAM none; else 0.
+    pub(crate) host_local_pods: usize,
 }
 
 impl<'s> Index<'s> {
@@ -161,15 +170,20 @@ impl<'s> Index<'s> {
         let calico_nodes = (snapshot.nodes.iter())
             .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
             .collect();
+        let kubernetes_nodes: FastSet<&str> =
+            snapshot.kubernetes_nodes.iter().map(|node| node.value.name.as_str()).collect();
+        let left_nodes = left_nodes(snapshot, &kubernetes_nodes);
         let pods: FastMap<PodName<'s>, u32> = (0..)
             .zip(&snapshot.pods)
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
-        let nodes_in_pools = nodes_in_pools(snapshot);
+        let nodes_in_pools = nodes_in_pools(snapshot, &left_nodes);
+        let host_local_pods = host_local::pods(snapshot, &blocks);
+        let modes = [services_only, host_local_pods > 0];
         // With a million endpoints, both take their time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, services_only);
+            let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, modes);
             (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let mut index = Self {
@@ -183,20 +197,28 @@ impl<'s> Index<'s> {
             unknown,
             nodes,
             calico_nodes,
+            left_nodes,
+            kubernetes_nodes,
             broken_nodes,
             nodes_of_workloads,
             broken_workloads,
             large_owners: HashMap::new(),
             pools_incomplete,
             services_only,
+            host_local_pods,
         };
         index.large_owners = index.large_owners();
         index
     }
 
-    /// The node of that name, if it was read.
+    /// Calico's object of the node of that name, if it was read, be the node gone from Kubernetes or not.
     pub fn node(&self, name: &str) -> Option<&'s Node> {
-        self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize].value)
+        self.stored_node(name).map(|stored| &stored.value)
+    }
+
+    /// The same with its version.
+    pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
+        self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
     }
 
     /// What Calico calls a node that pods name as Kubernetes does. On etcd the two may differ.
@@ -208,9 +230,17 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// True if the node exists, also if its object cannot be decoded.
+    /// True if the node exists, also if its object cannot be decoded. Where Kubernetes was read beside etcd, its nodes count,
+    /// as for Calico's collector: an object that Calico has of a node that is gone there says nothing.
     pub fn node_exists(&self, name: &str) -> bool {
-        self.nodes.contains_key(name) || self.broken_nodes.contains(name)
+        let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
+        has_object && !self.left_nodes.contains(name) || self.lacks_object(name)
+    }
+
+    /// True for a node of Kubernetes of which Calico has no object.
+    pub fn lacks_object(&self, name: &str) -> bool {
+        let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
+        !has_object && self.kubernetes_nodes.contains(name) && !self.calico_nodes.contains_key(name)
     }
 
     /// True if the node's object cannot be decoded.
@@ -243,8 +273,7 @@ impl<'s> Index<'s> {
 
     /// The blocks that contain an address.
     pub(crate) fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &IndexedBlock<'s>> {
-        let outer = std::iter::successors(Some(IpNet::from(address)), |cidr| cidr.supernet());
-        outer.filter_map(|cidr| self.block(cidr))
+        blocks::blocks_around(&self.blocks, address)
     }
 
     /// Pools that contain the whole of `cidr`, disabled ones included.
@@ -260,6 +289,18 @@ impl<'s> Index<'s> {
     /// The pod of that name, by its position.
     pub fn pod(&self, namespace: TextRef<'_>, name: TextRef<'_>) -> Option<u32> {
         self.pods.get(&(namespace.packed(), name.packed())).copied()
+    }
+
+    /// The pod of an owner, by its position, if it was read.
+    pub fn pod_of(&self, owner: Owner) -> Option<u32> {
+        match owner {
+            Owner::Pod(position) => Some(position),
+            Owner::Endpoint(position) => {
+                let endpoint = self.endpoint(position);
+                self.pod(endpoint.namespace(), endpoint.pod())
+            }
+            Owner::Tunnel(..) | Owner::Service(_) => None,
+        }
     }
 
     /// True if something names the address without owning it for certain.
@@ -360,10 +401,26 @@ impl<'s> Index<'s> {
     }
 }
 
+/// Calico's names of nodes that Kubernetes has no more. Those that refer to no node of it are of another orchestrator.
+fn left_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
+    // A cluster without a single node is one of which the nodes were not read.
+    let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());
+    let is_left =
+        |node: &&Node| node.kubernetes_name.as_deref().is_some_and(|name| !kubernetes.contains(name));
+    nodes.filter(is_left).map(|node| node.name.as_str()).collect()
+}
+
+/// True if host-local serves all pods, and Calico IPAM none.
+pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
+    snapshot.has_read(Source::Pods)
+        && host_local::pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
+}
+
 /// Addresses of nodes that are in pools, where pods could get them, too.
-fn nodes_in_pools(snapshot: &Snapshot) -> FastMap<IpAddr, u32> {
+fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastMap<IpAddr, u32> {
     let addresses = (0..)
         .zip(&snapshot.nodes)
+        .filter(|(_, node)| !left.contains(node.value.name.as_str()))
         .flat_map(|(position, node)| node.value.addresses.iter().map(move |address| (*address, position)));
     let is_in_pool = |address: &IpAddr| snapshot.pools.iter().any(|pool| pool.value.cidr.contains(address));
     addresses.filter(|(address, _)| is_in_pool(address)).collect()

@@ -16,6 +16,7 @@ mod needs;
 pub mod occupancy;
 pub mod owner;
 mod parallel;
+mod places;
 pub mod record;
 mod remedy;
 mod report;
@@ -30,7 +31,8 @@ pub mod views;
 
 use std::collections::{BTreeSet, HashSet};
 
-use calipam_model::snapshot::Snapshot;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 
 use self::occupancy::Claimants;
@@ -41,7 +43,8 @@ pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, parse_document,
 };
 pub use self::finding::*;
-pub use self::message::names_of_owners;
+pub use self::message::{names_of_mentions, names_of_owners};
+pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::standing::Standing;
@@ -97,19 +100,49 @@ fn report(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> R
     if uses_ipam(snapshot) {
         return report_of_use(snapshot, services_only, findings);
     }
-    let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
-    Report::new(snapshot, vec![note.to_owned()], findings)
+    Report::new(snapshot, vec![UNUSED.to_owned()], findings)
 }
 
 fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
-    let serves_services =
-        "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
     let older_blocks = "Blocks were listed before pods: an address that a pod got in between is reported as unallocated, or as recorded for another owner";
     let notes = [
-        services_only.then(|| serves_services.to_owned()),
+        services_only.then(|| SERVES_SERVICES.to_owned()),
         rests_on_order(snapshot, &findings).then(|| older_blocks.to_owned()),
     ];
-    Report::new(snapshot, notes.into_iter().flatten().collect(), findings)
+    let ignored = snapshot.ignored_configs.iter().map(|name| says_ignored(name));
+    Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
+}
+
+/// Says that Calico ignores a configuration of the allocator.
+pub fn says_ignored(name: &str) -> String {
+    format!(
+        "Calico ignores the IPAM configuration {}: only the one called default counts",
+        message::short(name)
+    )
+}
+
+const UNUSED: &str = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
+const SERVES_SERVICES: &str =
+    "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
+
+/// Says that Calico IPAM does not assign the addresses of pods, in a sentence; `None` if it does, or that is not known.
+pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
+    let is_ipam = |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_)));
+    let read = |source| snapshot.has_read(source);
+    if !read(Source::Blocks) || !read(Source::Affinities) || snapshot.defects.iter().any(|d| is_ipam(&d.key))
+    {
+        return None;
+    }
+    Some(match uses_ipam(snapshot) {
+        false if read(Source::Pools) && snapshot.pools.is_empty() => {
+            "There is no pool and no block: this cluster does not use Calico IPAM"
+        }
+        false if read(Source::Handles) => UNUSED,
+        false => "There is no block and no affinity: Calico IPAM has assigned no address",
+        true if index::is_for_services_only(snapshot) => SERVES_SERVICES,
+        true if index::is_host_local(snapshot) => "Pods have addresses of host-local, not of Calico IPAM",
+        true => return None,
+    })
 }
 
 /// True if something of IPAM is stored.

@@ -14,15 +14,16 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 pub(crate) use self::fleet::HERE;
-pub use self::names::names_of_owners;
 use self::names::{addresses, list};
 pub(crate) use self::names::{name_of_claim, short};
+pub use self::names::{names_of_mentions, names_of_owners};
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
     AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
-    InvalidSelector, KeyDefect, LeakReason, NoAddressEvidence, NodeEvidence, NodePoolEvidence, OwnerEvidence,
-    PodState, PoolEvidence, RecordEvidence, RefusalEvidence, Subject, UndecodableEvidence,
+    InvalidSelector, KeyDefect, LeakReason, NoAddressEvidence, NodeEvidence, NodePoolEvidence,
+    OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState, PoolEvidence, RecordEvidence, RefusalEvidence,
+    Subject, UndecodableEvidence,
 };
 
 impl fmt::Display for Finding {
@@ -64,7 +65,7 @@ impl Finding {
             Evidence::Pool(evidence) => {
                 format!("{} ({subject}) {}", short(&evidence.name), self.says_of_pool(evidence))
             }
-            Evidence::Node(evidence) => format!("{subject} {}", says_of_node(evidence)),
+            Evidence::Node(evidence) => format!("{subject} {}", says_of_node(self.code, evidence)),
             Evidence::NoAddress(evidence) => self.says_of_refusals(evidence, &subject),
             Evidence::Endpoint(owner) => self.says_of_owner(owner),
             Evidence::Configuration(settings) => match self.code {
@@ -80,6 +81,18 @@ impl Finding {
                     list(settings.keys())
                 ),
             },
+            Evidence::OtherIpam(OtherIpamEvidence { pods, left_over }) => {
+                let pods = if *pods == 1 {
+                    "1 pod has an address".into()
+                } else {
+                    format!("{pods} pods have addresses")
+                };
+                let left_over = match left_over {
+                    0 => String::new(),
+                    count => format!(": left over in blocks are records of {} for pods", addresses(count)),
+                };
+                format!("{pods} of host-local, not of Calico IPAM{left_over}")
+            }
             Evidence::Undecodable(evidence) => format!("{subject} {}", self.says_of_object(evidence)),
             Evidence::Elsewhere(evidence) => fleet::says_of_others(self.code, &subject, evidence),
             Evidence::Unreadable(evidence) => format!("cannot be read: {}", short(&evidence.reason)),
@@ -94,7 +107,17 @@ impl Finding {
         let mut holding = records.iter().filter(|record| !record.record.as_ref().is_cooling());
 
         let says = match (self.code, &self.detail) {
-            (Code::DuplicateAddress, _) => format!("used by {}", users()),
+            (Code::DuplicateAddress, _) => {
+                let recorded = holding.map(|record| format!(", recorded for {}", record.holder()));
+                format!("used by {}{}", users(), recorded.collect::<String>())
+            }
+            (Code::UnrecordedAddress, detail) => {
+                let place = match detail {
+                    Detail::FreeIn(block) => format!("free in {block}"),
+                    _ => "in no block".to_owned(),
+                };
+                format!("used by {}, not assigned by Calico and {place}", users())
+            }
             (Code::InUseOutsidePools, _) => format!("used by {}, but in no pool", users()),
             (Code::OwnerMismatch, _) => {
                 let record = holding.next();
@@ -104,6 +127,17 @@ impl Finding {
                 let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
                 let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
                 format!("used by {}, but recorded for {whose}{node}", users())
+            }
+            (_, Detail::PodOn(node)) => {
+                let pod = evidence.owners.iter().find(|owner| !owner.pod.is_empty());
+                let pod = pod.map_or("its pod", |owner| &owner.pod);
+                let recorded = evidence.recorded_nodes().next().unwrap_or_default();
+                format!(
+                    "used by {} on {}, but recorded on {}, so that Calico takes it for leaked",
+                    short(pod),
+                    short(node),
+                    short(&recorded)
+                )
             }
             (Code::AddressInSeveralBlocks, _) => {
                 let claims: Vec<String> =
@@ -172,8 +206,17 @@ impl Finding {
                 format!("belongs to {:?}, which is neither a node nor virtual", owner())
             }
             Code::EmptyUnownedBlock => "has no owner and no allocated address".to_owned(),
-            Code::BlockOfMissingNode => format!("belongs to {}, which does not exist", owner()),
+            Code::BlockOfMissingNode => {
+                format!("belongs to {}, which {}", owner(), self.says_of_missing_node())
+            }
             _ => format!("belongs to {}, which has no affinity for it", owner()),
+        }
+    }
+
+    fn says_of_missing_node(&self) -> &'static str {
+        match self.detail {
+            Detail::LeftBehind => "does not exist in Kubernetes",
+            _ => "does not exist",
         }
     }
 
@@ -184,7 +227,7 @@ impl Finding {
                 format!("is of the type {:?}, which Calico never writes", short(&evidence.kind.to_string()))
             }
             (Code::UnsettledAffinity, _) => format!("is {}", state()),
-            (Code::AffinityOfMissingNode, _) => "names a node that does not exist".to_owned(),
+            (Code::AffinityOfMissingNode, _) => format!("names a node that {}", self.says_of_missing_node()),
             (Code::AffinityWithoutBlock, _) => "is confirmed, but its block does not exist".to_owned(),
             (_, Detail::Labels(_)) if self.severity == Severity::Info => {
                 let holder = self.nodes.first().map(|node| short(node)).unwrap_or_default();
@@ -235,6 +278,9 @@ impl Finding {
         if self.code == Code::OverlappingPools {
             return format!("overlaps {}", list(&evidence.others));
         }
+        if !evidence.covers.is_empty() {
+            return format!("covers {}", list(&evidence.covers));
+        }
         if let Some(InvalidSelector { field, selector, reason }) = &evidence.invalid_selector {
             return format!("has the {field} {selector:?}, which does not parse: {reason}");
         }
@@ -281,7 +327,11 @@ impl Finding {
             }
             (Code::PodWithoutEndpoint, _) => format!("{name} runs on {node}, but has no endpoint"),
             (Code::ServiceWithoutAddress, _) => {
-                format!("{name} is a LoadBalancer service without an address")
+                let cause = owner.cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                format!("{name} is a LoadBalancer service without an address{cause}")
+            }
+            (Code::TunnelAddressMissing, _) => {
+                format!("{name} has no address for a tunnel that other nodes have: {}", list(&owner.fields))
             }
             (_, Detail::PodOn(other)) => format!("{name} is on {node}, its pod on {other}"),
             (_, Detail::Named(named)) => {
@@ -292,6 +342,9 @@ impl Finding {
                     .collect();
                 format!("{name}: {}", said.join(", "))
             }
+            _ if owner.kind == OwnerKind::Pod && owner.fields.is_empty() => format!(
+                "{name} waits for {node}, which does not exist, and may keep Calico from cleaning up what this node holds"
+            ),
             _ => format!("{name} is on {node}, which does not exist"),
         }
     }
@@ -363,7 +416,10 @@ fn explain(reason: Option<LeakReason>, record: &RecordEvidence) -> String {
     }
 }
 
-fn says_of_node(evidence: &NodeEvidence) -> String {
+fn says_of_node(code: Code, evidence: &NodeEvidence) -> String {
+    if code == Code::NodeObjectMissing {
+        return "is a node of Kubernetes and holds blocks, but Calico has no object of it".to_owned();
+    }
     let Some(NodePoolEvidence { pool, blocks, limit }) = evidence.pools.first() else {
         return "has too many blocks".to_owned();
     };

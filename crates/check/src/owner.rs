@@ -46,8 +46,8 @@ pub enum UnknownReason {
     NotRead,
     /// An object that may be the owner cannot be decoded.
     Undecodable,
-    /// The node's object is missing, but endpoints or pods still name the node. Calico's collector keeps its tunnel
-    /// addresses, too.
+    /// The node's object is missing, but Kubernetes has the node, or endpoints or pods still name it. Calico's collector keeps
+    /// its tunnel addresses, too.
     NodeInUse,
     /// The record says that it is a machine's, and not of which: it has no name, or a hash.
     NoName,
@@ -224,6 +224,7 @@ impl<'c, 's> Owners<'c, 's> {
             Some(true) if index.node_is_broken(node) || has_broken_tunnel(self.context, node, kind) => {
                 RecordedOwner::Unknown(UnknownReason::Undecodable)
             }
+            Some(true) if index.lacks_object(node) => RecordedOwner::Unknown(UnknownReason::NodeInUse),
             Some(true) => RecordedOwner::Elsewhere(vec![LeakReason::TunnelMoved]),
             Some(false) if index.workloads_name_node(node) => {
                 RecordedOwner::Unknown(UnknownReason::NodeInUse)

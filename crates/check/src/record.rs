@@ -27,17 +27,31 @@ impl Record<'_, '_> {
     }
 }
 
-/// True if the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
+/// How a record names an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// Nothing in the record speaks against it.
+    Whole,
+    /// By pod and container, but on another node.
+    OnOtherNode,
+}
+
+/// True if the record names the owner as the one whose address it is.
+pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
+    naming(record, owner, index).is_some()
+}
+
+/// How the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
 /// handle of no known form, names everybody; a record of something that was not read is no evidence against any owner,
 /// but for that of a machine against the pods of others.
-pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
+pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
         let is_of_other =
             |w: Workload<'_>| claim == Claim::Machine && is_launcher(w.pod) && !is_on_machine(record, &w);
-        return !index.workload(owner).is_some_and(is_of_other);
+        return (!index.workload(owner).is_some_and(is_of_other)).then_some(Naming::Whole);
     }
-    match (&claim, owner) {
+    let is_whole = match (&claim, owner) {
         (Claim::Cooling | Claim::WindowsReserved, _) => false,
         (Claim::Anonymous | Claim::Unknown, _) => true,
         (Claim::Tunnel { node, .. }, Owner::Tunnel(position, _)) => {
@@ -45,14 +59,19 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
         }
         (Claim::Service, Owner::Service(position)) => names_service(record, index.service(position)),
         (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
-        (claim, owner) => index.workload(owner).is_some_and(|workload| {
+        (claim, owner) => {
+            let workload = index.workload(owner)?;
             // Early versions of Calico wrote no container ID to pods.
-            matches!(claim, Claim::Container(_)) && workload.container_id.is_empty()
+            let is_whole = matches!(claim, Claim::Container(_)) && workload.container_id.is_empty()
                 || names_workload(claim, &workload, index)
-                || is_on_machine(record, &workload)
-                || is_same_container(record, &workload)
-        }),
-    }
+                || is_on_machine(record, &workload);
+            if !is_whole && is_same_container(record, &workload) {
+                return Some(Naming::OnOtherNode);
+            }
+            is_whole
+        }
+    };
+    is_whole.then_some(Naming::Whole)
 }
 
 /// True if the claim is that of the pod or container.

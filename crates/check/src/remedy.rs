@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 
+use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, Subject};
+use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 
 /// What repairs a finding, or says in its plan what a person has to decide first. Findings without one
-/// are about something that calipam does not write: pools, configuration, pods, services.
+/// are about something that neither calipam nor a restart repairs: pools, configuration, services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
     /// Release every leaked address whose record says whose it was.
@@ -19,12 +20,19 @@ pub enum Remedy {
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
+    /// Restart a pod, which gets another address then.
+    RestartPod {
+        namespace: String,
+        pod: String,
+    },
+    /// Restart calico-node on a node, which takes another tunnel address then.
+    RestartCalicoNode(String),
     /// Rebuild these blocks, their handles and their affinities; everything if there are none.
     Rebuild(BTreeSet<IpNet>),
 }
 
 impl Finding {
-    /// What repairs it, where calipam can.
+    /// What repairs it, where calipam or a restart can.
     pub fn remedy(&self) -> Option<Remedy> {
         match (self.code, &self.subject) {
             // The record does not say whose it was: a person has to.
@@ -32,6 +40,7 @@ impl Finding {
                 Some(Remedy::ReleaseAddress(*address))
             }
             (Code::LeakedAddress, _) => Some(Remedy::ReleaseLeaked),
+            (Code::DuplicateAddress, _) => self.restart(),
             (Code::ServiceAddressExtra, Subject::Address(address)) => Some(Remedy::ReleaseAddress(*address)),
             (Code::OrphanHandle, _) => Some(Remedy::ReleaseOrphanHandles),
             (Code::AffinityOfMissingNode, Subject::Affinity { node, .. }) => {
@@ -43,6 +52,20 @@ impl Finding {
             (code, _) if is_rebuilt(code) => Some(self.rebuild()),
             _ => None,
         }
+    }
+
+    /// The restart of an owner for whom the address is not recorded, if it is recorded for one of the others.
+    fn restart(&self) -> Option<Remedy> {
+        let Evidence::Address(evidence) = &self.evidence else { return None };
+        let is_recorded = |owner: &OwnerEvidence| {
+            evidence.records.iter().any(|record| owner.is_named_by(&Claim::of(&record.record.as_ref())))
+        };
+        let mut others = evidence.owners.iter().filter(|owner| !is_recorded(owner));
+        let other = others.next().filter(|_| evidence.owners.iter().any(|owner| is_recorded(owner)))?;
+        if let Some((namespace, pod)) = other.pod.split_once('/') {
+            return Some(Remedy::RestartPod { namespace: namespace.to_owned(), pod: pod.to_owned() });
+        }
+        (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))
     }
 
     fn owning_node(&self) -> Option<String> {
@@ -72,6 +95,7 @@ fn is_rebuilt(code: Code) -> bool {
         code,
         Code::UnallocatedInUse
             | Code::OwnerMismatch
+            | Code::WrongNodeRecorded
             | Code::CorruptBlock
             | Code::EmptyUnownedBlock
             | Code::BlockWithoutAffinity

@@ -117,6 +117,7 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::NothingInCommon { .. }
         | Error::UnusableReport { .. }
         | Error::PodsNotRead
+        | Error::DoubtfulKubernetes(_)
         | Error::TakenSince(_)
         | Error::Trial(_)
         | Error::TooManyChanges { .. }

@@ -56,14 +56,27 @@ impl Operator for Person<'_> {
             Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
             Note::SecondRead { addresses, after, kind } => {
                 console.info(&second_read(addresses, after));
-                if kind == PlanKind::Release {
-                    console.hint(&format!(
-                        "without waiting here: {} now, and after {after:#} {}",
-                        hints::into_file(&["check", "-o", "json"], &[&hints::remedy::PART[..], &["grace"]].concat(), "report.json"),
-                        hints::again(&["--from-report", "report.json"], &[])
-                    ));
-                }
+                let release = match kind {
+                    PlanKind::Release => hints::again(&["--from-report", "report.json"], &[]),
+                    PlanKind::Rebuild => hints::command_with(
+                        &["release", "--leaked", "--from-report", "report.json"],
+                        &hints::remedy::PART,
+                    ),
+                    _ => return,
+                };
+                console.hint(&format!(
+                    "without waiting here: {} now, and after {after:#} {release}",
+                    hints::into_file(
+                        &["check", "-o", "json"],
+                        &[&hints::remedy::PART[..], &["grace"]].concat(),
+                        "report.json"
+                    ),
+                ));
             }
+            Note::WrittenFirst { waiting, after } => console.info(&format!(
+                "{} found unused once and checked again in {after:#}: what does not have to wait is written first",
+                count(waiting, "address or handle was", "addresses or handles were")
+            )),
             Note::SecondLook { after } => console.info(&format!(
                 "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled may still get a block there"
             )),

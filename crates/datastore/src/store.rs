@@ -40,6 +40,16 @@ pub enum Datastore {
 }
 
 impl Datastore {
+    /// False if there is a Kubernetes beside etcd of which only a kubeconfig was named, not which of its clusters it is.
+    pub fn names_kubernetes(&self) -> bool {
+        match self {
+            Self::EtcdAndKubernetes(_, kubernetes) | Self::EtcdV2(_, Some(kubernetes)) => {
+                kubernetes.names_cluster()
+            }
+            _ => true,
+        }
+    }
+
     /// Opens what the settings name.
     pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
         Box::pin(async move {

@@ -1,5 +1,9 @@
 //! Cluster information and configuration (facts 1.6, 1.11, 1.12).
 
+mod controllers;
+#[cfg(test)]
+mod tests;
+
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
@@ -7,7 +11,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 use crate::DecodeError;
 use crate::json::{self, Fields, Object, is, set};
 use crate::resource::read;
-use crate::snapshot::FieldDefect;
+
+pub use self::controllers::{KubeControllersConfiguration, NotServed};
 
 /// Blocks that a node may hold in one family if nothing else is configured (Calico 3.19 and later).
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
@@ -254,9 +259,14 @@ pub fn newest_known() -> String {
 impl ClusterInformation {
     /// True if the newest component is of this version (major, minor) or later; `None` if the version is not known.
     pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
+        self.version().map(|(major, minor, _)| (major, minor) >= version)
+    }
+
+    /// The version of the newest component, with its patch: 0 if it names none.
+    pub fn version(&self) -> Option<(u32, u32, u32)> {
         let text = self.calico_version.trim_start_matches('v');
-        let mut numbers = text.split('.').map_while(|part| part.parse::<u32>().ok());
-        Some((numbers.next()?, numbers.next()?) >= version)
+        let mut numbers = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        Some((numbers.next()?, numbers.next()?, numbers.next().unwrap_or_default()))
     }
 
     /// True for a version of Calico that came after this program.
@@ -283,57 +293,6 @@ pub enum AssignIps {
     AllServices,
     /// Only those that ask for it.
     RequestedServicesOnly,
-}
-
-/// What IPAM needs of the configuration of kube-controllers (facts 1.12).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KubeControllersConfiguration {
-    /// `spec.controllers.node.leakGracePeriod`.
-    pub leak_grace_period: Option<SignedDuration>,
-    /// `spec.controllers.loadBalancer.assignIPs`; `None` if there is no such section.
-    pub assign_ips: Option<AssignIps>,
-}
-
-impl KubeControllersConfiguration {
-    /// Reads its JSON. A grace period that is not a duration is left out and reported.
-    pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), DecodeError> {
-        #[derive(Default, Deserialize)]
-        struct Spec {
-            controllers: Option<Controllers>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Controllers {
-            node: Option<NodeController>,
-            load_balancer: Option<LoadBalancer>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct NodeController {
-            leak_grace_period: Option<String>,
-        }
-        #[derive(Default, Deserialize)]
-        struct LoadBalancer {
-            #[serde(rename = "assignIPs")]
-            assign_ips: Option<String>,
-        }
-        let (_, spec, _) = read::<Spec>(json)?;
-        let controllers = spec.controllers.unwrap_or_default();
-        let mut result = Self::default();
-        let mut defects = Vec::new();
-        if let Some(text) = controllers.node.and_then(|n| n.leak_grace_period) {
-            result.leak_grace_period = parse_go_duration(&text);
-            if result.leak_grace_period.is_none() {
-                let field = "spec.controllers.node.leakGracePeriod";
-                defects.push(FieldDefect::new(field, format!("{text:?} is not a duration")));
-            }
-        }
-        result.assign_ips = controllers.load_balancer.map(|lb| match lb.assign_ips.as_deref() {
-            Some("RequestedServicesOnly") => AssignIps::RequestedServicesOnly,
-            _ => AssignIps::AllServices,
-        });
-        Ok((result, defects))
-    }
 }
 
 /// Reads a duration as Go prints one: `15m0s`, `1h30m`, `1.5s`, `0`.
@@ -365,6 +324,3 @@ pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
     }
     (!text.is_empty() && text != "-").then(|| SignedDuration::try_from_secs_f64(sign * seconds).ok())?
 }
-
-#[cfg(test)]
-mod tests;

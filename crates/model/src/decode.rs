@@ -111,8 +111,8 @@ impl Snapshot {
                 self.note_fields(path, defects);
             }
             // Calico reads none but the one called `default`; the host directory has no value.
-            Key::IpamConfiguration(_) | Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {
-            }
+            Key::IpamConfiguration(name) => self.ignored_configs.push(name),
+            Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}
             // No etcd path names these.
             Key::Pod { .. } | Key::Service { .. } => {}

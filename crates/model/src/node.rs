@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::DecodeError;
+use crate::IpNet;
 use crate::cidr;
 use crate::plugin::INSTALLED;
 use crate::resource::{Parsed, read};
@@ -29,6 +31,10 @@ pub enum TunnelKind {
 impl TunnelKind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Ipip, Self::Vxlan, Self::VxlanV6, Self::Wireguard, Self::WireguardV6];
+
+    pub fn is_v6(self) -> bool {
+        matches!(self, Self::VxlanV6 | Self::WireguardV6)
+    }
 
     /// The attribute `type` of its allocations.
     pub fn attribute(self) -> &'static str {
@@ -71,6 +77,7 @@ pub struct Node {
     pub name: String,
     /// Its name in Kubernetes, from the orchestrator reference `k8s`; may differ from `name`.
     pub kubernetes_name: Option<String>,
+    pub created: Option<Timestamp>,
     /// Its labels, for pool selectors.
     pub labels: BTreeMap<String, String>,
     pub tunnels: Vec<(TunnelKind, IpAddr)>,
@@ -80,6 +87,11 @@ pub struct Node {
     pub plugin: Option<String>,
     /// A taint keeps all pods from it that do not tolerate it. Known of nodes of Kubernetes only.
     pub tainted: bool,
+    /// It has a public key of WireGuard for IPv4, and for IPv6: its tunnel needs an address.
+    pub wireguard_keys: [bool; 2],
+    /// The ranges that Kubernetes gives it for its pods, from which host-local takes their addresses. Known of nodes of
+    /// Kubernetes only, and not of all.
+    pub pod_cidrs: Vec<IpNet>,
 }
 
 /// The types of addresses by which other nodes reach a node.
@@ -110,7 +122,7 @@ impl Node {
     /// Reads the JSON of a Calico node; the name comes from the key. Tunnel fields that are no addresses
     /// are left out and reported.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
-        let (metadata, spec, _) = read::<NodeSpec>(json)?;
+        let (metadata, spec, status) = read::<NodeSpec>(json)?;
         let (created, plugin) = (metadata.created(), metadata.annotation(INSTALLED));
         let bgp = spec.bgp.unwrap_or_default();
         let wireguard = spec.wireguard.unwrap_or_default();
@@ -118,8 +130,11 @@ impl Node {
         let fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
         let mut node = Self {
             name: name.to_owned(),
+            created,
             plugin,
             labels: metadata.labels.unwrap_or_default(),
+            wireguard_keys: [status.wireguard_key, status.wireguard_key_v6]
+                .map(|key| key.is_some_and(|key| !key.is_empty())),
             ..Self::default()
         };
         let mut defects = Vec::new();

@@ -53,6 +53,9 @@ pub struct Pool {
     pub allowed_uses: Vec<PoolUse>,
     /// `assignmentMode` is `Automatic`, or not stated: addresses are taken without being asked for by name.
     pub automatic: bool,
+    /// `ipipMode` and `vxlanMode`: whether nodes send packets to its addresses through tunnels, always or across subnets.
+    pub ipip: bool,
+    pub vxlan: bool,
     pub created: Option<Timestamp>,
     /// It is a temporary pool of `migrate`: which pool comes after it.
     pub temporary_for: Option<Successor>,
@@ -91,6 +94,8 @@ impl Pool {
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
             allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
             automatic: spec.assignment_mode.is_none_or(|mode| mode == "Automatic"),
+            ipip: is_encapsulated(spec.ipip_mode),
+            vxlan: is_encapsulated(spec.vxlan_mode),
             created: metadata.created(),
             temporary_for,
         };
@@ -111,6 +116,10 @@ impl Pool {
     pub fn allows(&self, wanted: PoolUse) -> bool {
         self.allowed_uses.contains(&wanted)
     }
+}
+
+fn is_encapsulated(mode: Option<String>) -> bool {
+    mode.is_some_and(|mode| mode == "Always" || mode == "CrossSubnet")
 }
 
 fn temporary_for(metadata: &Metadata) -> (Option<Successor>, Vec<FieldDefect>) {
@@ -146,6 +155,8 @@ struct PoolSpec {
     namespace_selector: Option<String>,
     allowed_uses: Option<Vec<String>>,
     assignment_mode: Option<String>,
+    ipip_mode: Option<String>,
+    vxlan_mode: Option<String>,
 }
 
 /// An IP reservation: addresses that automatic assignment leaves alone.

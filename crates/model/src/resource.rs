@@ -65,6 +65,11 @@ pub struct Parsed<T> {
 #[derive(Default, Deserialize)]
 pub(crate) struct Status {
     pub conditions: Option<Vec<Condition>>,
+    /// Of a node.
+    #[serde(rename = "wireguardPublicKey")]
+    pub wireguard_key: Option<String>,
+    #[serde(rename = "wireguardPublicKeyV6")]
+    pub wireguard_key_v6: Option<String>,
 }
 
 #[derive(Deserialize)]

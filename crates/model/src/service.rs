@@ -12,7 +12,7 @@ use crate::digest;
 /// Longest name of an object, and so of a handle.
 const MAX_HANDLE: usize = 253;
 
-/// A service of type `LoadBalancer`.
+/// A service of type `LoadBalancer`, or another one with addresses in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     pub namespace: String,
@@ -28,8 +28,14 @@ pub struct Service {
     /// It asks for addresses of Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub asks: bool,
+    /// One of these annotations is not empty, or its class is Calico's: it is not meant for another's controller.
+    pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`. Entries with a host name only have none.
     pub ingress: Vec<IpAddr>,
+    /// Of another type than `LoadBalancer`: nothing but its addresses in the cluster is of interest.
+    pub is_internal: bool,
+    /// `spec.clusterIPs`.
+    pub cluster_ips: Vec<IpAddr>,
 }
 
 impl Service {
@@ -47,10 +53,11 @@ impl Service {
     pub fn is_managed(&self, assign: AssignIps) -> bool {
         let class = self.class.as_deref().unwrap_or("");
         let ours = class == "calico";
-        match assign {
-            AssignIps::AllServices => ours || class.is_empty(),
-            AssignIps::RequestedServicesOnly => ours || class.is_empty() && self.asks,
-        }
+        let is_asked = match assign {
+            AssignIps::AllServices => true,
+            AssignIps::RequestedServicesOnly => self.asks,
+        };
+        !self.is_internal && (ours || class.is_empty() && is_asked)
     }
 }
 
@@ -88,7 +95,9 @@ mod tests {
             (Some("calico"), false, RequestedServicesOnly, true),
             (Some("other"), true, RequestedServicesOnly, false),
         ] {
-            assert_eq!(service(class, asks).is_managed(assign), managed, "{class:?} {asks} {assign:?}");
+            let service = service(class, asks);
+            assert_eq!(service.is_managed(assign), managed, "{class:?} {asks} {assign:?}");
+            assert!(!Service { is_internal: true, ..service }.is_managed(assign));
         }
     }
 }

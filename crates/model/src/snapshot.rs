@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::affinity::Affinity;
 use crate::block::{BlockContent, RecordDetail};
-use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
+use crate::config::{AssignIps, ClusterInformation, IpamConfig, KubeControllersConfiguration, NotServed};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
 use crate::key::Key;
@@ -161,6 +161,8 @@ pub struct Snapshot {
     /// When the newest object was created, by the clock of the server: with the times in blocks the clock for files that
     /// do not say when they were written.
     pub newest_creation: Option<Timestamp>,
+    /// Beside etcd: most nodes of Kubernetes were created after Calico's own of these names.
+    pub kubernetes_is_younger: bool,
     /// What a half-done operation could explain was read again later and had not changed.
     pub rechecked: bool,
     /// Which sources were read. A source that is not listed was not read.
@@ -188,14 +190,18 @@ pub struct Snapshot {
     /// IP reservations.
     pub reservations: Vec<Versioned<Reservation>>,
     pub nodes: Vec<Versioned<Node>>,
+    /// The nodes of Kubernetes by their names alone, where Calico's own are in etcd. Empty if they were not read.
+    pub kubernetes_nodes: Vec<Versioned<Node>>,
     /// Workload endpoints.
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
     pub pods: Vec<Versioned<Pod>>,
-    /// LoadBalancer services (Kubernetes).
+    /// Services (Kubernetes): those of the type LoadBalancer, and others with addresses in the cluster.
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
+    /// Names of configurations of the allocator that Calico ignores, since only the one called `default` counts.
+    pub ignored_configs: Vec<String>,
     /// What could not be understood.
     pub defects: Vec<Defect>,
 }
@@ -228,10 +234,14 @@ impl Snapshot {
         self.pools.extend(other.pools);
         self.reservations.extend(other.reservations);
         self.nodes.extend(other.nodes);
+        self.kubernetes_nodes.extend(other.kubernetes_nodes);
         self.endpoints.extend(other.endpoints);
         self.pods.extend(other.pods);
         self.services.extend(other.services);
         self.machines.extend(other.machines);
+        let new = other.ignored_configs.into_iter().filter(|name| !self.ignored_configs.contains(name));
+        let new: Vec<String> = new.collect();
+        self.ignored_configs.extend(new);
         self.defects.extend(other.defects);
     }
 
@@ -252,6 +262,11 @@ impl Snapshot {
     /// The GUID of the cluster; empty if it has none.
     pub fn guid(&self) -> &str {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
+    }
+
+    /// Which LoadBalancer services Calico's controller serves; `None` if its configuration was not read or does not exist.
+    pub fn serves_services(&self) -> Option<Result<AssignIps, NotServed>> {
+        Some(self.kube_controllers.as_ref()?.serves(self.cluster.as_ref()))
     }
 
     /// The configuration that the allocator goes by: what it stores, else Calico's defaults. `None`

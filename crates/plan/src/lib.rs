@@ -7,7 +7,9 @@
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 mod basis;
+mod kinship;
 mod plan;
+mod range;
 mod skipped;
 mod trial;
 
@@ -19,6 +21,8 @@ pub mod release;
 pub mod split;
 
 pub use self::basis::Basis;
+pub use self::kinship::{Doubt, doubt};
 pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb, Warning};
+pub use self::range::RangeRefusal;
 pub use self::skipped::{SkipReason, Skipped, SuggestedAction};
 pub use self::trial::{FailedTrial, Refusal, StepError, apply_plan, try_plan, verify};

@@ -67,6 +67,21 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
+    /// Both, where this one was made once the first was carried out.
+    #[must_use]
+    pub fn after(self, first: Self) -> Self {
+        let mut warnings = first.warnings;
+        warnings.extend(
+            self.warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>(),
+        );
+        Self {
+            totals: self.totals.after(first.totals),
+            changes: first.changes.into_iter().chain(self.changes).collect(),
+            warnings,
+            ..self
+        }
+    }
+
     /// True if a person who has read the other one learns nothing new.
     pub fn says_the_same(&self, other: &Self) -> bool {
         (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
@@ -203,6 +218,18 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Totals {
+    fn after(self, first: Self) -> Self {
+        Self {
+            addresses: first.addresses + self.addresses,
+            blocks: first.blocks + self.blocks,
+            handles: first.handles + self.handles,
+            affinities: first.affinities + self.affinities,
+            pools: first.pools + self.pools,
+            configurations: first.configurations + self.configurations,
+            skipped: self.skipped,
+        }
+    }
+
     /// Objects that are written or deleted.
     pub fn objects(&self) -> usize {
         self.blocks + self.handles + self.others()

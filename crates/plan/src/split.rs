@@ -15,6 +15,7 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
+use crate::range::{self, RangeRefusal};
 
 /// Most parts: each is an object that every node watches.
 pub const MOST_PARTS: u32 = 4096;
@@ -34,6 +35,8 @@ pub enum SplitRefusal {
     /// A part would not hold a single block.
     #[error("a part such as {part} would be smaller than a block of the pool, which is a /{block_size}")]
     SmallerThanBlock { part: IpNet, block_size: u8 },
+    #[error(transparent)]
+    Range(#[from] RangeRefusal),
     /// A block is larger than a part, so that it would be in no pool.
     #[error("the block {block} is larger than a part such as {part} and would lie in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
@@ -88,6 +91,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
 
     let cidrs = parts_of(pool, split.parts)?;
     blocks_fit(snapshot, pool.cidr, cidrs[0])?;
+    range::is_free(snapshot, pool.cidr)?;
     let mut actions = Vec::new();
     let mut old = stored.clone();
     if split.disables_first && !pool.disabled {

@@ -26,6 +26,10 @@ pub struct Options {
     pub command: String,
     /// The file of the journal. It must not exist.
     pub journal: PathBuf,
+    /// The journal of what the run has written before this, which takes the place of a new one.
+    pub begun: Option<Arc<Journal>>,
+    /// The run will write more: [`Execution::journal`] has the journal, without its end.
+    pub goes_on: bool,
     /// Lock the datastore for the duration.
     pub lock: bool,
     /// Takes note of progress.
@@ -42,6 +46,8 @@ impl Options {
         Self {
             command: command.to_owned(),
             journal: journal.into(),
+            begun: None,
+            goes_on: false,
             lock: false,
             events: Arc::new(|_| {}),
             interrupt: Interrupt::default(),
@@ -120,11 +126,11 @@ pub(crate) async fn carry_out(
         datastore: writer.kind().to_string(),
         location: datastore.location(),
     };
-    let journal = match &options.disk {
-        Some(disk) => Journal::create_on(disk, &options.journal, &header)?,
-        None => Journal::create(&options.journal, &header)?,
+    let journal = match (&options.begun, &options.disk) {
+        (Some(begun), _) => Arc::clone(begun),
+        (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
+        (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
-    let journal = Arc::new(journal);
     (options.events)(&Event::Opened);
     let context = Context {
         writer: writer.clone(),
@@ -140,10 +146,15 @@ pub(crate) async fn carry_out(
     };
     execution.passed_over = passed_over;
     execution.open_intents = journal.open_intents();
+    if options.goes_on && execution.failure.is_none() && !execution.interrupted {
+        execution.journal = Some(journal);
+        return Ok(execution);
+    }
     // A run that was interrupted in the midst of its writes did not end by itself.
-    if let Some(journal) = Arc::into_inner(journal)
+    let others = usize::from(options.begun.is_some());
+    if Arc::strong_count(&journal) == 1 + others
         && (execution.failure.is_none() || !execution.may_have_written())
-        && let Err(error) = journal.finish().await
+        && let Err(error) = journal.end().await
     {
         execution.failure.get_or_insert(error.into());
     }

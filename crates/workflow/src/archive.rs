@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use calipam_check::views::handle_ids;
-use calipam_check::{Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_owners};
+use calipam_check::{
+    Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_mentions, names_of_owners,
+};
 use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
@@ -368,14 +370,12 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// Who used an address: owners, or pods that name it by evidence that does not decide. What is named is never leaked.
+/// Who used an address: owners, or what names it by evidence that does not decide. What is named is never leaked.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {
         return Some(names_of_owners(&owners));
     }
-    let pods = context.snapshot.pods.iter().map(|pod| &pod.value);
-    let mut naming = pods.filter(|pod| pod.evidence().iter().any(|(own, _)| *own == address));
-    let named = naming.next().map(|pod| format!("{}/{}", pod.namespace(), pod.name()));
-    context.index.is_mentioned(address).then(|| named.unwrap_or_else(|| "what names it".to_owned()))
+    let is_mentioned = context.index.is_mentioned(address);
+    is_mentioned.then(|| names_of_mentions(&context.index.mentions(address)))
 }

@@ -35,7 +35,7 @@ pub fn assign<'a>(
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
-        let run = Run { datastore, intent: &request.intent, operator };
+        let run = Run::new(datastore, &request.intent, operator);
         let seen = read_and_check(datastore, &request.criteria, operator).await?;
         let plan = plan(&seen, request)?;
         let plan = try_plan(seen, plan, &request.criteria)?;

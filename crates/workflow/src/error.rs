@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use calipam_model::IpNet;
-use calipam_plan::FailedTrial;
 use calipam_plan::configure::ConfigureRefusal;
 use calipam_plan::migrate::MigrateRefusal;
 use calipam_plan::release::ReportError;
 use calipam_plan::split::SplitRefusal;
+use calipam_plan::{Doubt, FailedTrial};
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
@@ -65,6 +65,9 @@ pub enum Error {
     /// On etcd, only endpoints say what runs, and after a restore they are as old as the blocks.
     #[error("no pods were read, and the endpoints in etcd may be as old as the blocks")]
     PodsNotRead,
+    /// Nothing that Kubernetes says shows that it is the cluster of the etcd.
+    #[error("the Kubernetes of the kubeconfig may be of another cluster than the etcd: {0}")]
+    DoubtfulKubernetes(Doubt),
     /// Something uses an address that was to be assigned.
     #[error("{0}; nothing was changed")]
     TakenSince(String),

@@ -88,6 +88,11 @@ pub enum Note<'a> {
         after: SignedDuration,
         kind: PlanKind,
     },
+    /// So many addresses are read again after this time; what does not have to wait for that is written first.
+    WrittenFirst {
+        waiting: usize,
+        after: SignedDuration,
+    },
     /// The plan is not the one that was shown before the wait.
     PlanHasChanged,
     /// The old pool of a migration is read again after this time, before it is deleted.

@@ -16,6 +16,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::release::Observations;
 use calipam_plan::{FailedTrial, Plan};
+use calipam_repair::RepairError;
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Pending};
@@ -23,7 +24,7 @@ use crate::planning::{cooldown, try_plan};
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, Part, is_known_block, known_node};
-use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
+use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
 use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
@@ -48,11 +49,11 @@ pub fn rebuild<'a>(
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
         let criteria = &request.criteria;
-        let run = Run { datastore, intent: &request.intent, operator };
+        let mut run = Run::new(datastore, &request.intent, operator);
         if let Some(directory) = &request.output_dir {
             refuse_link(directory)?;
         }
-        let seen = read_and_check(datastore, criteria, operator).await?;
+        let mut seen = read_and_check(datastore, criteria, operator).await?;
         // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
         if run.writing().is_some()
             && !request.scope.endpoints_only
@@ -60,28 +61,79 @@ pub fn rebuild<'a>(
         {
             return Err(Error::PodsNotRead);
         }
+        run.refuse_doubtful(&seen.snapshot)?;
 
         let scope = scope(request, &seen.snapshot)?;
         warn_of_short_grace(&seen.snapshot, criteria, operator);
         let plan = async |seen: &CheckResult, observations: &[Observations]| {
             plan(datastore, seen, &scope, criteria, observations).await
         };
-        let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
-
-        scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
-        let files = match request.output_dir {
-            Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
-            None => Ok(Vec::new()),
-        };
-        let datastore_kind = seen.snapshot.datastore;
-        let plan = try_plan(seen, plan, criteria)?;
-        if let Some(directory) = &request.output_dir {
-            let by_host = datastore_kind == DatastoreKind::EtcdV2;
-            let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
-            operator.note(Note::BlockFiles { files, directory });
+        let mut written = None;
+        if run.writing().is_some() {
+            let first = plan(&seen, &[]).await;
+            let waiting = seen_once(&first);
+            if waiting > 0 && !first.actions.is_empty() {
+                // What needs no second look is not held back by what does.
+                let after = calipam_check::grace(&seen.snapshot, &criteria.options);
+                run.check_limit(first.changes().count() + waiting)?;
+                operator.note(Note::WrittenFirst { waiting, after });
+                let first = tried(request, &scope, seen, first, request.output_dir.clone(), operator)?;
+                let (repaired, rest) = run.write_first(first).await?;
+                match rest {
+                    Some(rest) => (run, written) = (rest, Some(repaired)),
+                    None if repaired.run.is_some() => return Ok(repaired),
+                    None => {}
+                }
+                seen = read_and_check(datastore, criteria, operator).await?;
+            }
         }
-        run.write(plan, passed).await
+
+        let after_grace = async {
+            let Planned { seen, plan, passed } =
+                plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
+            // The files of the first part stay as they are.
+            let below = if written.is_some() { SECOND } else { "" };
+            let directory = request.output_dir.as_ref().map(|directory| directory.join(below));
+            run.write(tried(request, &scope, seen, plan, directory, operator)?, passed).await
+        };
+        let repaired = after_grace.await;
+        if let Some(begun) = &run.begun
+            && !matches!(&repaired, Ok(Repaired { run: Some(_), .. }))
+        {
+            begun.end().await.map_err(RepairError::from)?;
+        }
+        let repaired = repaired?;
+        Ok(match written {
+            Some(first) => repaired.after(first),
+            None => repaired,
+        })
     })
+}
+
+/// The folder, below that of the first ones, of the blocks that are written after the wait.
+const SECOND: &str = "second";
+
+/// The plan without the steps that fail in memory. Its blocks before and after it go into files of the directory.
+fn tried(
+    request: &RebuildRequest,
+    scope: &Request,
+    seen: CheckResult,
+    plan: Plan,
+    directory: Option<PathBuf>,
+    operator: &dyn Operator,
+) -> Result<Plan, Error> {
+    scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
+    let files = match directory {
+        Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
+        None => Ok(Vec::new()),
+    };
+    let by_host = seen.snapshot.datastore == DatastoreKind::EtcdV2;
+    let plan = try_plan(seen, plan, &request.criteria)?;
+    if let Some(directory) = &directory {
+        let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
+        operator.note(Note::BlockFiles { files, directory });
+    }
+    Ok(plan)
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {

@@ -41,8 +41,9 @@ pub fn release<'a>(
 ) -> Pending<'a, Result<Repaired, Error>> {
     Box::pin(async move {
         let criteria = &request.criteria;
-        let run = Run { datastore, intent: &request.intent, operator };
+        let run = Run::new(datastore, &request.intent, operator);
         let seen = read_and_check(datastore, criteria, operator).await?;
+        run.refuse_doubtful(&seen.snapshot)?;
         if request.targets.leaked || request.targets.orphan_handles {
             warn_of_short_grace(&seen.snapshot, criteria, operator);
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_datastore::{Datastore, clock};
-use calipam_repair::journal::{Disk, default_path};
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::doubt;
+use calipam_repair::journal::{Disk, Journal, default_path};
 
 use crate::error::Error;
 use crate::operator::Operator;
@@ -61,9 +63,15 @@ pub(crate) struct Run<'a> {
     pub datastore: &'a Datastore,
     pub intent: &'a Intent,
     pub operator: &'a dyn Operator,
+    /// The journal of what it has written already.
+    pub begun: Option<Arc<Journal>>,
 }
 
 impl<'a> Run<'a> {
+    pub(crate) fn new(datastore: &'a Datastore, intent: &'a Intent, operator: &'a dyn Operator) -> Self {
+        Self { datastore, intent, operator, begun: None }
+    }
+
     /// A run that needs the datastore of a Calico 3 itself, also if it only plans. `what` it does, as Calico 2 and a file are told why
     /// they do not do: `split a pool`, and `a split`.
     pub(crate) fn on_live(
@@ -76,12 +84,22 @@ impl<'a> Run<'a> {
         if !datastore.is_live() {
             return Err(Error::NotLive(what[1]));
         }
-        Ok(Self { datastore, intent, operator })
+        Ok(Self::new(datastore, intent, operator))
     }
 
     /// How to write; `None` if nothing is to be written, or can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
+    }
+
+    /// Refuses to write by what a Kubernetes says that may be of another cluster than the etcd, unless it was named.
+    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Error> {
+        match doubt(snapshot) {
+            Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
+                Err(Error::DoubtfulKubernetes(doubt))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The limit, where so many changes are more.

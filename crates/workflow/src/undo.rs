@@ -74,7 +74,7 @@ pub fn undo<'a>(
         if !datastore.is_live() {
             return Err(Error::NotLive("an undo"));
         }
-        let run = Run { datastore, intent, operator };
+        let run = Run::new(datastore, intent, operator);
         let (header, ended) = (recorded.header.clone(), recorded.ended);
         if !ended {
             operator.note(Note::JournalWithoutEnd);

@@ -26,6 +26,20 @@ pub struct Repaired {
     pub locks: LeftLocks,
 }
 
+impl Repaired {
+    /// Both, where a run wrote in two parts and this is what the second came to.
+    pub(crate) fn after(self, first: Self) -> Self {
+        let run = match (first.run, self.run) {
+            (Some(first), Some(second)) => {
+                let execution = second.execution.after(first.execution);
+                Some(Executed { execution, ..second })
+            }
+            (first, second) => second.or(first),
+        };
+        Self { plan: self.plan.after(first.plan), run, ..self }
+    }
+}
+
 /// What was written, and the journal of it.
 pub struct Executed {
     pub execution: Execution,
@@ -48,12 +62,31 @@ impl Run<'_> {
         self.write_if(plan, passed, async || Ok(())).await
     }
 
+    /// The same for the first part of what the run writes. If it ended as it should, gives it with the run that writes the rest.
+    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Error> {
+        let mut repaired = self.write_part(plan, None, async || Ok(()), true).await?;
+        let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
+        let rest = begun
+            .map(|begun| Self { begun: Some(begun), ..Run::new(self.datastore, self.intent, self.operator) });
+        Ok((repaired, rest))
+    }
+
     /// The same, if `holds` after an answer was waited for.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
         passed: Option<Passed>,
         holds: impl AsyncFnOnce() -> Result<(), Error>,
+    ) -> Result<Repaired, Error> {
+        self.write_part(plan, passed, holds, false).await
+    }
+
+    async fn write_part(
+        &self,
+        plan: Plan,
+        passed: Option<Passed>,
+        holds: impl AsyncFnOnce() -> Result<(), Error>,
+        goes_on: bool,
     ) -> Result<Repaired, Error> {
         let (summary, steps) = plan.divide();
         let changes = summary.changes.len();
@@ -89,6 +122,7 @@ impl Run<'_> {
 
         let executed = self
             .execute(writing, &cluster, async |options| {
+                let options = Options { goes_on, ..options };
                 execute(self.datastore, &cluster, steps, consent, &options).await
             })
             .await?;
@@ -114,7 +148,10 @@ impl Run<'_> {
         cluster: &str,
         work: impl AsyncFnOnce(Options) -> Result<Execution, RepairError>,
     ) -> Result<Executed, Error> {
-        let journal = writing.journal_of(cluster)?;
+        let journal = match &self.begun {
+            Some(begun) => begun.path().to_owned(),
+            None => writing.journal_of(cluster)?,
+        };
         let now = WritingNow::begin();
         let interrupt =
             Interrupt::on_signals().map_err(|error| Error::Io { doing: "wait for signals".into(), error })?;
@@ -130,11 +167,14 @@ impl Run<'_> {
         });
 
         let (command, lock, disk) = (writing.command.clone(), writing.lock, writing.disk.clone());
-        let options = Options { command, journal: journal.clone(), lock, events, interrupt, disk };
+        let begun = self.begun.clone();
+        let is_new = begun.is_none();
+        let options =
+            Options { begun, lock, events, interrupt, disk, ..Options::new(&command, journal.clone()) };
         let mut work = pin!(work(options));
         let execution = tokio::select! {
             biased;
-            () = opened.notified() => {
+            () = opened.notified(), if is_new => {
                 self.operator.note(Note::Journal(&journal));
                 work.await
             }

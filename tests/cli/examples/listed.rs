@@ -75,7 +75,7 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     if line.starts_with("calicoctl ") {
         return &[0];
     }
-    match ["check", "release", "rebuild", "undo", "assign", "migrate", "diff", "history", "--compare"]
+    match ["check", "release", "rebuild", "undo", "assign", "migrate", "diff", "history", "--compare", "explain"]
         .into_iter()
         .any(has)
     {

@@ -75,6 +75,8 @@ pub enum Evidence {
     Endpoint(Box<OwnerEvidence>),
     /// About configuration: setting, and the values found, by where they were found.
     Configuration(BTreeMap<String, BTreeMap<String, String>>),
+    /// About pods whose addresses another IPAM assigned.
+    OtherIpam(OtherIpamEvidence),
     /// About an object that cannot be decoded.
     Undecodable(Box<UndecodableEvidence>),
     /// About what other clusters of a fleet have as well.
@@ -276,6 +278,16 @@ pub struct HandleBlockEvidence {
     pub in_handle: i64,
     /// Addresses that the block records under the handle.
     pub in_block: i64,
+}
+
+/// Evidence about pods whose addresses another IPAM assigned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherIpamEvidence {
+    /// Pods with such addresses.
+    pub pods: usize,
+    /// Addresses that blocks of Calico record for pods.
+    pub left_over: usize,
 }
 
 /// Evidence about an object that cannot be decoded.

@@ -4,13 +4,24 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_model::config::NotServed;
 use calipam_model::node::TunnelKind;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use crate::claim::Claim;
+
 /// Writes owners as if they were not shared.
 pub(crate) fn shared<S: Serializer>(owners: &[Arc<OwnerEvidence>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(owners.iter().map(Arc::as_ref))
+}
+
+/// Writes an owner as if it were not shared.
+pub(crate) fn one_shared<S: Serializer>(
+    owner: &Arc<OwnerEvidence>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    owner.serialize(serializer)
 }
 
 /// What uses an address, in the order of their names.
@@ -62,6 +73,30 @@ pub enum PodState {
     Finished,
 }
 
+/// Why a LoadBalancer service has no address, where the configuration tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoAddress {
+    /// No enabled pool is for LoadBalancers.
+    NoPool,
+    /// All pools for LoadBalancers are Manual, and the service names none.
+    PoolsManual,
+    #[serde(untagged)]
+    NotServed(NotServed),
+}
+
+impl fmt::Display for NoAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPool => f.write_str("no enabled pool has the use LoadBalancer"),
+            Self::PoolsManual => f.write_str(
+                "the pools for load balancers are Manual: a service has to name one in the annotation projectcalico.org/ipv4pools or ipv6pools",
+            ),
+            Self::NotServed(why) => why.fmt(f),
+        }
+    }
+}
+
 /// Who uses an address, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,6 +119,9 @@ pub struct OwnerEvidence {
     /// What became of the pod of an endpoint that should not be there any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_state: Option<PodState>,
+    /// Why a service has no address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<NoAddress>,
     /// Its addresses, or the field that names the address. If the finding is about an address, the first
     /// [`LISTED_FIELDS`] of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -112,6 +150,7 @@ impl OwnerEvidence {
             container_id: String::new(),
             finished_at: None,
             pod_state: None,
+            cause: None,
             fields: Vec::new(),
             further_fields: 0,
         }
@@ -121,6 +160,15 @@ impl OwnerEvidence {
     pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
         let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
         Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
+    }
+
+    /// True if a claim is that of this owner.
+    pub(crate) fn is_named_by(&self, claim: &Claim<'_>) -> bool {
+        match claim {
+            Claim::Tunnel { node, .. } => self.kind == OwnerKind::Tunnel && self.node == *node,
+            Claim::Container(id) => self.container_id == *id,
+            claim => claim.pod().is_some_and(|(namespace, pod)| self.pod == format!("{namespace}/{pod}")),
+        }
     }
 
     /// The addresses that it names. Empty for a tunnel, which names a field.

@@ -1,6 +1,7 @@
 //! How findings about pools, and about the blocks that nodes have in them, are known.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::selector::SelectorError;
@@ -27,6 +28,23 @@ pub struct PoolEvidence {
     pub usable: Option<u128>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_selector: Option<InvalidSelector>,
+    /// Addresses of nodes or services of the cluster that it covers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<Place>,
+}
+
+/// The address of a node or service, displayed as `address of name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    pub address: IpAddr,
+    /// The node, or `namespace/service`.
+    pub name: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.address, self.name)
+    }
 }
 
 /// A selector that Calico refuses.

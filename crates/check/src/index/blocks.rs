@@ -1,5 +1,7 @@
 //! The stored blocks: which of them are sound, which can be read anyway, and what has cooled down in them.
 
+use std::net::IpAddr;
+
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
 use calipam_model::snapshot::{Revision, Snapshot, Source};
@@ -75,6 +77,15 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
         .collect();
     blocks.sort_by_key(|b| b.key);
     blocks
+}
+
+/// The blocks that contain an address.
+pub(super) fn blocks_around<'b, 's>(
+    blocks: &'b [IndexedBlock<'s>],
+    address: IpAddr,
+) -> impl Iterator<Item = &'b IndexedBlock<'s>> {
+    let outer = std::iter::successors(Some(IpNet::from(address)), |cidr| cidr.supernet());
+    outer.filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok()).map(|at| &blocks[at])
 }
 
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {

@@ -25,7 +25,8 @@ pub(super) fn of(
     blocks: &[IndexedBlock<'_>],
     pods: &FastMap<PodName<'_>, u32>,
     nodes_in_pools: &FastMap<IpAddr, u32>,
-    services_only: bool,
+    left_nodes: &FastSet<&str>,
+    [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes its time, most of all the sorting.
     let parts = in_parts(snapshot.endpoints.len(), |range| {
@@ -43,11 +44,19 @@ pub(super) fn of(
         usage.with_endpoint.extend(part.with_endpoint);
     }
     usage.pods(snapshot);
-    for (position, node) in (0..).zip(&snapshot.nodes) {
-        let tunnels = node.value.tunnels.iter();
-        usage.uses.extend(
-            tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
-        );
+    if host_local {
+        usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
+    }
+    let nodes = (0..).zip(&snapshot.nodes);
+    for (position, node) in nodes.filter(|(_, node)| !left_nodes.contains(node.value.name.as_str())) {
+        // By `usePodCIDR` tunnels have addresses of the node's range, too.
+        let is_of_range = |address| node.value.pod_cidrs.iter().any(|range| range.contains(address));
+        for (kind, address) in &node.value.tunnels {
+            match host_local && is_of_range(address) {
+                true => usage.mentioned.push(*address),
+                false => usage.uses.push(Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
+            }
+        }
     }
     if services_only {
         // What another IPAM gave to pods and tunnels may be in pools of Calico.
@@ -171,7 +180,7 @@ impl Usage {
     /// A service that Calico serves owns the ingress addresses that are in a pool for LoadBalancers, or that
     /// a block records for a service. All others are named at most.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
-        let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();
+        let assign = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
         let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));
         let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
         for (position, service) in (0..).zip(&snapshot.services) {

@@ -6,6 +6,7 @@ use calipam_model::attributes::AttributeRef;
 
 use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
+use crate::index::Mention;
 
 /// Longest text of the datastore in a message, in characters; the evidence has all of it.
 const LONGEST: usize = 100;
@@ -71,6 +72,15 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
         None => "no one".to_owned(),
+    }
+}
+
+/// How a message names what names an address: `pod default/web-0 on node-1 (status.podIPs)`.
+pub fn names_of_mentions(mentions: &[Mention]) -> String {
+    match mentions {
+        // An object that cannot be decoded, or a node by its own address.
+        [] => "an object that is not its owner for certain".to_owned(),
+        _ => list(mentions),
     }
 }
 

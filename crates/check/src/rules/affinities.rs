@@ -7,6 +7,7 @@ use calipam_model::affinity::{Affinity, AffinityState, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
 
+use super::blocks::left_behind;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
@@ -48,7 +49,8 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
     let by_host = value.key.kind == AffinityType::Host;
     if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
         let keys = dependencies().into_iter().chain([Key::Node(value.key.node.clone())]);
-        out.push(finding(Code::AffinityOfMissingNode).depending_on(keys));
+        let detail = left_behind(context, &value.key.node);
+        out.push(finding(Code::AffinityOfMissingNode).with_detail(detail).depending_on(keys));
     }
 
     match context.index.block(value.key.cidr) {

@@ -10,7 +10,7 @@ use calipam_model::block::BlockProblem;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use super::{addresses, run, without_address, workloads};
+use super::{addresses, run, services, without_address, workloads};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Finding, Subject};
@@ -41,7 +41,7 @@ pub(crate) fn findings(
         workloads::check(&context, &mut found);
     }
     if codes.contains(&Code::ServiceWithoutAddress) {
-        workloads::check_services(&context, &mut found);
+        services::check(&context, &mut found);
     }
     if [Code::NodeWithoutAddresses, Code::PodWithoutAddress].iter().any(|code| codes.contains(code)) {
         without_address::check(&context, &Claimants::new(&context), &mut found);

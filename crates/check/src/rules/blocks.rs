@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use crate::Context;
 use crate::cidr_set::overlaps;
 use crate::code::Code;
-use crate::finding::{BlockEvidence, Conflicting, Evidence, Finding, PoolBlockSize, Subject};
+use crate::finding::{BlockEvidence, Conflicting, Detail, Evidence, Finding, PoolBlockSize, Subject};
 use crate::index::{IndexedBlock, Stored};
 
 /// Checks every block.
@@ -115,13 +115,19 @@ fn check_owner(
     };
     let missing = kind == AffinityType::Host && !context.index.node_exists(name);
     if missing && snapshot.has_read(Source::Nodes) {
-        out.push(about(block, Code::BlockOfMissingNode));
+        let detail = left_behind(context, name);
+        out.push(about(block, Code::BlockOfMissingNode).with_detail(detail));
     }
     let key = AffinityKey { kind, node: name.clone(), cidr: block.key };
     if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
         let dependencies = [Key::Block(block.key), Key::Affinity(key)];
         out.push(about(block, Code::BlockWithoutAffinity).depending_on(dependencies));
     }
+}
+
+/// What a finding says of a node that is gone and has left its object in Calico.
+pub(super) fn left_behind(context: &Context<'_>, node: &str) -> Detail {
+    if context.index.node(node).is_some() { Detail::LeftBehind } else { Detail::None }
 }
 
 /// Affinities that exist, whether their value decodes or not; those marked deleted do not.

@@ -1,5 +1,8 @@
 //! Endpoints and pods on nodes that do not exist.
 
+use std::collections::BTreeSet;
+
+use calipam_model::affinity::AffinityType;
 use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -9,7 +12,8 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
 use crate::{Context, FastSet};
 
-/// Checks on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
+/// Checks on which nodes live endpoints are, and unfinished pods: all of Kubernetes, which has no endpoints, and those without an
+/// address where the nodes of Kubernetes were read beside etcd.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Nodes) {
@@ -25,18 +29,36 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             out.push(finding(context.index.describe_endpoint(position)));
         }
     }
-    if snapshot.datastore != DatastoreKind::Kubernetes {
+    check_objects(context, out);
+    let on_etcd = snapshot.datastore != DatastoreKind::Kubernetes;
+    if on_etcd && snapshot.kubernetes_nodes.is_empty() {
         return;
     }
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
-        if !pod.finished && !pod.host_network && nodes.lacks(pod.node()) {
+        let is_wanted = !on_etcd || pod.mentioned().next().is_none();
+        if !pod.finished && !pod.host_network && is_wanted && nodes.lacks(pod.node()) {
             let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
             // Nodes are listed at another moment.
             let dependencies = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
             out.push(finding(context.index.describe_pod(position)).depending_on(dependencies));
         }
     }
+}
+
+/// Nodes of Kubernetes of which Calico has no object, although blocks or affinities are theirs.
+fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let index = &context.index;
+    let owners = index.blocks.iter().filter_map(|block| block.owner?.host());
+    let affinities = context.snapshot.affinities.iter().map(|affinity| &affinity.value.key);
+    let holders = affinities.filter(|key| key.kind == AffinityType::Host).map(|key| key.node.as_str());
+    let lacking: BTreeSet<&str> = owners.chain(holders).filter(|node| index.lacks_object(node)).collect();
+    out.extend(lacking.into_iter().map(|node| {
+        let (subject, evidence) = (Subject::Node(node.to_owned()), Evidence::Node(Box::default()));
+        Finding::new(Code::NodeObjectMissing, subject, evidence)
+            .on_nodes([node])
+            .depending_on([Key::Node(node.to_owned())])
+    }));
 }
 
 /// True if nothing says that the endpoint's pod is gone or has finished.
@@ -68,7 +90,7 @@ struct Nodes<'c, 's> {
 
 impl<'c, 's> Nodes<'c, 's> {
     fn new(context: &'c Context<'s>) -> Self {
-        let nodes = context.snapshot.nodes.iter();
+        let nodes = context.snapshot.nodes.iter().filter(|node| context.index.node_exists(&node.value.name));
         let kubernetes = nodes.filter_map(|n| n.value.kubernetes_name.as_deref()).collect();
         Self { context, kubernetes, last: None }
     }

@@ -118,12 +118,39 @@ fn services_where_the_controller_is_off() {
     let value = Service { namespace: "default".into(), name: "web".into(), created, ..Service::default() };
     cluster.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
     cluster.0.mark_read([Source::Services]);
-    cluster.0.kube_controllers = Some(KubeControllersConfiguration::default());
-    assert_eq!(verdict(&cluster), [""; 0]);
-    let controllers =
-        KubeControllersConfiguration { assign_ips: Some(AssignIps::AllServices), ..Default::default() };
-    cluster.0.kube_controllers = Some(controllers);
-    assert_eq!(verdict(&cluster), ["service-without-address default/web"]);
+    let assign_ips = Some(AssignIps::AllServices);
+    let off = KubeControllersConfiguration::default();
+    let states = [
+        (off.clone(), "v3.32.1", Some("controller-off")),
+        (KubeControllersConfiguration { no_section: true, ..off.clone() }, "v3.32.1", Some("no-section")),
+        (KubeControllersConfiguration { assign_ips, ..off.clone() }, "v3.30.0", None),
+        (
+            KubeControllersConfiguration { assign_ips, no_section: true, ..off.clone() },
+            "v3.30.0",
+            Some("only-by-environment"),
+        ),
+        (KubeControllersConfiguration { assign_ips, no_section: true, ..off }, "v3.30.7", None),
+    ];
+    let causes = |cluster: &Cluster| -> Vec<Value> {
+        let found = findings(cluster).into_iter().filter(|f| f.code == Code::ServiceWithoutAddress);
+        found.map(|f| serde_json::to_value(&f.evidence).unwrap()["cause"].clone()).collect()
+    };
+    for (controllers, version, cause) in states {
+        cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
+        cluster.0.kube_controllers = Some(controllers);
+        assert_eq!(causes(&cluster), [json!(cause)], "{version}");
+    }
+    cluster.0.pools.last_mut().unwrap().value.automatic = false;
+    assert_eq!(causes(&cluster), [json!("pools-manual")]);
+    let web = &mut cluster.0.services[0].value;
+    web.asks = true;
+    assert_eq!(causes(&cluster), [Value::Null], "it names its pool");
+    cluster.0.pools.pop();
+    assert_eq!(causes(&cluster), [Value::Null; 0], "it may be a cloud's");
+    cluster.0.services[0].value.names_calico = true;
+    assert_eq!(causes(&cluster), [json!("no-pool")]);
+    cluster.0.kube_controllers = None;
+    assert_eq!(causes(&cluster), [Value::Null; 0]);
 }
 
 #[test]

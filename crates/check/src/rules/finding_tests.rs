@@ -89,7 +89,8 @@ fn what_findings_say() {
     let none = || Value::Null;
     let mut cluster = whole();
     cluster.endpoint("node-1", "web-9", &["10.244.1.1/32"]);
-    let users = "10.244.1.1 used by default/web-0 (node-1) and default/web-9 (node-1)";
+    let users =
+        "10.244.1.1 used by default/web-0 (node-1) and default/web-9 (node-1), recorded for default/web-0";
     assert_eq!(message(&cluster, Code::DuplicateAddress), users);
 
     let mut cluster = whole();

@@ -27,7 +27,7 @@ pub(super) fn one(record: Value) -> [Value; 4] {
 }
 
 /// The same with a kubeconfig: web-0 runs.
-fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
+pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
     let web = PodParts { container_id: "", ..running("web-0", "10.244.1.1") };
@@ -214,6 +214,53 @@ fn pods_that_another_plugin_networks_accuse_nobody() {
     assert_eq!(found, ["critical unallocated-in-use 10.244.9.9"]);
     let protected = kubernetes(one(pod("node-1", "gone")), &[foreign("10.244.1.4")]);
     assert_eq!(verdict(&protected), NOTHING, "what they name is not leaked");
+}
+
+#[test]
+fn what_another_plugin_has_in_a_pool_may_be_given_out_and_whoever_names_it_is_told() {
+    let record = one(pod("node-1", "gone"));
+    let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
+    let warned = |parts: PodParts<'_>| {
+        let mut cluster = kubernetes(record.clone(), &[parts]);
+        cluster.0.mark_read([Source::Reservations]);
+        cluster
+    };
+    let story = |cluster: &Cluster, address: &str| {
+        let view = views::address(&cluster.0, address.parse().unwrap());
+        view.named_by.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let named = "pod default/fargate on node-1 (status.podIPs)";
+    for address in ["10.244.9.9", "10.244.1.6"] {
+        let cluster = warned(foreign(address));
+        let found = verdict(&cluster);
+        assert!(found.contains(&format!("warning unrecorded-address {address}")), "{found:?}");
+        assert_eq!(story(&cluster, address), named);
+    }
+    let none = |cluster: &Cluster| verdict(cluster).iter().all(|f| !f.contains("unrecorded-address"));
+    for address in ["192.168.7.7", "10.244.1.1", "10.244.1.4"] {
+        assert!(none(&warned(foreign(address))), "{address}: in no pool, used by another, recorded");
+    }
+    assert_eq!(story(&warned(foreign("10.244.1.4")), "10.244.1.4"), named, "the record is of a dead pod");
+    assert!(none(&warned(PodParts { ready: false, ..foreign("10.244.9.9") })), "of the sandbox before");
+    let mut reserved = warned(foreign("10.244.9.9"));
+    reserved.resource("ipreservations/flannel", json!({"reservedCIDRs": ["10.244.9.0/24"]}));
+    assert!(none(&reserved));
+    let mut disabled = warned(foreign("10.244.9.9"));
+    disabled.0.pools[0].value.disabled = true;
+    assert!(none(&disabled));
+    let mut unread = warned(foreign("10.244.9.9"));
+    unread.0.coverage.remove(&Source::Reservations);
+    assert!(none(&unread));
+
+    let bypassing = PodParts { no_ipam: Some(r#"["10.244.9.9"]"#), ..running("fixed", "10.244.9.9") };
+    let cluster = warned(bypassing);
+    assert!(!none(&cluster));
+    let field = "pod default/fixed on node-1 (annotation cni.projectcalico.org/ipAddrsNoIpam)";
+    assert_eq!(story(&cluster, "10.244.9.9"), field);
+    let multus = r#"[{"name": "net1", "ips": ["10.244.9.9"]}]"#;
+    let multus = warned(PodParts { network_status: Some(multus), ..running("multi", "10.244.1.5") });
+    assert!(none(&multus), "a network of its own");
+    assert!(story(&multus, "10.244.9.9").ends_with("(annotation k8s.v1.cni.cncf.io/network-status)"));
 }
 
 /// Calico's CNI plugin with host-local IPAM, and addresses of services from Calico's.

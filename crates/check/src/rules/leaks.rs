@@ -70,7 +70,7 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
 /// True if the status of the recorded service names no address yet: this may be its only one.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
-    let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips);
+    let assign = snapshot.serves_services().and_then(Result::ok);
     let is_managed = |service: &Service| assign.is_none_or(|assign| service.is_managed(assign));
     let mut services = snapshot.services.iter().map(|service| &service.value);
     services.any(|service| {

@@ -28,6 +28,11 @@ mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod node_tests;
+mod other_ipam;
+#[cfg(test)]
+mod other_ipam_tests;
 mod owners;
 #[cfg(test)]
 mod pool_tests;
@@ -36,10 +41,15 @@ mod pools;
 mod random_tests;
 #[cfg(test)]
 mod service_tests;
+mod services;
 #[cfg(test)]
 mod settle_tests;
 #[cfg(test)]
 mod structure_tests;
+#[cfg(test)]
+mod tunnel_tests;
+mod tunnels;
+mod unrecorded;
 pub(crate) mod without_address;
 mod workloads;
 
@@ -65,6 +75,7 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
 pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     pools::check_settings(context, &mut findings);
+    other_ipam::check(context, &mut findings);
     findings
 }
 
@@ -79,9 +90,12 @@ fn run_others(context: &Context<'_>) -> Vec<Finding> {
     handles::check(context, &mut findings);
     pools::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);
+    other_ipam::check(context, &mut findings);
     endpoints::check(context, &mut findings);
+    tunnels::check(context, &mut findings);
     workloads::check(context, &mut findings);
-    workloads::check_services(context, &mut findings);
+    services::check(context, &mut findings);
+    unrecorded::check(context, &mut findings);
     custom_resources::check(context, &mut findings);
     defects::check(context, &mut findings);
     findings

@@ -9,22 +9,52 @@ use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Detail, Finding, HeldOn};
 use crate::index::{Owner, Use};
-use crate::record::{Record, names_owner};
+use crate::record::{Naming, Record, is_same_node, naming};
 
 /// Checks whether an address in use is recorded for one of its users. All its records are looked at
 /// together; one that names a user clears the address.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
-    let named = |r: &Record<'_, '_>| {
-        address.uses.iter().any(|used| names_owner(&r.allocation.attribute, used.owner, &context.index))
-    };
     if address.holding().next().is_none() {
         return;
     }
-    let is_right = |r: &Record<'_, '_>| named(r) || is_windows_tunnel(context, address, r);
-    if address.holding().any(|r| is_right(r) || context.is_young(&r.allocation.attribute)) {
+    let mut on_other_node = None;
+    for record in address.holding() {
+        for used in address.uses {
+            match naming(&record.allocation.attribute, used.owner, &context.index) {
+                Some(Naming::Whole) => return,
+                Some(Naming::OnOtherNode) => on_other_node = Some((record, used.owner)),
+                None => {}
+            }
+        }
+    }
+    if let Some((record, owner)) = on_other_node {
+        out.extend(wrong_node(context, address, record, owner));
         return;
     }
-    out.push(finding(context, Code::OwnerMismatch, address));
+    let is_young = |r: &Record<'_, '_>| context.is_young(&r.allocation.attribute);
+    if !address.holding().any(|r| is_young(r) || is_windows_tunnel(context, address, r)) {
+        out.push(finding(context, Code::OwnerMismatch, address));
+    }
+}
+
+/// A record of a pod that names another node than the pod runs on. Calico's collector compares the two if it knows the
+/// recorded node, and takes the address for leaked.
+pub(super) fn wrong_node(
+    context: &Context<'_>,
+    address: &Address<'_, '_, '_>,
+    record: &Record<'_, '_>,
+    owner: Owner,
+) -> Option<Finding> {
+    let index = &context.index;
+    let position = index.pod_of(owner)?;
+    let node = context.snapshot.pods[position as usize].value.node();
+    let recorded = record.allocation.attribute.get("node")?;
+    let is_known = index.node(&recorded.to_string()).is_some();
+    if node.is_empty() || !is_known || is_same_node(recorded, node, index) {
+        return None;
+    }
+    let finding = finding(context, Code::WrongNodeRecorded, address);
+    Some(finding.with_detail(Detail::PodOn(node.to_string().into())).on_nodes([node.to_string()]))
 }
 
 /// True for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.

@@ -1,7 +1,7 @@
-//! Pools that overlap, have a selector that does not parse, or are nearly full.
+//! Pools that overlap each other, nodes or services, have a selector that does not parse, or are nearly full.
 
 use calipam_model::IpNet;
-use calipam_model::pool::Pool;
+use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::{Selector, SelectorError};
 use calipam_model::snapshot::Source;
 
@@ -10,6 +10,7 @@ use crate::cidr_set::overlaps;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, InvalidSelector, PoolEvidence, PoolName, Subject};
 use crate::occupancy::Occupancy;
+use crate::places::{Places, within};
 
 /// Checks every pool.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
@@ -43,12 +44,31 @@ fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Fin
 /// What is wrong from the moment a pool has it: the first request may be refused, or the first block be another pool's, too.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
-    for pools in same(&sorted(context)) {
+    let pools = sorted(context);
+    check_places(context, &pools, out);
+    for pools in same(&pools) {
         let broken = pools.iter().find_map(|pool| Some((pool, invalid_selector(pool)?)));
         if let Some((pool, selector)) = broken {
             out.push(finding(Code::InvalidPoolSelector, pool, |evidence| {
                 evidence.invalid_selector = Some(selector);
             }));
+        }
+    }
+}
+
+/// Enabled pools over what the cluster itself has. Of nodes only pools for pods and tunnels count: a service may have the
+/// address of a node.
+fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
+    let enabled = || same(pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled()));
+    let places = Places::of(context.snapshot, enabled().map(|pool| pool.cidr));
+    for pool in enabled() {
+        let is_of_nodes = pool.allows(PoolUse::Workload) || pool.allows(PoolUse::Tunnel);
+        let nodes = if is_of_nodes { within(&places.nodes, pool.cidr) } else { &[] };
+        let services = within(&places.services, pool.cidr);
+        for (code, covered) in [(Code::PoolOverlapsNodes, nodes), (Code::PoolOverlapsServices, services)] {
+            if !covered.is_empty() {
+                out.push(finding(code, pool, |evidence| evidence.covers = covered.to_vec()));
+            }
         }
     }
 }

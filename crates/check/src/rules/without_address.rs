@@ -68,7 +68,7 @@ impl<'s> Judge<'_, 's> {
         let families: Vec<Family> =
             Family::BOTH.into_iter().filter(|family| self.needs.matters(*family)).collect();
         let (mut refusals, mut served) = (Vec::new(), [false; 2]);
-        for node in self.context.snapshot.nodes.iter().map(|stored| &stored.value) {
+        for node in self.existing() {
             let has_pods = self.pods.run_on(node);
             if node.is_virtual_kubelet() || node.tainted && !has_pods {
                 continue;
@@ -89,6 +89,11 @@ impl<'s> Judge<'_, 's> {
             }));
         }
         (refusals, served)
+    }
+
+    fn existing(&self) -> impl Iterator<Item = &'s Node> {
+        let nodes = self.context.snapshot.nodes.iter().map(|stored| &stored.value);
+        nodes.filter(|node| self.context.index.node_exists(&node.name))
     }
 
     /// How bad it is; `None` if it may be meant. `fails` if the node lacks a family that pods do ask for.
@@ -162,7 +167,7 @@ impl<'s> Judge<'_, 's> {
     }
 
     fn report_pods(&self, served: [bool; 2], out: &mut Vec<Finding>) {
-        for node in self.context.snapshot.nodes.iter().map(|stored| &stored.value) {
+        for node in self.existing() {
             if node.is_virtual_kubelet() {
                 continue;
             }

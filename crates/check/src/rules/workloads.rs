@@ -1,6 +1,5 @@
 //! Endpoints against pods. Only where etcd and Kubernetes were both read are they two sources that can
-//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too. And LoadBalancer
-//! services without an address.
+//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,14 +7,15 @@ use std::net::IpAddr;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
-use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
+use super::addresses::Address;
+use super::owners::wrong_node;
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
-use crate::record::is_same_node;
+use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, PodState, Subject};
+use crate::index::Owner;
+use crate::record::{Naming, Record, is_same_node, naming};
 
 /// Orchestrator of the endpoints that belong to pods.
 const KUBERNETES: &str = "k8s";
@@ -55,7 +55,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
             out.extend(pod_without_endpoint(context, position));
         }
-        out.extend(own.iter().filter_map(|endpoint| node_mismatch(context, *endpoint, pod)));
+        for endpoint in own {
+            if let Some(mismatch) = node_mismatch(context, *endpoint, pod) {
+                out.push(mismatch);
+                out.extend(recorded_beside_pod(context, *endpoint, pod));
+            }
+        }
         out.extend(disagreement(context, position, own));
     }
 }
@@ -134,6 +139,26 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     Some(found.on_nodes([pod.node().to_string()]).depending_on([pod.key()]))
 }
 
+/// The addresses of a pod that are recorded on the node of its endpoint, which is not its own.
+fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
+    let (index, owner) = (&context.index, Owner::Endpoint(position));
+    let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
+    let finding = |address: IpAddr| {
+        let around = index
+            .blocks_around(address)
+            .filter_map(|block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }));
+        let records: Vec<Record<'_, '_>> = around.filter(is_holding).collect();
+        let named =
+            |r: &&Record<'_, '_>| naming(&r.allocation.attribute, owner, index) == Some(Naming::Whole);
+        let record = records.iter().find(named)?;
+        let blocks = std::slice::from_ref(record.block);
+        let address = Address { address, records: &records, uses: index.uses_of(address), blocks };
+        wrong_node(context, &address, record, owner)
+    };
+    let has = |address: &IpAddr| pod.mentioned().any(|own| own == *address);
+    index.endpoint(position).addresses().filter(has).filter_map(finding).collect()
+}
+
 /// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
 /// not name is not compared: statuses without IPv6 were a fault of their own. The status holds one address
 /// a family, so that it only has to be among the others.
@@ -173,32 +198,4 @@ fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
     let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));
     let compared = |address: &&IpAddr| if address.is_ipv4() { v4 } else { v6 };
     some.iter().filter(compared).all(contains)
-}
-
-/// Checks whether managed services have addresses. Calico's controller passes over every service while no
-/// pool is for LoadBalancers.
-pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let snapshot = context.snapshot;
-    let offers = |p: &Pool| p.is_enabled() && p.allows(PoolUse::LoadBalancer);
-    if !snapshot.pools.iter().any(|p| offers(&p.value)) {
-        return;
-    }
-    // Without the controller services get their addresses elsewhere, or by hand.
-    let Some(assign) = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips) else { return };
-    let old = |service: &Service| {
-        service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
-    };
-    for service in snapshot.services.iter().map(|s| &s.value) {
-        if service.is_managed(assign) && service.ingress.is_empty() && old(service) && !service.deleting {
-            out.push(service_without_address(service));
-        }
-    }
-}
-
-fn service_without_address(service: &Service) -> Finding {
-    let name = format!("{}/{}", service.namespace, service.name);
-    let evidence = OwnerEvidence::new(OwnerKind::Service, name.clone());
-    let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
-    let evidence = Evidence::Endpoint(Box::new(evidence));
-    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), evidence).depending_on([key])
 }

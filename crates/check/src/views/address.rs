@@ -16,7 +16,7 @@ use super::partly_read;
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject, shared};
-use crate::index::IndexedBlock;
+use crate::index::{IndexedBlock, Mention};
 use crate::message::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
@@ -38,6 +38,9 @@ pub struct AddressView {
     /// Who is known to use it. If `partly_read` names sources, others may as well.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
+    /// What names it without owning it for certain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named_by: Vec<Mention>,
     /// What is wrong with it, as far as the objects that were read decide that.
     #[serde(skip)]
     pub findings: Vec<Finding>,
@@ -159,6 +162,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
         reserved,
         blocks: around().map(|block| view_of_block(&context, block, address)).collect(),
         owners,
+        named_by: index.mentions(address),
         findings: findings(&context, address),
         partly_read: partly_read(snapshot),
     }

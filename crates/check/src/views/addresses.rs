@@ -93,7 +93,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     list
 }
 
-/// The addresses that pods use by their endpoints and by Kubernetes.
+/// The addresses that pods use, or name, by their endpoints and by Kubernetes.
 fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
     let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
     let mut used = BTreeSet::new();
@@ -107,7 +107,7 @@ fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
     }
     for pod in snapshot.pods.iter().map(|pod| &pod.value) {
         if is_named(pod.namespace().to_string(), pod.name().to_string()) {
-            used.extend(pod.addresses());
+            used.extend(pod.mentioned());
         }
     }
     used

@@ -82,7 +82,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// As Go writes a list that has never had an element.
+/// Writes null for an empty list, as Go does.
 fn null_if_empty<S: Serializer>(list: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     Some(list).filter(|list| !list.is_empty()).serialize(serializer)
 }

@@ -41,6 +41,9 @@ pub struct NodeComparison {
     /// Used by a pod, and recorded, but not for a pod: for whom.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded_for_others: BTreeMap<IpAddr, RecordedFor>,
+    /// Used by a pod here, and recorded on another node.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub recorded_elsewhere: BTreeSet<IpAddr>,
     /// Recorded for a pod, but used by none. Addresses of virtual machines, which outlive their pods, are left out.
     pub not_used: BTreeSet<IpAddr>,
     /// Used by a pod, but named by no endpoint.
@@ -177,6 +180,7 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
             found.addresses.entry(node.clone()).or_default().insert(address);
         } else if is_pod || claim == Claim::Machine {
             let node = attribute.get("node").map(|node| context.index.calico_node(node));
+            let node = node.or_else(|| node_of.get(&address).cloned());
             let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
             found.addresses.entry(node.unwrap_or_default()).or_default().insert(address);
         }
@@ -192,6 +196,8 @@ struct Sources {
     recorded: ByNode,
     /// Recorded on any node: a virtual machine that migrates is recorded on one and runs on two.
     all_recorded: BTreeSet<IpAddr>,
+    /// Recorded for virtual machines.
+    machines: BTreeSet<IpAddr>,
     /// Recorded, but not for a pod.
     others: BTreeMap<IpAddr, RecordedFor>,
     /// Used on any node, or held for a virtual machine.
@@ -205,6 +211,7 @@ impl Sources {
         Self {
             all_recorded: all(&blocks.addresses),
             used: &all(&kubernetes.addresses) | &blocks.machines,
+            machines: blocks.machines,
             pods: kubernetes.pods,
             running: kubernetes.addresses,
             endpoints,
@@ -230,6 +237,8 @@ impl Sources {
             false => Default::default(),
         };
 
+        let elsewhere = running.iter().filter(|a| self.all_recorded.contains(*a) && !recorded.contains(*a));
+        let recorded_elsewhere = elsewhere.filter(|a| !self.machines.contains(*a)).copied().collect();
         let others = running.iter().filter_map(|a| Some((*a, *self.others.get(a)?))).collect();
         NodeComparison {
             pods: self.pods.get(&node).copied().unwrap_or_default(),
@@ -240,6 +249,7 @@ impl Sources {
             agreed,
             not_recorded: &running - &self.all_recorded,
             recorded_for_others: others,
+            recorded_elsewhere,
             not_used: &recorded - &self.used,
             without_endpoint,
             endpoint_only,

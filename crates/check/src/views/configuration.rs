@@ -11,6 +11,9 @@ use crate::DEFAULT_GRACE;
 pub struct ConfigurationView {
     /// The settings of the allocator, and what else bears on addresses.
     pub settings: Vec<Setting>,
+    /// Configurations that Calico ignores: only the one called `default` counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,6 +52,9 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
         _ if snapshot.effective_ipam_config().is_none() => {
             "stored, but does not decode: Calico's default is shown"
         }
+        (None, _) if !snapshot.ignored_configs.is_empty() => {
+            "Calico's default: there is no IPAM configuration called default"
+        }
         (None, _) => "Calico's default: nothing is stored",
         (Some(_), DatastoreKind::Etcd | DatastoreKind::EtcdV2) => "/calico/ipam/v2/config",
         (Some(_), DatastoreKind::Kubernetes) => "IPAM configuration default",
@@ -63,7 +69,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
         settings.push(Setting { name, value, origin: origin.to_owned(), resource: other });
     }
     settings.extend(others(snapshot));
-    ConfigurationView { settings }
+    ConfigurationView { settings, ignored: snapshot.ignored_configs.clone() }
 }
 
 fn others(snapshot: &Snapshot) -> Vec<Setting> {
@@ -79,6 +85,10 @@ fn others(snapshot: &Snapshot) -> Vec<Setting> {
         Some(grace) => setting("leakGracePeriod", format!("{grace:#}"), controllers),
         None => setting("leakGracePeriod", format!("{DEFAULT_GRACE:#}"), "Calico's default"),
     });
+    settings.extend(snapshot.serves_services().map(|serves| match serves {
+        Ok(assign) => setting("assignIPs", format!("{assign:?}"), controllers),
+        Err(why) => setting("assignIPs", "none".to_owned(), &why.to_string()),
+    }));
     if let Some(cluster) = &snapshot.cluster {
         let origin = "ClusterInformation default";
         let ready = cluster.datastore_ready.map_or("not set".to_owned(), |ready| ready.to_string());

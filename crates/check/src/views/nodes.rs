@@ -186,7 +186,8 @@ fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut
         pools().any(|pool| Family::of(pool.cidr) == *family && pool.allows(PoolUse::Workload))
     });
     let families: Vec<Family> = families.collect();
-    for node in context.snapshot.nodes.iter().map(|n| &n.value) {
+    let existing = context.snapshot.nodes.iter().filter(|node| context.index.node_exists(&node.value.name));
+    for node in existing.map(|node| &node.value) {
         let Some(view) = nodes.get_mut(&node.name) else { continue };
         if node.is_virtual_kubelet() {
             view.families.iter_mut().for_each(|of_node| of_node.without_address = Some(false));

@@ -259,3 +259,18 @@ fn configuration_and_where_it_comes_from() {
     );
     assert_eq!(value(&cluster, "leakGracePeriod").0, "15m");
 }
+
+#[test]
+fn a_configuration_that_is_not_called_default_is_ignored() {
+    let mut cluster = Cluster::new();
+    let other = "/calico/resources/v3/projectcalico.org/ipamconfigurations/rancher-config";
+    cluster.put(other, json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}));
+    let view = configuration(&cluster.0);
+    let strict = view.settings.iter().find(|setting| setting.name == "strictAffinity").unwrap();
+    assert_eq!(strict.value, "false");
+    assert_eq!(strict.origin, "Calico's default: there is no IPAM configuration called default");
+    assert_eq!(view.ignored, ["rancher-config"]);
+    let note = "Calico ignores the IPAM configuration rancher-config: only the one called default counts";
+    cluster.block("10.244.1.0/30", None, [Value::Null, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(crate::check(&cluster.0, &crate::Options::default()).notes, [note]);
+}

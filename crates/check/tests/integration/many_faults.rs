@@ -49,6 +49,8 @@ fn every_rule_that_etcd_decides_has_a_fault() {
         "endpoint-node-mismatch",
         "service-without-address",
         "service-address-extra",
+        "pods-without-calico-ipam",
+        "pool-overlaps-services",
     ];
     let mut clusters = vec![Cluster::all_faults(ClusterSpec::new(1), 1)];
     for fault in Fault::ALL.iter().filter(|fault| fault.stands_alone()) {

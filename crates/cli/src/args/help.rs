@@ -321,7 +321,7 @@ pub(super) const EXPLAIN: &str = "\
 Examples:
   calipam explain                             all rules
   calipam explain leaked-address
-  calipam explain --pod shop/web-0            why it gets no address, and what to do
+  calipam explain --pod default/web-0         why it gets no address, and what to do
   calipam explain --node node-7 -o wide       with each step of the allocator
 
 Exit code 1 if the pod or node gets no address. A rule is named by its code, as in the column CODE of `check`.";

@@ -158,7 +158,7 @@ pub(crate) enum IpamCommand {
     Assign(AssignArgs),
     /// Simulate a cluster: pod start times, block sizes, node failures
     ///
-    /// Runs the allocator on a simulated datastore, and prints how long pods wait for their addresses. Changes nothing.
+    /// Runs the allocator on a simulated datastore, and prints how long pods wait. Changes nothing.
     #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
     Simulate(Box<SimulateArgs>),
     /// Undo a run of a command that writes, from its journal

@@ -15,7 +15,6 @@ use crate::exit::Failure;
 const CLUSTER: &str = "Cluster";
 const LOAD: &str = "Load";
 const QUESTION: &str = "What to show [default: ADD latency by cluster size]";
-const COST: &str = "Datastore";
 
 /// The time from the arrival of the last pod to the failure of a node.
 const CALM: Micros = Micros::from_mins(1);
@@ -52,6 +51,12 @@ pub(crate) struct SimulateArgs {
     /// Time until a released address can be assigned again
     #[arg(long, value_name = "DURATION", help_heading = CLUSTER)]
     pub cooldown: Option<Micros>,
+    /// etcd or kubernetes [default: that of the cluster, else etcd]
+    #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true, help_heading = CLUSTER)]
+    pub model: Option<Model>,
+    /// As `read=2ms,write=5ms`, or local-nvme, cloud-disk or loaded
+    #[arg(long, value_name = "NAME=VALUE,…", help_heading = CLUSTER)]
+    pub latency: Option<String>,
 
     /// New pods, as `20/s` [default: 1 per node in 5s, at most 100/s]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
@@ -96,13 +101,6 @@ pub(crate) struct SimulateArgs {
     /// Runs of each, for ranges [default: 1; --advise: 5, --clashes: 20]
     #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
     pub runs: Option<NonZeroU32>,
-
-    /// etcd or kubernetes [default: that of the cluster, else etcd]
-    #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true, help_heading = COST)]
-    pub model: Option<Model>,
-    /// As `read=2ms,write=5ms`, or local-nvme, cloud-disk or loaded
-    #[arg(long, value_name = "NAME=VALUE,…|PROFILE", help_heading = COST)]
-    pub latency: Option<String>,
 }
 
 /// Block sizes to compare where none are named.

@@ -83,6 +83,13 @@ pub(crate) fn error(error: &Error) -> Option<String> {
         Error::NotLocked => {
             "lock it with `calicoctl datastore migrate lock`; `calipam split` locks it by itself"
         }
+        Error::DoubtfulKubernetes(_) => {
+            return Some(format!(
+                "name the context of the cluster that uses this etcd: {}; if it is this one, name it as well. Or read etcd alone, without \
+                 a kubeconfig",
+                connected(&["--kubeconfig", "FILE", "--context", "NAME"], &[])
+            ));
+        }
         Error::PodsNotRead => {
             return Some(format!(
                 "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
@@ -136,6 +143,7 @@ fn split(refusal: &SplitRefusal) -> Option<String> {
         SplitRefusal::Finalizer { .. } => {
             "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts"
         }
+        SplitRefusal::Range(_) => "move its users to a pool of another range, with `migrate`",
         SplitRefusal::NamespaceSelectorOfTunnels(_) => {
             "set its allowedUses to Workload alone, or remove the namespaceSelector"
         }
@@ -199,6 +207,7 @@ fn migrate(refusal: &MigrateRefusal) -> Option<String> {
             "Calico assigns addresses twice where blocks overlap; {} shows what {block} holds",
             command(&["show", "--block", &block.to_string()])
         ),
+        MigrateRefusal::Range(_) => "name a range that nothing else has, in this cluster or next to it".to_owned(),
         MigrateRefusal::OtherBlockSize { .. } => {
             "a pool has one block size; name another CIDR, or omit --block-size".to_owned()
         }

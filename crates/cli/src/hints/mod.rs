@@ -10,7 +10,7 @@ pub(crate) mod remedy;
 pub(crate) mod why;
 
 pub(crate) use self::command::{
-    Reader, again, command, command_elsewhere, command_in_document, connected, dry_run, into_file,
-    names_connection, remember_call, remember_connection, remember_name,
+    Reader, again, command, command_elsewhere, command_in_document, command_with, connected, dry_run,
+    into_file, names_connection, remember_call, remember_connection, remember_name,
 };
 pub(crate) use self::error::{error, repair};

@@ -40,6 +40,9 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
                 Remedy::Rebuild(blocks) if blocks.is_empty() => {
                     format!("{command} records its addresses again")
                 }
+                Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
+                    format!("{command} restarts the one for whom it is not recorded")
+                }
                 Remedy::Rebuild(_) => format!("{command} repairs it"),
                 Remedy::ReleaseLeaked | Remedy::ReleaseNodes(_) | Remedy::ReleaseOrphanHandles => {
                     format!("{command} does it")

@@ -3,6 +3,7 @@
 use calipam_check::Remedy;
 
 use super::{Reader, command_in_document};
+use crate::render::text::shell_word;
 
 /// What a remedy does, and its command line.
 pub(crate) fn hint(remedy: &Remedy) -> String {
@@ -12,6 +13,8 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
         Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
+        Remedy::RestartPod { .. } => "give the pod another address: it is recorded for another owner",
+        Remedy::RestartCalicoNode(_) => "give the tunnel another address: it is recorded for another owner",
         Remedy::Rebuild(_) => "see what a rebuild would change",
     };
     format!("{purpose}: {}", line(remedy, Reader::Operator))
@@ -19,14 +22,35 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
 
 /// The command line in a text.
 pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
+    if let Some(restart) = restart(remedy) {
+        return format!("`{restart}`");
+    }
     let (words, kept) = words(remedy);
     reader.command_with(&words.iter().map(String::as_str).collect::<Vec<_>>(), kept)
 }
 
 /// The command line in a document: the field `repair` of a finding.
 pub(crate) fn in_document(remedy: &Remedy) -> String {
+    if let Some(restart) = restart(remedy) {
+        return restart;
+    }
     let (words, _) = words(remedy);
     command_in_document(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The command of kubectl that restarts something.
+fn restart(remedy: &Remedy) -> Option<String> {
+    let words = match remedy {
+        Remedy::RestartPod { namespace, pod } => {
+            format!("--namespace {} {}", shell_word(namespace), shell_word(pod))
+        }
+        Remedy::RestartCalicoNode(node) => {
+            let field = format!("spec.nodeName={node}");
+            format!("--all-namespaces --selector k8s-app=calico-node --field-selector {}", shell_word(&field))
+        }
+        _ => return None,
+    };
+    Some(format!("kubectl delete pod {words}"))
 }
 
 /// The options that name a part of the cluster, by ID.
@@ -43,6 +67,8 @@ fn words(remedy: &Remedy) -> (Vec<String>, &'static [&'static str]) {
             (vec!["release".into(), "--node".into(), list(nodes.iter().cloned().collect())], &POOLS)
         }
         Remedy::ReleaseAddress(address) => (vec!["release".into(), "--ip".into(), address.to_string()], &[]),
+        // What kubectl restarts has a command of its own.
+        Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => (Vec::new(), &[]),
         Remedy::Rebuild(blocks) if blocks.is_empty() => (vec!["rebuild".into()], &POOLS),
         Remedy::Rebuild(blocks) => {
             let blocks = list(blocks.iter().map(ToString::to_string).collect());

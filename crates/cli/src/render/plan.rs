@@ -99,6 +99,7 @@ impl ShownExecution {
             partly,
             aborted,
             open_intents: _,
+            journal: _,
         } = &run.execution;
         let conflict =
             |c: &calipam_repair::Conflict| ShownConflict { what: c.what.clone(), reason: c.reason.clone() };

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use calipam_files::{Extent, ProgressFn};
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -254,7 +254,7 @@ async fn follow_kubernetes(
     Ok(Ok((snapshot, Followed { etcd: None, kubernetes: Some(kubernetes) })))
 }
 
-/// Adds what uses addresses to a snapshot of etcd, and begins to follow it. Of nodes only their names were read, to know the cluster by.
+/// Adds what uses addresses to a snapshot of etcd, and begins to follow it.
 async fn add_kubernetes(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -266,8 +266,7 @@ async fn add_kubernetes(
     let lists = lists::<Snapshot>(&reader, kinds.clone()).await?;
     let positions = positions_of(&kinds, &lists);
     with_kubernetes::add_lists(client, snapshot, lists)?;
-    let followed = kinds.into_iter().filter(|kind| kind.known.source != Source::Nodes).collect();
-    Ok(KubeFollowed::begin(client, followed, positions, begin, snapshot))
+    Ok(KubeFollowed::begin(client, kinds, positions, begin, snapshot))
 }
 
 fn positions_of(kinds: &[Kind], lists: &[Listed<Snapshot>]) -> calipam_files::recording::Positions {

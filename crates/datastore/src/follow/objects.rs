@@ -34,6 +34,7 @@ macro_rules! each_list {
         $do!(pools, Source::Pools, |pool| pool.name.clone());
         $do!(reservations, Source::Reservations, |reservation| reservation.name.clone());
         $do!(nodes, Source::Nodes, |node| node.name.clone());
+        $do!(kubernetes_nodes, Source::KubernetesNodes, |node| node.name.clone());
         $do!(pods, Source::Pods, |pod| format!("{}/{}", pod.namespace(), pod.name()));
         $do!(services, Source::Services, |service| name_in_kind(&service.namespace, &service.name));
         $do!(machines, Source::Machines, |machine| name_in_kind(&machine.namespace, &machine.name));

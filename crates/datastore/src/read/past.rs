@@ -12,7 +12,7 @@ use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
 
-use super::around::etcd::{MAX_OPERATIONS, endpoints_of, named_endpoints, range_of};
+use super::around::etcd::{self, MAX_OPERATIONS, endpoints_of, number_of_endpoints, range_of};
 use super::around::{Lookup, PodOnNode};
 use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
@@ -209,14 +209,16 @@ impl Reading<'_> {
         ranges
     }
 
-    /// The endpoints that have an address at the oldest revision or the newest, whatever the records say. Of the nodes of its
-    /// blocks and records, in the namespaces of these; one that had it only in between is found where a record names its pod.
+    /// The endpoints that have an address at the oldest revision or the newest, whatever the records say. Of many, those of the nodes
+    /// of its blocks and records, in the namespaces of these; one that had it only in between is found where a record names its pod.
     async fn users(&self, of: &PastOf) -> Result<Vec<Range>> {
         let PastOf::Address(address) = of else { return Ok(Vec::new()) };
         let named = Lookup::Address(*address).named(&self.versions());
         let mut users = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
-            for part in named_endpoints(&named).chunks(MAX_OPERATIONS) {
+            let number = self.client.get(&[number_of_endpoints().at(revision)], "endpoints").await?;
+            let number = number.ranges.first().map_or(0, |answer| answer.count());
+            for part in etcd::users(&named, number).0.chunks(MAX_OPERATIONS) {
                 let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
                 let found = self.client.get(&pinned, "endpoints").await?;
                 let has_it = |entry: &RawEntry<'_>| {

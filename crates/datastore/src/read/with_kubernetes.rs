@@ -1,11 +1,13 @@
 //! The Kubernetes of a cluster whose datastore is etcd: what runs there, to compare with what Calico records.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use calipam_files::{ProgressFn, skip};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::time::CLOCK_SKEW;
+use jiff::Timestamp;
 
 use super::again::kubernetes;
 use super::around::Lookup;
@@ -59,9 +61,7 @@ pub(crate) fn add_lists(
     let mut read = Snapshot::default();
     lists.into_iter().for_each(|listed| read.absorb(listed.taken));
 
-    // The nodes of Kubernetes only tell whether it is the same cluster; those of Calico are in etcd.
-    same_cluster(client, snapshot, &read)?;
-    read.nodes.clear();
+    snapshot.kubernetes_is_younger = same_cluster(client, snapshot, &read)?;
     snapshot.absorb(read);
     snapshot.mark_read([Source::Pods, Source::Services]);
     let kinds = kinds::users_with_node_names(client.api());
@@ -100,14 +100,22 @@ pub(crate) async fn add_around(
     add_users(client, snapshot, lookup).await
 }
 
-/// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`.
-fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<()> {
-    let referred: BTreeSet<&str> =
-        etcd.nodes.iter().filter_map(|node| node.value.kubernetes_name.as_deref()).collect();
-    let nodes = kubernetes.nodes.len();
-    let known = kubernetes.nodes.iter().filter(|node| referred.contains(node.value.name.as_str())).count();
+/// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`. It is created where that runs: true if
+/// most nodes of Kubernetes are younger than what Calico has of their names, as those of another cluster may be.
+fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
+    let referred = etcd.nodes.iter().map(|node| &node.value);
+    let referred: HashMap<&str, Option<Timestamp>> =
+        referred.filter_map(|node| Some((node.kubernetes_name.as_deref()?, node.created))).collect();
+    let nodes = kubernetes.kubernetes_nodes.iter().map(|node| &node.value);
+    let found = nodes.filter_map(|node| Some((node.created, *referred.get(node.name.as_str())?)));
+    let found: Vec<(Option<Timestamp>, Option<Timestamp>)> = found.collect();
+    let (nodes, known) = (kubernetes.kubernetes_nodes.len(), found.len());
     if 2 * known < nodes {
         return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
     }
-    Ok(())
+    let is_younger = |(node, calico): &&(Option<Timestamp>, Option<Timestamp>)| match (node, calico) {
+        (Some(node), Some(calico)) => node.duration_since(*calico) > CLOCK_SKEW,
+        _ => false,
+    };
+    Ok(2 * found.iter().filter(is_younger).count() > known)
 }

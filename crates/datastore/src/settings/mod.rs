@@ -214,6 +214,12 @@ impl KubernetesSettings {
         let url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
         url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
+
+    /// True if the cluster is named by its context or URL: what a kubeconfig has as its current context may be any.
+    pub fn names_cluster(&self) -> bool {
+        let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
+        named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
+    }
 }
 
 impl Settings {

@@ -241,3 +241,23 @@ fn an_export_keeps_what_a_check_needs_and_no_secrets() {
     assert_eq!((again.blocks, again.pods, again.pools), (first.blocks, first.pods, first.pools));
     assert!(!is_exported(b"/calico/ipam/v2/config") && !is_exported(b"secrets/default/x"));
 }
+
+#[test]
+fn an_ipam_configuration_that_is_not_called_default_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = |kind: &str, group: &str, name: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": {"strictAffinity": true}});
+    for (kind, group) in
+        [("IPAMConfig", "crd.projectcalico.org/v1"), ("IPAMConfiguration", "projectcalico.org/v3")]
+    {
+        let list = |items: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+        let other = [config(kind, group, "rancher-config"), pool()];
+        let snapshot = read(folder.path(), &[write(&folder, "x.json", &list(&other))]).unwrap();
+        assert_eq!(
+            (snapshot.ipam_config, &snapshot.ignored_configs[..]),
+            (None, &["rancher-config".to_owned()][..])
+        );
+        let both = [config(kind, group, "default"), config(kind, group, "rancher-config"), pool()];
+        let snapshot = read(folder.path(), &[write(&folder, "x.json", &list(&both))]).unwrap();
+        assert!(snapshot.ipam_config.is_some_and(|config| config.strict_affinity), "{kind}");
+    }
+}

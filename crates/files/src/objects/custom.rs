@@ -254,8 +254,12 @@ pub(crate) fn add_classic_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: E
 
 fn add_config(snapshot: &mut Snapshot, json: &[u8], plural: &str) {
     let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
-    if let Some((config, _)) = single(snapshot, json, plural, |_| Key::IpamConfig, parse) {
-        snapshot.ipam_config = Some(config);
+    match identify(json, Encoding::Json) {
+        (_, name) if name != DEFAULT => snapshot.ignored_configs.push(name),
+        _ => {
+            let config = single(snapshot, json, plural, |_| Key::IpamConfig, parse);
+            snapshot.ipam_config = config.map(|(config, _)| config).or(snapshot.ipam_config);
+        }
     }
 }
 

@@ -155,7 +155,7 @@ pub static KINDS: [KnownKind; 14] = [
 /// Nodes of which the names alone are of interest.
 pub static NODE_NAMES: KnownKind = KnownKind {
     accept: Accept::Metadata,
-    ..core("nodes", "Node", Source::Nodes, node::add_node_name, node::export_node)
+    ..core("nodes", "Node", Source::KubernetesNodes, node::add_node_name, node::export_node)
 };
 
 impl KnownKind {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_model::cidr::parse_address;
+use calipam_model::cidr::{parse_address, parse_cidr};
 use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::plugin::INSTALLED;
@@ -25,12 +25,27 @@ const WIREGUARD_V6: &str = "projectcalico.org/IPv6WireguardInterfaceAddr";
 /// Labels that Calico adds to those of Kubernetes: a JSON object.
 const LABELS: &str = "projectcalico.org/labels";
 
+/// The public keys for IPv4 and IPv6.
+const KEYS: [&str; 2] = ["projectcalico.org/WireguardPublicKey", "projectcalico.org/WireguardPublicKeyV6"];
+
 /// The annotations in the order of [`TunnelKind::ALL`].
 const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
 
 const WANTED: Wanted = Wanted {
     labels: true,
-    annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS, OWN[0], OWN[1], INSTALLED],
+    annotations: &[
+        IPIP,
+        VXLAN,
+        VXLAN_V6,
+        WIREGUARD,
+        WIREGUARD_V6,
+        KEYS[0],
+        KEYS[1],
+        LABELS,
+        OWN[0],
+        OWN[1],
+        INSTALLED,
+    ],
     owners: false,
 };
 
@@ -42,6 +57,10 @@ type NodeObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Spec<'a> {
+    #[serde(borrow, rename = "podCIDR", skip_serializing_if = "str::is_empty")]
+    pod_cidr: Cow<'a, str>,
+    #[serde(borrow, rename = "podCIDRs", skip_serializing_if = "Option::is_none")]
+    pod_cidrs: Option<Vec<Cow<'a, str>>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     taints: Option<Vec<Taint<'a>>>,
 }
@@ -86,8 +105,9 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     if let Ok(node) = read(object, encoding) {
         let name = node.metadata.name.to_string();
-        let value = Node { kubernetes_name: Some(name.clone()), name, ..Node::default() };
-        snapshot.nodes.push(Versioned { value, revision: node.metadata.revision() });
+        let created = node.metadata.created_at();
+        let value = Node { kubernetes_name: Some(name.clone()), created, name, ..Node::default() };
+        snapshot.kubernetes_nodes.push(Versioned { value, revision: node.metadata.revision() });
     }
 }
 
@@ -104,14 +124,17 @@ fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError
     }
     decode!(object, node: NodeObject<'_>, value, {
         1 => node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-        2 => node.spec.taints = Some(taints(value.bytes())?),
+        2 => node.spec = spec(value.bytes())?,
         3 => node.status.addresses = Some(addresses(value.bytes())?),
     })
 }
 
-/// The taints of a `NodeSpec`.
-fn taints(message: &[u8]) -> Result<Vec<Taint<'_>>, ObjectError> {
-    decode!(message, taints: Vec<Taint<'_>>, value, { 5 => taints.push(taint(value.bytes())?) })
+fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
+    decode!(message, spec: Spec<'_>, value, {
+        1 => spec.pod_cidr = text(value)?,
+        5 => spec.taints.get_or_insert_default().push(taint(value.bytes())?),
+        7 => spec.pod_cidrs.get_or_insert_default().push(text(value)?),
+    })
 }
 
 fn taint(message: &[u8]) -> Result<Taint<'_>, ObjectError> {
@@ -132,11 +155,12 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
     let name = meta.name.to_string();
     let mut defects = Vec::new();
     let mut node = Node { kubernetes_name: Some(name.clone()), name: name.clone(), ..Node::default() };
+    node.created = meta.created_at();
     node.labels = labels(meta, &mut defects);
     node.plugin = meta.annotation(INSTALLED).map(str::to_owned);
     for (kind, annotation) in TunnelKind::ALL.into_iter().zip(TUNNELS) {
         let Some(text) = meta.annotation(annotation).filter(|text| !text.is_empty()) else { continue };
-        let v6 = matches!(kind, TunnelKind::VxlanV6 | TunnelKind::WireguardV6);
+        let v6 = kind.is_v6();
         match parse_address(text).filter(|address| matches!(address, IpAddr::V6(_)) == v6) {
             Some(address) => node.tunnels.push((kind, address)),
             None => {
@@ -146,8 +170,11 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
             }
         }
     }
+    node.wireguard_keys = KEYS.map(|key| meta.annotation(key).is_some_and(|key| !key.is_empty()));
     let mut taints = object.spec.taints.iter().flatten();
     node.tainted = taints.any(|taint| KEEPS_AWAY.contains(&&*taint.effect));
+    let ranges = object.spec.pod_cidrs.as_deref().unwrap_or(std::slice::from_ref(&object.spec.pod_cidr));
+    node.pod_cidrs = ranges.iter().filter_map(|text| parse_cidr(text)).collect();
     for text in OWN.into_iter().filter_map(|annotation| meta.annotation(annotation)) {
         node.add_address("CalicoNodeIP", text);
     }
@@ -171,4 +198,38 @@ fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, S
     };
     labels.extend(meta.labels.iter().map(|(name, value)| (name.to_string(), value.to_string())));
     labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field of a message that is a text or a message itself.
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, content.len() as u8], content].concat()
+    }
+
+    #[test]
+    fn ranges_of_pods_and_keys_of_wireguard_are_read_from_both_encodings() {
+        let ranges = [field(1, b"10.2.0.0/24"), field(7, b"10.2.0.0/24"), field(7, b"fd00::/112")].concat();
+        let key = field(12, &[field(1, KEYS[1].as_bytes()), field(2, b"YooZ")].concat());
+        let metadata = [field(1, b"node-1"), key].concat();
+        let protobuf = [field(1, &metadata), field(2, &ranges)].concat();
+        let json = serde_json::json!({"metadata": {"name": "node-1", "annotations": {KEYS[1]: "YooZ"}},
+            "spec": {"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.2.0.0/24", "fd00::/112"]}});
+        let mut snapshot = Snapshot::default();
+        add_node(&mut snapshot, &protobuf, Encoding::Protobuf);
+        add_node(&mut snapshot, json.to_string().as_bytes(), Encoding::Json);
+        let exported = export_node(&protobuf, Encoding::Protobuf).unwrap().unwrap();
+        add_node(&mut snapshot, &exported, Encoding::Json);
+        assert_eq!((snapshot.nodes.len(), &snapshot.defects[..]), (3, &[][..]));
+        for node in snapshot.nodes.iter().map(|node| &node.value) {
+            let ranges: Vec<String> = node.pod_cidrs.iter().map(ToString::to_string).collect();
+            assert_eq!(ranges, ["10.2.0.0/24", "fd00::/112"]);
+            assert_eq!(node.wireguard_keys, [false, true]);
+        }
+        let old = br#"{"metadata": {"name": "node-2"}, "spec": {"podCIDR": "10.2.1.0/24"}}"#;
+        add_node(&mut snapshot, old, Encoding::Json);
+        assert_eq!(snapshot.nodes[3].value.pod_cidrs.len(), 1);
+    }
 }

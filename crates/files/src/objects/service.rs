@@ -1,6 +1,7 @@
-//! LoadBalancer services (facts 2.13).
+//! Services of the type LoadBalancer (facts 2.13), and the addresses of all others.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use calipam_model::key::Key;
 use calipam_model::service::Service;
@@ -17,6 +18,9 @@ use super::{export, note_fields, note_value, path};
 const ASKS: [&str; 3] =
     ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
 
+/// The class of the services that Calico serves.
+const CLASS: &str = "calico";
+
 const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
 
 type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
@@ -30,6 +34,27 @@ struct Spec<'a> {
     ip: Cow<'a, str>,
     #[serde(borrow, rename = "loadBalancerClass", skip_serializing_if = "Option::is_none")]
     class: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "clusterIP", skip_serializing_if = "str::is_empty")]
+    cluster_ip: Cow<'a, str>,
+    #[serde(borrow, rename = "clusterIPs", skip_serializing_if = "Vec::is_empty")]
+    cluster_ips: Vec<Cow<'a, str>>,
+}
+
+impl Spec<'_> {
+    fn is_load_balancer(&self) -> bool {
+        self.kind == "LoadBalancer"
+    }
+
+    /// A service without an address of its own has the text `None`, or nothing.
+    fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
+        let all =
+            [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);
+        all.filter_map(|text| text.parse().ok())
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_load_balancer() || self.cluster_ips().next().is_some()
+    }
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -53,10 +78,10 @@ struct Ingress<'a> {
     ip: Cow<'a, str>,
 }
 
-/// Adds a service, if it is of type `LoadBalancer`.
+/// Adds a service, if it is of type `LoadBalancer` or has an address in the cluster.
 pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
-        Ok(service) if service.spec.kind == "LoadBalancer" => add(snapshot, &service),
+        Ok(service) if service.spec.is_wanted() => add(snapshot, &service),
         Ok(_) => {}
         Err(error) => {
             let (namespace, name) = identify(object, encoding);
@@ -66,10 +91,10 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     }
 }
 
-/// What an export keeps of a service, if it is of type `LoadBalancer`.
+/// What an export keeps of a service, if it is of type `LoadBalancer` or has an address in the cluster.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut service = read(object, encoding)?;
-    if service.spec.kind != "LoadBalancer" {
+    if !service.spec.is_wanted() {
         return Ok(None);
     }
     service.metadata = service.metadata.for_export(WANTED);
@@ -94,7 +119,10 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
         deleting: meta.deleted.is_some(),
         class: object.spec.class.as_ref().map(ToString::to_string),
         asks: ASKS.iter().any(asked) || !object.spec.ip.is_empty(),
+        names_calico: ASKS.iter().any(asked) || object.spec.class.as_deref() == Some(CLASS),
         ingress: Vec::new(),
+        is_internal: !object.spec.is_load_balancer(),
+        cluster_ips: object.spec.cluster_ips().collect(),
     };
     let mut defects = Vec::new();
     // Entries with a host name only have no address.
@@ -123,8 +151,10 @@ fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, ObjectError> {
 
 fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
     decode!(message, spec: Spec<'_>, value, {
+        3 => spec.cluster_ip = text(value)?,
         4 => spec.kind = text(value)?,
         8 => spec.ip = text(value)?,
+        18 => spec.cluster_ips.push(text(value)?),
         21 => spec.class = Some(text(value)?),
     })
 }
@@ -139,4 +169,40 @@ fn ingress(balancer: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
 
 fn addresses(ingress: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
     decode!(ingress, found: Vec<Ingress<'_>>, value, { 1 => found.push(Ingress { ip: text(value)? }) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(number: u64, content: &[u8]) -> Vec<u8> {
+        let tag = number << 3 | 2;
+        let tag = if tag < 128 { vec![tag as u8] } else { vec![tag as u8 | 128, (tag >> 7) as u8] };
+        [&tag[..], &[content.len() as u8], content].concat()
+    }
+
+    #[test]
+    fn addresses_in_the_cluster_are_read_of_every_service() {
+        let spec =
+            [field(3, b"10.96.0.1"), field(4, b"ClusterIP"), field(18, b"10.96.0.1"), field(18, b"fd00::1")];
+        let metadata = [field(1, b"kubernetes"), field(3, b"default")].concat();
+        let protobuf = [field(1, &metadata), field(2, &spec.concat())].concat();
+        let mut snapshot = Snapshot::default();
+        add_service(&mut snapshot, &protobuf, Encoding::Protobuf);
+        let exported = export_service(&protobuf, Encoding::Protobuf).unwrap().unwrap();
+        add_service(&mut snapshot, &exported, Encoding::Json);
+        let one = br#"{"metadata": {"name": "kubernetes", "namespace": "default"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.1"}}"#;
+        add_service(&mut snapshot, one, Encoding::Json);
+        let headless = br#"{"metadata": {"name": "db"}, "spec": {"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}}"#;
+        add_service(&mut snapshot, headless, Encoding::Json);
+        assert_eq!(export_service(headless, Encoding::Json).unwrap(), None);
+        let counts: Vec<usize> =
+            snapshot.services.iter().map(|service| service.value.cluster_ips.len()).collect();
+        assert_eq!((&counts[..], &snapshot.defects[..]), (&[2, 2, 1][..], &[][..]));
+        assert!(snapshot.services.iter().all(|service| service.value.is_internal));
+        let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
+        add_service(&mut snapshot, ours, Encoding::Json);
+        let ours = &snapshot.services[3].value;
+        assert!(ours.names_calico && !ours.asks && !ours.is_internal);
+    }
 }

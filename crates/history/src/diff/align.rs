@@ -21,7 +21,10 @@ pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
 fn forget(snapshot: &mut Snapshot, source: Source) {
     match source {
         Source::Endpoints => snapshot.endpoints = Vec::new(),
-        Source::Pods => snapshot.pods = Vec::new(),
+        Source::Pods => {
+            snapshot.pods = Vec::new();
+            snapshot.kubernetes_nodes = Vec::new();
+        }
         Source::Services => snapshot.services = Vec::new(),
         Source::Machines => snapshot.machines = Vec::new(),
         _ => return,

@@ -49,3 +49,43 @@ fn only_versions_after_the_newest_known_one_are_new() {
         assert_eq!(judged(none), (false, None), "{none}");
     }
 }
+
+#[test]
+fn what_kube_controllers_run_is_told_by_their_status() {
+    use AssignIps::{AllServices, RequestedServicesOnly};
+    let read = |spec: &str, status: &str, version: &str| {
+        let json = format!(r#"{{"spec":{{"controllers":{{{spec}}}}},"status":{{{status}}}}}"#);
+        let (controllers, defects) = KubeControllersConfiguration::parse(json.as_bytes()).unwrap();
+        assert!(defects.is_empty(), "{defects:?}");
+        let cluster = ClusterInformation { calico_version: version.into(), ..Default::default() };
+        (controllers.leak_grace_period.map(|period| period.as_mins()), controllers.serves(Some(&cluster)))
+    };
+    let section = r#""loadBalancer":{"assignIPs":"RequestedServicesOnly"},"node":{"leakGracePeriod":"5m"}"#;
+    let named = r#""environmentVars":{"ENABLED_CONTROLLERS":"node,loadbalancer"}"#;
+    let running = r#""runningConfig":{"controllers":{"node":{"leakGracePeriod":"7m"},"loadBalancer":{"assignIPs":"AllServices"}}}"#;
+    let both = format!("{named},{running}");
+    let other =
+        r#""environmentVars":{"ENABLED_CONTROLLERS":"node"},"runningConfig":{"controllers":{"node":{}}}"#;
+    let no_controllers = r#""runningConfig":{"logSeverityScreen":"Info"}"#;
+    for (spec, status, version, minutes, serves) in [
+        (section, "", "v3.32.1", Some(5), Ok(RequestedServicesOnly)),
+        (section, no_controllers, "v3.32.1", Some(5), Ok(RequestedServicesOnly)),
+        (section, r#""runningConfig":{"controllers":{}}"#, "v3.32.1", Some(5), Ok(RequestedServicesOnly)),
+        (section, running, "v3.32.1", Some(7), Ok(AllServices)),
+        (section, other, "v3.32.1", Some(5), Err(NotServed::ControllerOff)),
+        ("", "", "v3.32.1", None, Err(NotServed::NoSection)),
+        ("", named, "v3.32.1", None, Ok(AllServices)),
+        ("", &both, "v3.32.1", Some(7), Ok(AllServices)),
+        ("", &both, "v3.32.0", Some(7), Err(NotServed::OnlyByEnvironment)),
+        ("", &both, "v3.31.7", Some(7), Ok(AllServices)),
+        ("", &both, "v3.30.0", Some(7), Err(NotServed::OnlyByEnvironment)),
+        ("", &both, "v3.30.7-0.dev", Some(7), Ok(AllServices)),
+        ("", &both, "v3.34.0-0.dev", Some(7), Ok(AllServices)),
+        ("", &both, "master", Some(7), Ok(AllServices)),
+    ] {
+        assert_eq!(read(spec, status, version), (minutes, serves), "{spec} {status} {version}");
+    }
+    let json = br#"{"status":{"runningConfig":{"controllers":{"node":{"leakGracePeriod":"soon"}}}}}"#;
+    let (_, defects) = KubeControllersConfiguration::parse(json).unwrap();
+    assert_eq!(defects[0].field, "status.runningConfig.controllers.node.leakGracePeriod");
+}

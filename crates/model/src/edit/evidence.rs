@@ -1,5 +1,6 @@
 //! What has to be true of objects for a write to take place.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::block::{BlockContent, BlockOwner};
@@ -16,9 +17,9 @@ pub enum Precondition {
     Absent,
     /// What is stored there is this version.
     At(Revision),
-    /// There is a block that records addresses under this handle, or, for false, there is none that does. It may be of
-    /// any version; a write takes place only if the block stays the one that was read.
-    Records(String, bool),
+    /// The block records so many addresses under this handle; none if it is not there. It may be of any version; a write takes
+    /// place only if the block stays the one that was read.
+    Records(String, RangeInclusive<usize>),
     /// What is stored there matches this. The executor puts the version that it has just read in its place.
     Matches(Condition),
 }

@@ -19,6 +19,8 @@ pub enum Source {
     Reservations,
     /// Nodes with their tunnel addresses.
     Nodes,
+    /// The names of the nodes of Kubernetes, where Calico's own are in etcd. They are read with pods.
+    KubernetesNodes,
     /// Workload endpoints (etcd).
     Endpoints,
     ClusterInformation,
@@ -36,6 +38,7 @@ pub enum Source {
 }
 
 impl Source {
+    /// Those of which a read says whether it covers them.
     pub const ALL: [Self; 14] = [
         Self::Blocks,
         Self::Affinities,

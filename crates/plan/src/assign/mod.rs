@@ -11,7 +11,7 @@ use calipam_assign::{
     Allocator, AssignIp, AutoAssign, Error, Family, NodeSelector, SnapshotStore, Write, without_waiting,
 };
 use calipam_check::owner::RecordedOwner;
-use calipam_check::{Subject, names_of_owners};
+use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
 use calipam_model::node::Node;
@@ -21,6 +21,7 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 use crate::basis::Basis;
 use crate::basis::handles::HandleAllocations;
 use crate::plan::{Plan, PlanKind, Verb, Warning};
+use crate::range;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// What to assign.
@@ -153,8 +154,8 @@ impl Planner<'_, '_> {
         store.into_writes()
     }
 
-    /// Addresses that something uses or names although no block records them: the allocator would give them out a
-    /// second time.
+    /// Addresses that something uses or names, or a service has in the cluster, although no block records them: the allocator
+    /// would give them out a second time.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
@@ -165,6 +166,9 @@ impl Planner<'_, '_> {
                 .map(|used| used.address)
                 .chain(index.mentioned_in(pool).iter().copied())
         });
+        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
+        let services = Places::of(self.basis.snapshot, pools).services;
+        let named = named.chain(services.into_iter().map(|service| service.address));
         named.filter(|address| !is_recorded(self.basis, *address)).collect()
     }
 
@@ -272,14 +276,16 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     }
 
     let owners = basis.context.owners_of(address);
-    let detail = match owners.is_empty() {
-        false => {
+    let detail = match (owners.is_empty(), range::is_free(basis.snapshot, address.into())) {
+        (false, _) => {
             format!("{address} is used by {}, although no block records it", names_of_owners(&owners))
         }
-        true if basis.context.index.is_mentioned(address) => {
-            format!("{address} is named by a pod, an endpoint or a service, although no block records it")
+        (true, Err(refusal)) => refusal.to_string(),
+        (true, Ok(())) if basis.context.index.is_mentioned(address) => {
+            let names = names_of_mentions(&basis.context.index.mentions(address));
+            format!("{address} is named by {names}, although no block records it")
         }
-        true => return None,
+        (true, Ok(())) => return None,
     };
 
     Some(Skipped::new(Subject::Address(address), SkipReason::InUse, detail))

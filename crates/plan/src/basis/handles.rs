@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
-use calipam_model::edit::{Edit, HandleEdit, Held, Unit};
+use calipam_model::edit::{Edit, HandleEdit, Held, Precondition, Unit};
 use calipam_model::handle::Handle;
 pub(crate) use calipam_model::handle::clean_id as clean;
+use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 use calipam_model::text::Text;
 
@@ -112,8 +113,8 @@ impl<'s> HandleAllocations<'s> {
         })
     }
 
-    /// Edits that make every object of the handle say what the blocks record, if it does not.
-    pub(crate) fn corrections(&self, id: &str) -> Vec<Edit> {
+    /// Edits that make every object of the handle say what the blocks record, if it does not, with what they rest on.
+    pub(crate) fn corrections(&self, id: &str) -> Vec<(Edit, Vec<(Key, Precondition)>)> {
         let counts = self.counts(id);
         let correct = |object: &&&Versioned<Handle>| {
             let claimed: BTreeMap<IpNet, i64> = object.value.blocks().collect();
@@ -122,11 +123,29 @@ impl<'s> HandleAllocations<'s> {
         let correction = |object: &&Versioned<Handle>| {
             let mut all: BTreeMap<IpNet, i64> = object.value.blocks().map(|(cidr, _)| (cidr, 0)).collect();
             all.extend(&counts);
+            let evidence = recorded(id, &object.value, &all);
             let edit = HandleEdit::Counts(object.revision.clone(), all.into_iter().collect());
-            Edit::Handle(object.value.id().to_string(), edit)
+            (Edit::Handle(object.value.id().to_string(), edit), evidence)
         };
         self.objects(id).iter().filter(correct).map(correction).collect()
     }
+}
+
+/// What has to be true if a handle is made to count so many addresses: an ADD counts an address before it records it, so that a
+/// block must not record more than a count that falls says, nor fewer than one that rises.
+pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>) -> Vec<(Key, Precondition)> {
+    let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
+    let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);
+    let at_most = fall.into_iter().map(|(block, count)| (block, 0..=number(*count)));
+    let rise = rise.into_iter().filter(|(block, count)| handle.count(**block) < **count);
+    let at_least = rise.map(|(block, count)| (block, number(*count)..=usize::MAX));
+    let records =
+        |(block, range): (&IpNet, _)| (Key::Block(*block), Precondition::Records(id.to_owned(), range));
+    at_most.chain(at_least).take(MOST_NAMED).map(records).collect()
+}
+
+fn number(count: i64) -> usize {
+    usize::try_from(count).unwrap_or_default()
 }
 
 /// Adds one more of which nearly always there is only one.

@@ -15,6 +15,7 @@ use super::Migration;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::release::gone_node::not_its_own;
+use crate::release::may_release::too_early_affinity;
 use crate::release::unselected::give_up;
 use crate::release::{self, Observations, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
@@ -31,6 +32,7 @@ pub fn clean_up(
     let released = release::plan(basis, &leaked, observations, cooldown);
     let mut planner = Planner {
         basis,
+        observations,
         pool: &migration.old.name,
         actions: released.actions,
         skipped: released.skipped,
@@ -59,6 +61,7 @@ pub fn clean_up(
 
 struct Planner<'b, 's> {
     basis: &'b Basis<'s>,
+    observations: &'b [Observations],
     /// The name of the pool.
     pool: &'b str,
     actions: Vec<Action>,
@@ -158,6 +161,11 @@ impl<'s> Planner<'_, 's> {
             let is_own = block.is_some_and(|block| block.owner == Some(&key.owner()));
             let is_kept = is_own && !affinity.value.deleted;
             if is_kept || self.done.contains(&(key.cidr, key.node.clone())) {
+                continue;
+            }
+            // Its holder may be about to create the block, which it could not find then.
+            if let Some((reason, why)) = too_early_affinity(self.basis, affinity, self.observations) {
+                self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
             }
             let mut step = Step::new(format!("affinity {key}"));

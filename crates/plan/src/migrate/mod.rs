@@ -28,6 +28,7 @@ pub use self::refusal::MigrateRefusal;
 pub use self::survey::{Left, Phase, Survey, User, UserKind, lying_in, survey};
 pub use self::temporary::{Detour, Leg, find};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
+use crate::range;
 use crate::split::identify;
 
 /// Where the users of a pool move to.
@@ -165,6 +166,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
         return Err(MigrateRefusal::SmallerThanBlock { cidr: new.cidr, block_size: new.block_size });
     }
     overlaps_none(snapshot, new, new.cidr)?;
+    range::is_free(snapshot, new.cidr)?;
 
     let blocks = snapshot.blocks.iter().map(|block| block.value.key);
     let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());

@@ -2,6 +2,8 @@
 
 use calipam_model::IpNet;
 
+use crate::range::RangeRefusal;
+
 /// Why a pool is not migrated. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateRefusal {
@@ -40,6 +42,8 @@ pub enum MigrateRefusal {
     SmallerThanBlock { cidr: IpNet, block_size: u8 },
     #[error("{cidr} overlaps {other_cidr}, the pool {other}")]
     Overlaps { cidr: IpNet, other: String, other_cidr: IpNet },
+    #[error(transparent)]
+    Range(#[from] RangeRefusal),
     /// Calico would use both, and assign addresses twice.
     #[error("the block {block} still exists in {cidr}, where blocks must be /{block_size}")]
     BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },

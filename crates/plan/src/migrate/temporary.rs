@@ -56,6 +56,7 @@ pub(super) fn made_for(
         return Err(MigrateRefusal::SameBlockSize { pool: old.name.clone(), size: block_size });
     }
     takes_blocks(old.cidr, block_size)?;
+    crate::range::is_free(snapshot, old.cidr)?;
     let Some(cidr) = via else {
         return Err(MigrateRefusal::SameCidr { pool: old.name.clone(), cidr: old.cidr, block_size });
     };

@@ -13,6 +13,7 @@ use super::planner::{Planner, action, change};
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::not_its_own;
+use crate::release::may_release::too_early_affinity;
 use crate::skipped::SkipReason;
 
 /// Codes of findings whose subject is an affinity, and that a rebuild may repair.
@@ -73,7 +74,18 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
     let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone().into(), edit)];
     let revision = affinity.revision.clone();
 
-    match decide(planner, affinity, found) {
+    let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
+        && !planner.index().node_exists(&key.node);
+    let decision = decide(planner, affinity, found);
+    if matches!(decision, Decision::Delete(_) | Decision::Finish)
+        && !gone
+        && let Some((reason, why)) = too_early_affinity(planner.basis, affinity, planner.observations)
+    {
+        found.iter().for_each(|finding| planner.skip(finding, reason, why.clone()));
+        return false;
+    }
+
+    match decision {
         Decision::Leave | Decision::WithBlock => false,
         Decision::SkipOfLiving(finding) => {
             planner.skip_of_living(finding, &key.node);
@@ -84,8 +96,6 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             false
         }
         Decision::Delete(why) => {
-            let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
-                && !planner.index().node_exists(&key.node);
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
             // One that is marked deleted is not an affinity any more.
             let not_its_own = (!affinity.value.deleted && !is_own(planner, key)).then(|| not_its_own(key));

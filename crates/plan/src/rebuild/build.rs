@@ -13,10 +13,11 @@ use super::corrupt::{CorruptBlocks, Repaired};
 use super::handles::{Counting, Countings};
 use super::planner::{Planner, change};
 use crate::plan::{Action, Verb};
-use crate::release::gone_node::{clear_owner, release_affinity};
+use crate::release::gone_node::{clear_owner, expect_left, release_affinity};
 
 /// All steps, in their order.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
+    let index = planner.index();
     let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
     let mut actions = before_blocks;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
@@ -32,6 +33,7 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
     }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
+    expect_left(index, &mut actions);
     actions
 }
 
@@ -103,7 +105,10 @@ fn at_once(
 
     block.edits.extend(counting.up.into_values());
     block.edits.extend(write);
-    block.edits.extend(counting.down.into_values());
+    for (edit, evidence) in counting.down.into_values() {
+        block.edits.push(edit);
+        evidence.into_iter().for_each(|ground| block.require(ground));
+    }
     action.changes.append(&mut counting.changes);
     for (edit, change) in std::mem::take(&mut planned.affinities) {
         block.edits.push(edit);
@@ -215,7 +220,10 @@ fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldow
     let ids: BTreeSet<String> = handles.flatten().flatten().collect();
     part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
     part.edits.append(&mut address_edits(cidr, &addresses.iter().collect::<Vec<_>>(), cooldown));
-    part.edits.extend(ids.iter().filter_map(|id| counting.down.remove(id)));
+    for (edit, evidence) in ids.iter().filter_map(|id| counting.down.remove(id)) {
+        part.edits.push(edit);
+        part.evidence.extend(evidence);
+    }
 
     let evidence = addresses.iter().flat_map(|address| &address.evidence);
     evidence.for_each(|ground| part.require(ground.clone()));

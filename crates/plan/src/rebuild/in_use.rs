@@ -62,6 +62,12 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         }
     }
 
+    for finding in planner.findings(Code::WrongNodeRecorded) {
+        if let Err((reason, why)) = correct_node(planner, &sources, finding) {
+            planner.skip(finding, reason, format!("{}; {why}", finding.message()));
+        }
+    }
+
     as_read(planner);
 }
 
@@ -104,12 +110,17 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
     Networks::new(planner.basis, &containers, &nodes)
 }
 
+fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(), Refusal> {
+    let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) else {
+        return Ok(());
+    };
+    let detail = format!("{}; delete all but one of them first", twice.message());
+    Err((SkipReason::DuplicateOwners, detail))
+}
+
 /// What the record of an address in use should be.
 fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted, Refusal> {
-    if let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) {
-        let detail = format!("{}; delete all but one of them first", twice.message());
-        return Err((SkipReason::DuplicateOwners, detail));
-    }
+    used_once(planner, address)?;
     let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
     let handle = wanted.record.handle.as_deref().map(clean);
     match handle.and_then(|id| planner.uncountable.why(id)) {
@@ -232,6 +243,40 @@ fn rewrite(
     let what = What::Record(held.held, wanted.record);
     let planned = AddressPlan { address: held.address, what, evidence, change };
     planner.blocks.entry(held.block).or_default().addresses.insert(ordinal, planned);
+    Ok(())
+}
+
+/// Corrects the node in the record of a live pod; all else of it stays.
+fn correct_node(
+    planner: &mut Planner<'_, '_>,
+    sources: &Sources<'_>,
+    finding: &Finding,
+) -> Result<(), Refusal> {
+    let held = only_record(planner, finding).ok_or_else(|| why_not_one(planner, finding))?;
+    used_once(planner, held.address)?;
+    let index = planner.index();
+    let mut uses = index.uses_of(held.address).iter();
+    let Some(position) = uses.find_map(|used| index.pod_of(used.owner)) else {
+        return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
+    };
+    let pod = &planner.basis.snapshot.pods[position as usize].value;
+    let node = index.calico_node(pod.node());
+    if !index.node_exists(&node) {
+        return Err((SkipReason::NodeUnknown, format!("{node}, on which it runs, does not exist in Calico")));
+    }
+
+    let mut record = held.held.record.as_ref().to_attribute();
+    record.owner.get_or_insert_default().insert("node".to_owned(), node);
+    let evidence = vec![(pod.key(), sources.users.pod(position))];
+    let change = Change {
+        action: Verb::RewriteOwner,
+        subject: Subject::Address(held.address),
+        detail: finding.says(),
+        repairs: vec![finding.key()],
+    };
+    let (ordinal, block, address) = (held.held.ordinal, held.block, held.address);
+    let planned = AddressPlan { address, what: What::Record(held.held, record), evidence, change };
+    planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
     Ok(())
 }
 

@@ -9,15 +9,14 @@ use super::block_plan::{AddressPlan, What};
 use super::planner::Planner;
 use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
-use crate::release::Observations;
 use crate::release::may_release::{
     Choice, Chosen, allocations, in_corrupt_block, keep_whole_handles, too_early, unknown_owner,
 };
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Plans the release of every leaked address that may be released.
-pub(super) fn plan(planner: &mut Planner<'_, '_>, observations: &[Observations]) {
-    let choice = choose(planner, observations);
+pub(super) fn plan(planner: &mut Planner<'_, '_>) {
+    let choice = choose(planner);
     let findings = choice.values().filter_map(|chosen| chosen.finding);
     let preconditions = Preconditions::new(planner.basis.snapshot, findings);
     for ((block, ordinal), chosen) in choice {
@@ -29,7 +28,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>, observations: &[Observations])
     }
 }
 
-fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> Choice<'s> {
+fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
     let mut choice = Choice::new();
     for finding in planner.findings(Code::LeakedAddress) {
         let held = allocations(planner.basis, finding);
@@ -54,7 +53,8 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, observations: &[Observations]) -> C
         } else if !in_scope {
             let detail = format!("{address} is also recorded in a block that is not to be rebuilt");
             planner.skip(finding, SkipReason::Overlap, detail);
-        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, observations) {
+        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, planner.observations)
+        {
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
                 // No read of the block as it is now could have seen it.
                 let detail =

@@ -109,16 +109,16 @@ fn of_sound(
     observations: &[Observations],
     cooldown: i64,
 ) -> Plan {
-    let mut planner = Planner::new(basis, scope, corrupt, cooldown);
+    let mut planner = Planner::new(basis, scope, corrupt, observations, cooldown);
     // Addresses that get another owner are known before those that are released, since a handle is released completely
     // or not at all.
     in_use::plan(&mut planner);
 
-    leaked::plan(&mut planner, observations);
+    leaked::plan(&mut planner);
     let approved = handles::plan_carriage_returns(&mut planner);
     blocks::plan(&mut planner);
     affinities::plan(&mut planner);
-    let countings = handles::plan(&mut planner, &approved, observations);
+    let countings = handles::plan(&mut planner, &approved);
     let known = std::mem::take(&mut planner.skipped);
 
     let actions = build::actions(planner, countings);

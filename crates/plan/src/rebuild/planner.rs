@@ -17,6 +17,7 @@ use super::handles::UncountableHandles;
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
+use crate::release::Observations;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// A plan in the making.
@@ -24,6 +25,8 @@ pub(super) struct Planner<'p, 's> {
     pub basis: &'p Basis<'s>,
     pub scope: &'p Scope<'p>,
     pub corrupt: &'p CorruptBlocks,
+    /// Earlier reads of the cluster.
+    pub observations: &'p [Observations],
     pub cooldown: i64,
     pub uncountable: UncountableHandles,
     /// What becomes of each block.
@@ -40,12 +43,14 @@ impl<'p, 's> Planner<'p, 's> {
         basis: &'p Basis<'s>,
         scope: &'p Scope<'p>,
         corrupt: &'p CorruptBlocks,
+        observations: &'p [Observations],
         cooldown: i64,
     ) -> Self {
         Self {
             basis,
             scope,
             corrupt,
+            observations,
             cooldown,
             uncountable: UncountableHandles::new(basis),
             blocks: BlockPlans::new(),

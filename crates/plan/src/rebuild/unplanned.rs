@@ -53,9 +53,7 @@ pub(super) fn skipped(
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     use SkipReason as Why;
     Some(match finding.code {
-        Code::DuplicateAddress => {
-            (Why::DuplicateOwners, "decide who keeps it, and recreate the others: calipam cannot know")
-        }
+        Code::DuplicateAddress => (Why::DuplicateOwners, "decide who keeps it, and recreate the others"),
         Code::AddressInSeveralBlocks => {
             (Why::Overlap, "decide which block to keep, and recreate the workloads of the other")
         }
@@ -67,8 +65,14 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             (Why::OutsidePools, "create a pool that contains it, or move its workloads to another pool")
         }
         Code::BorrowedTunnelAddress => tunnel_advice(basis, finding),
+        Code::TunnelAddressMissing => {
+            (Why::NeedsDecision, "restart calico-node there, so that it takes an address")
+        }
         Code::BorrowedUnderStrictAffinity => {
             (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
+        }
+        Code::UnrecordedAddress => {
+            (Why::NeedsDecision, "reserve it with an IPReservation, or restart the pod under Calico")
         }
         Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release its unused addresses"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
@@ -83,15 +87,24 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             (Why::NodeUnknown, "recreate the node object, or delete what refers to it")
         }
         Code::EndpointWithoutPod => (Why::NeedsDecision, "delete the endpoint"),
+        Code::NodeObjectMissing => {
+            (Why::NeedsDecision, "restart calico-node there, which creates the object")
+        }
         Code::PodWithoutEndpoint | Code::PodAddressDisagreement | Code::EndpointNodeMismatch => {
             (Why::NeedsDecision, "recreate the pod")
         }
         Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller ignores it"),
         Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
+        Code::PoolOverlapsNodes | Code::PoolOverlapsServices => {
+            (Why::Overlap, "move its users to a pool of another range, and disable it")
+        }
         Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
             (Why::NeedsDecision, "`calipam explain --node` says what to change")
+        }
+        Code::PodsWithoutCalicoIpam => {
+            (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
         }
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
             (Why::NeedsDecision, "change the configuration unless it is intended")
@@ -109,7 +122,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
 fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
         Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
-        Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
+        Code::DuplicateAddress | Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
         _ => None,
     }
 }

@@ -17,7 +17,7 @@ use crate::basis::Basis;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED};
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
-use crate::release::gone_node::{clear_owner, release_affinity};
+use crate::release::gone_node::{clear_owner, expect_left, release_affinity};
 use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
@@ -29,6 +29,7 @@ pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cool
     builder.miscounts(selection);
     builder.blocks(selection);
     builder.orphans(selection);
+    expect_left(&basis.context.index, &mut builder.actions);
     builder.actions
 }
 
@@ -50,7 +51,7 @@ impl<'s> Builder<'_, 's> {
             if !all.map(|held| (held.block, held.held.ordinal)).all(is_chosen) {
                 continue;
             }
-            for edit in selection.handles.corrections(&id) {
+            for (edit, evidence) in selection.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
                 let change = Change {
@@ -61,7 +62,7 @@ impl<'s> Builder<'_, 's> {
                     repairs: finding.map(|f| f.key()).into_iter().collect(),
                 };
                 let mut step = Step::new(format!("handle-count {id}"));
-                step.whole().edits.push(edit);
+                *step.whole() = Part { unit: Unit::WholeStep, edits: vec![edit], evidence };
                 self.actions.push(Action { step, changes: vec![change] });
             }
         }
@@ -178,7 +179,7 @@ impl<'s> Builder<'_, 's> {
             let delete = HandleEdit::Delete((*revision).clone());
             step.whole().edits.push(Edit::Handle(id.clone(), delete));
             for block in named.remove(id).unwrap_or_default() {
-                step.whole().require((Key::Block(block), Precondition::Records(id.clone(), false)));
+                step.whole().require((Key::Block(block), Precondition::Records(id.clone(), 0..=0)));
             }
             self.actions.push(Action { step, changes: vec![change] });
         }

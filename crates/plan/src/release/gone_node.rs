@@ -1,5 +1,6 @@
 //! What a node that is gone leaves: blocks of which it is the owner, and affinities.
 
+use calipam_check::index::Index;
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey};
@@ -9,6 +10,18 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
+
+/// Of a node that is gone from Kubernetes, Calico may still have the object: then this has to stay as it was read.
+pub(crate) fn expect_left(index: &Index<'_>, actions: &mut [Action]) {
+    let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
+    for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
+        if let (Key::Node(node), Precondition::Absent) = (key, &*expect)
+            && let Some(stored) = index.stored_node(node)
+        {
+            *expect = Precondition::At(stored.revision.clone());
+        }
+    }
+}
 
 /// The block loses its owner, and is deleted if it is empty then.
 pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {

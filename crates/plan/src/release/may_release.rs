@@ -13,10 +13,14 @@ use calipam_check::claim::Claim;
 use calipam_check::index::Index;
 use calipam_check::owner::{Unread, unread};
 use calipam_check::{
-    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject, names_of_owners,
+    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject,
+    names_of_mentions, names_of_owners,
 };
 use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityState};
 use calipam_model::block::Allocation;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Revision, Versioned};
 use jiff::Timestamp;
 
 use super::Observations;
@@ -92,17 +96,12 @@ pub(crate) fn too_early(
         return Some((SkipReason::EvidenceLost, detail));
     }
 
-    let grace = basis.context.grace;
-    let taken_at = basis.snapshot.taken_at;
-    let seen = |allocated: &Allocated| {
-        let mut before = observations.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
-        before.any(|s| s.saw(allocated.address, &allocated.held))
-    };
-
-    if !grace.is_positive() || is_certain_at_once(basis, finding) || held.iter().all(seen) {
+    let seen = |held: &Allocated| has_stood(basis, observations, |s| s.saw(held.address, &held.held));
+    if is_certain_at_once(basis, finding) || held.iter().all(seen) {
         return None;
     }
 
+    let grace = basis.context.grace;
     let detail = format!("{}: it must be found unused twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
@@ -118,15 +117,47 @@ pub(crate) fn too_early_orphan(
         return None;
     };
 
-    let grace = basis.context.grace;
-    let before = observations.iter().filter(|s| basis.snapshot.taken_at.duration_since(s.at) >= grace);
-    let mut seen = before.filter_map(|s| s.handles.get(id));
-    if !grace.is_positive() || seen.any(|revision| Some(revision) == evidence.revision.as_ref()) {
+    let seen = |s: &Observations| {
+        s.handles.get(id).is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
+    };
+    (!has_stood(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
+}
+
+/// Why an affinity between two steps of Calico has to wait: its holder may be about to create the block.
+pub(crate) fn too_early_affinity(
+    basis: &Basis<'_>,
+    affinity: &Versioned<Affinity>,
+    observations: &[Observations],
+) -> Option<Refusal> {
+    let Versioned { value, revision } = affinity;
+    if value.state == AffinityState::Confirmed || value.deleted {
         return None;
     }
+    let (key, what) = (Key::Affinity(value.key.clone()), format!("{} is {}", value.key, value.state));
+    too_early_unsettled(basis, &key, revision, observations, what)
+}
 
-    let detail = format!("{}: it must be found so twice, {grace:#} apart", finding.message());
-    Some((SkipReason::SeenOnce, detail))
+/// Why an object that an operation of Calico may be half through with has to wait: it has to be seen twice in the same version.
+pub(crate) fn too_early_unsettled(
+    basis: &Basis<'_>,
+    key: &Key,
+    revision: &Revision,
+    observations: &[Observations],
+    what: impl Into<String>,
+) -> Option<Refusal> {
+    let seen = |s: &Observations| s.unsettled.get(key).is_some_and(|seen| *seen == revision.to_string());
+    (!has_stood(basis, observations, seen)).then(|| seen_once(basis, what))
+}
+
+fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
+    let (what, grace) = (what.into(), basis.context.grace);
+    (SkipReason::SeenOnce, format!("{what}: it must be found so twice, {grace:#} apart"))
+}
+
+/// True if an observation of this kind is as old as the grace period, or there is none.
+fn has_stood(basis: &Basis<'_>, observations: &[Observations], saw: impl Fn(&Observations) -> bool) -> bool {
+    let (grace, now) = (basis.context.grace, basis.snapshot.taken_at);
+    !grace.is_positive() || observations.iter().any(|s| now.duration_since(s.at) >= grace && saw(s))
 }
 
 /// True if one read is enough: whose address it was cannot come back.
@@ -260,8 +291,8 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
         return (SkipReason::NotAllocated, format!("no block records {address}"));
     }
     if index.is_mentioned(address) {
-        let detail = "is named by a pod, an endpoint or a service, although not as its owner for certain";
-        return (SkipReason::InUse, format!("{address} {detail}"));
+        let names = names_of_mentions(&index.mentions(address));
+        return (SkipReason::InUse, format!("{address} is named by {names}, which may use it"));
     }
 
     let reasons = records.iter().map(|record| why_kept_record(basis, record));

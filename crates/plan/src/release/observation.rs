@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use calipam_check::{Code, Evidence, Report, Subject};
 use calipam_model::attributes::PackedAttribute;
 use calipam_model::edit::Held;
+use calipam_model::key::Key;
 use calipam_model::text::TextRef;
 use jiff::Timestamp;
 
@@ -46,6 +47,9 @@ pub struct Observations {
     pub addresses: HashMap<IpAddr, Vec<Observation>>,
     /// Handles that no allocation referred to, and their revisions.
     pub handles: HashMap<String, String>,
+    /// Handles that counted another number of addresses than the blocks recorded, and affinities between two steps of Calico, with
+    /// their revisions.
+    pub unsettled: HashMap<Key, String>,
 }
 
 impl Observations {
@@ -66,6 +70,15 @@ impl Observations {
                 (Code::OrphanHandle, Subject::Handle(id), Evidence::Handle(evidence)) => {
                     let revision = evidence.revision.clone().unwrap_or_default();
                     observations.handles.insert(id.clone(), revision);
+                }
+                (Code::HandleCount, Subject::Handle(id), Evidence::Handle(evidence)) => {
+                    let revision = evidence.revision.clone().unwrap_or_default();
+                    observations.unsettled.insert(Key::Handle(id.clone()), revision);
+                }
+                (Code::UnsettledAffinity, _, Evidence::Affinity(evidence)) => {
+                    let key = finding.depends_on.iter().find(|key| matches!(key, Key::Affinity(_)));
+                    let seen = key.map(|key| (key.clone(), evidence.revision.clone()));
+                    observations.unsettled.extend(seen);
                 }
                 _ => {}
             }

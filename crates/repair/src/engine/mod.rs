@@ -175,11 +175,29 @@ pub struct Execution {
     pub interrupted: bool,
     /// Why the datastore lock that the run has taken could not be restored: the datastore is still locked.
     pub lock_left: Option<RepairError>,
+    /// The journal, if the run will write more.
+    pub journal: Option<Arc<Journal>>,
     /// Journals of runs that were killed whose open intents could not be compared with the datastore, and why.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
 impl Execution {
+    /// Both, where a run wrote in two parts and this is what the second came to.
+    #[must_use]
+    pub fn after(self, first: Self) -> Self {
+        Self {
+            steps: first.steps + self.steps,
+            written: first.written + self.written,
+            already: first.already + self.already,
+            partly: first.partly + self.partly,
+            aborted: first.aborted + self.aborted,
+            conflicts: first.conflicts.into_iter().chain(self.conflicts).collect(),
+            not_started: first.not_started + self.not_started,
+            passed_over: first.passed_over.into_iter().chain(self.passed_over).collect(),
+            ..self
+        }
+    }
+
     /// Addresses that stay as they were because something had changed.
     pub fn kept(&self) -> usize {
         self.conflicts.iter().map(|conflict| conflict.addresses.len()).sum()

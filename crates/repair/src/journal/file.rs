@@ -135,11 +135,9 @@ impl Journal {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
-    /// Ends the journal.
-    pub async fn finish(mut self) -> Result<PathBuf, JournalError> {
-        self.append(&Entry::End {}, SHORT).await?;
-        self.close();
-        Ok(std::mem::take(&mut self.path))
+    /// Writes the end: nothing but marks about the lock may follow.
+    pub async fn end(&self) -> Result<(), JournalError> {
+        self.append(&Entry::End {}, SHORT).await
     }
 
     async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {

@@ -249,8 +249,12 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
         if let Precondition::Records(id, wanted) = expect {
             return match records(stored, id) {
                 None => Some((key, "cannot be decoded")),
-                Some(true) if !wanted => Some((key, "records addresses under the handle")),
-                Some(false) if *wanted => Some((key, "no longer records addresses under the handle")),
+                Some(count) if count > *wanted.end() => {
+                    Some((key, "records more addresses under the handle"))
+                }
+                Some(count) if count < *wanted.start() => {
+                    Some((key, "no longer records the addresses under the handle"))
+                }
                 Some(_) => None,
             };
         }
@@ -268,14 +272,14 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
     })
 }
 
-/// True if a block records addresses under a handle; `None` if it cannot be decoded.
-fn records(block: Option<&Stored>, id: &str) -> Option<bool> {
-    let Some(block) = block else { return Some(false) };
+/// How many addresses a block records under a handle; `None` if it cannot be decoded.
+fn records(block: Option<&Stored>, id: &str) -> Option<usize> {
+    let Some(block) = block else { return Some(0) };
     match &block.object {
-        Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => Some(false),
+        Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => Some(0),
         Some(Object::Block(BlockContent::Sound(block))) => {
             let clean = |id: &str| id.split('\r').next().unwrap_or_default().to_owned();
-            Some(block.handles().any(|(_, held)| clean(&held.to_string()) == clean(id)))
+            Some(block.handles().filter(|(_, held)| clean(&held.to_string()) == clean(id)).count())
         }
         _ => None,
     }

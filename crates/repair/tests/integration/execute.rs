@@ -1,6 +1,7 @@
 //! Steps are carried out under their guards: what breaks one abandons its step, what does not is no matter.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Precondition;
@@ -331,7 +332,7 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let (block, ordinals) = pod_blocks(&snapshot)[0].clone();
     let id = block.handles().find(|(ordinal, _)| *ordinal == ordinals[0]).unwrap().1.to_string();
     let handle = snapshot.handles.iter().find(|handle| handle.value.id().to_string() == id).unwrap();
-    let step = |wanted: bool, edit: HandleEdit| {
+    let step = |wanted: RangeInclusive<usize>, edit: HandleEdit| {
         let mut step = Step::new("orphan-handle");
         step.whole().edits.push(Edit::Handle(id.clone(), edit));
         step.whole().evidence = vec![(Key::Block(block.cidr()), Precondition::Records(id.clone(), wanted))];
@@ -339,17 +340,20 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     };
     let before = dump(&etcd).await;
     let delete = || HandleEdit::Delete(handle.revision.clone());
-    let execution = run(&store, vec![step(false, delete())]).await;
+    let execution = run(&store, vec![step(0..=0, delete())]).await;
     assert_eq!((execution.written, execution.conflicts.len()), (0, 1), "{execution:?}");
-    assert!(execution.conflicts[0].reason.contains("records addresses under the handle"), "{execution:?}");
+    assert!(
+        execution.conflicts[0].reason.contains("records more addresses under the handle"),
+        "{execution:?}"
+    );
     assert_eq!(dump(&etcd).await, before);
     // Any other write of the block is no matter, and a block that is gone records nothing.
     let key = Key::Block(block.cidr()).to_string();
     let mut client = etcd.client().await.unwrap();
     client.put(key.as_str(), before[&key].0.clone(), None).await.unwrap();
-    let execution = run(&store, vec![step(true, delete())]).await;
+    let execution = run(&store, vec![step(1..=1, delete())]).await;
     assert!(execution.is_complete(), "{execution:?}");
     client.delete(key.as_str(), None).await.unwrap();
-    let execution = run(&store, vec![step(true, HandleEdit::Create(handle.value.clone()))]).await;
+    let execution = run(&store, vec![step(1..=1, HandleEdit::Create(handle.value.clone()))]).await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
 }

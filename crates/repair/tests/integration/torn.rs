@@ -142,7 +142,7 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
         let mut step = Step::new("orphan-handle");
         let delete = HandleEdit::Delete(orphan.revision.clone());
         step.whole().edits = vec![Edit::Handle(ORPHAN.into(), delete)];
-        step.whole().evidence = vec![(Key::Block(cidr), Precondition::Records(ORPHAN.into(), false))];
+        step.whole().evidence = vec![(Key::Block(cidr), Precondition::Records(ORPHAN.into(), 0..=0))];
         steps.push(step);
     }
     steps

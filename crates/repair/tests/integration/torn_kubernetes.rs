@@ -203,7 +203,7 @@ fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
     step.whole().edits = vec![Edit::Handle(id.into(), delete)];
     let blocks = handle.value.blocks();
     step.whole().evidence =
-        blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), false))).collect();
+        blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), 0..=0))).collect();
     Some(step)
 }
 

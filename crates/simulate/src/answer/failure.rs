@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::run::simulate;
 use super::several::{AtRank, side_by_side, variants};
-use crate::cluster::Sample;
 use crate::scenario::{GRACE, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -103,8 +102,7 @@ fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
     let failed = scenario.event.as_ref().map(|planned| planned.at).unwrap_or_default();
     // Right after the failure: events of the same moment come before.
     let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;
-    let points: Vec<Point> =
-        world.measured.borrow().samples.iter().map(|sample| point(sample, failed)).collect();
+    let points = world.measured.borrow().points.clone();
     Ok(Course {
         addresses_free_after: since(&points, |point| point.held == 0),
         blocks_free_after: since(&points, |point| point.blocks == 0),
@@ -112,10 +110,6 @@ fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
         all_running_after: since(&points, |point| point.waiting == 0),
         points,
     })
-}
-
-fn point(sample: &Sample, failed: Micros) -> Point {
-    Point { after: sample.at - failed, held: sample.held, blocks: sample.blocks, waiting: sample.waiting }
 }
 
 /// From when on something holds to the end.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use calipam_model::IpNet;
 
 use super::World;
+use crate::answer::Point;
 use crate::scenario::{DETECTION, EVICTION};
 use crate::time::Micros;
 
@@ -13,22 +14,11 @@ const ORPHANS: Micros = Micros::from_secs(40);
 
 /// What a node held when it failed.
 pub(crate) struct HeldByFailed {
-    pub node: Rc<str>,
+    node: Rc<str>,
+    failed_at: Micros,
     /// Block, ordinal and sequence number of each address.
     allocations: Vec<(IpNet, u32, u64)>,
     blocks: Vec<IpNet>,
-}
-
-/// What is held and what waits at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
-    pub at: Micros,
-    /// Addresses that the failed node still holds.
-    pub held: u64,
-    /// Blocks that the failed node still holds.
-    pub blocks: u64,
-    /// Pods that should run and do not.
-    pub waiting: u64,
 }
 
 /// A way in which a node fails.
@@ -50,9 +40,28 @@ impl World {
         }
     }
 
-    pub(super) fn take_sample(&self) {
-        let sample = self.sample();
-        self.measured.borrow_mut().samples.push(sample);
+    /// Notes what the failed node still holds, and how many pods wait.
+    fn take_sample(&self) {
+        let waiting = self.waiting_pods();
+        let mut measured = self.measured.borrow_mut();
+        let Some(held) = &measured.held else { return };
+        let data = self.server.data();
+        let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
+            let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
+            // A cooling address is free again by and by.
+            found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
+        };
+        let has_owner = |cidr: &&IpNet| {
+            let owner = data.block(**cidr).and_then(|block| block.owner().and_then(|owner| owner.host()));
+            owner == Some(&*held.node)
+        };
+        let point = Point {
+            after: self.engine.now() - held.failed_at,
+            held: held.allocations.iter().filter(is_held).count() as u64,
+            blocks: held.blocks.iter().filter(has_owner).count() as u64,
+            waiting,
+        };
+        measured.points.push(point);
     }
 
     pub(super) fn fail(self: &Rc<Self>, node: u32, failure: Failure) {
@@ -115,27 +124,7 @@ impl World {
                 .filter(|held| held.attribute.get("node").is_some_and(|name| name == *node));
             allocations.extend(of_node.map(|held| (block.cidr(), held.ordinal, held.sequence)));
         }
-        self.measured.borrow_mut().held = Some(HeldByFailed { node, allocations, blocks });
-    }
-
-    /// The state now.
-    fn sample(&self) -> Sample {
-        let measured = self.measured.borrow();
-        let data = self.server.data();
-        let waiting = self.waiting_pods();
-        let mut sample = Sample { at: self.engine.now(), held: 0, blocks: 0, waiting };
-        let Some(held) = &measured.held else { return sample };
-        let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
-            let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
-            // A cooling address is free again by and by.
-            found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
-        };
-        sample.held = held.allocations.iter().filter(is_held).count() as u64;
-        let has_owner = |cidr: &&IpNet| {
-            let owner = data.block(**cidr).and_then(|block| block.owner().and_then(|owner| owner.host()));
-            owner == Some(&*held.node)
-        };
-        sample.blocks = held.blocks.iter().filter(has_owner).count() as u64;
-        sample
+        self.measured.borrow_mut().held =
+            Some(HeldByFailed { node, failed_at: self.engine.now(), allocations, blocks });
     }
 }

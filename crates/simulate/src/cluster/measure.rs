@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::failure::{HeldByFailed, Sample};
+use super::failure::HeldByFailed;
+use crate::answer::Point;
 use crate::time::Micros;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(crate) struct Measured {
     /// Pods for which no node has room now.
     pub unschedulable: u64,
     pub held: Option<HeldByFailed>,
-    pub samples: Vec<Sample>,
+    pub points: Vec<Point>,
     /// The codes that each check found, with its time.
     pub checks: Vec<(Micros, BTreeSet<&'static str>)>,
 }

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use calipam_assign::{Family, Record};
 use calipam_model::pool::Pool;
 
-pub(crate) use self::failure::Sample;
 pub(crate) use self::ledger::Ledger;
 pub(crate) use self::measure::{Measured, Timed};
 use self::nodes::Nodes;

@@ -199,11 +199,6 @@ impl Costs {
         })
     }
 
-    /// The same costs as a text that [`Self::set`] reads.
-    pub fn text(&self) -> String {
-        self.by_text().map(|(name, text)| format!("{name}={text}")).join(",")
-    }
-
     /// The names of the costs that a text for [`Self::set`] does not set.
     pub fn names_not_in(text: &str) -> Vec<&'static str> {
         let given = |name: &&str| {
@@ -262,7 +257,7 @@ mod tests {
         };
         assert_eq!(costs, expected);
         let mut copy = Costs::assumed(DatastoreKind::Kubernetes);
-        copy.set(&costs.text()).unwrap();
+        copy.set(&costs.by_text().map(|(name, text)| format!("{name}={text}")).join(",")).unwrap();
         assert_eq!(copy, costs);
     }
 

@@ -272,6 +272,8 @@ impl PoolSpec {
             namespace_selector: String::new(),
             allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
             automatic: true,
+            ipip: false,
+            vxlan: false,
             created: None,
             temporary_for: None,
         }

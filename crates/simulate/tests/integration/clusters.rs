@@ -20,6 +20,8 @@ fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
         namespace_selector: String::new(),
         allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
         automatic: true,
+        ipip: false,
+        vxlan: false,
         created: None,
         temporary_for: None,
     }

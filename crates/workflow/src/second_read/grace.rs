@@ -66,7 +66,7 @@ pub(crate) async fn plan_after_grace(
 }
 
 /// How many addresses the plan skips because they have been seen unused only once.
-fn seen_once(plan: &Plan) -> usize {
+pub(crate) fn seen_once(plan: &Plan) -> usize {
     plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
 }
 

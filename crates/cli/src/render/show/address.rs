@@ -73,7 +73,10 @@ fn address_lines(view: &AddressView) -> Lines {
     for owner in &view.owners {
         lines.add("Used by", words_of_owner(owner));
     }
-    if view.owners.is_empty() {
+    for mention in &view.named_by {
+        lines.add("Named by", mention.to_string());
+    }
+    if view.owners.is_empty() && view.named_by.is_empty() {
         lines.add("Used by", if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" });
     }
     finding_lines(&view.findings, &view.partly_read, &mut lines);

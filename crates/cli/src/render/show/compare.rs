@@ -29,15 +29,20 @@ impl View for Comparison {
         if others {
             grid.columns(&format!("{side}RECORDED FOR OTHERS"));
         }
+        let elsewhere = self.nodes.iter().any(|node| !node.recorded_elsewhere.is_empty());
+        if elsewhere {
+            grid.columns(&format!("{side}RECORDED ELSEWHERE"));
+        }
         if endpoints {
             grid.columns(&format!("{side}WITHOUT ENDPOINT  {side}ENDPOINT ONLY"));
         }
         grid.can_do_without(&["AGREED", "IN ENDPOINTS", "PODS"]);
         for node in &self.nodes {
-            grid.row(row(node, endpoints, others, wide));
+            grid.row(row(node, [endpoints, others, elsewhere], wide));
         }
         let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
         let notes = match differing {
+            0 if self.nodes.is_empty() => "Neither pods nor blocks name an address".to_owned(),
             0 => "Kubernetes and Calico agree on every node".to_owned(),
             1 => "Kubernetes and Calico differ on 1 node".to_owned(),
             nodes => format!("Kubernetes and Calico differ on {nodes} nodes"),
@@ -48,12 +53,13 @@ impl View for Comparison {
 
 /// True if no source names an address that another one does not.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
-    [&node.not_recorded, &node.not_used, &node.without_endpoint, &node.endpoint_only]
+    let NodeComparison { not_recorded, recorded_elsewhere, not_used, .. } = node;
+    [not_recorded, recorded_elsewhere, not_used, &node.without_endpoint, &node.endpoint_only]
         .iter()
         .all(|set| set.is_empty())
 }
 
-fn row(node: &NodeComparison, endpoints: bool, others: bool, wide: bool) -> Vec<String> {
+fn row(node: &NodeComparison, [endpoints, others, elsewhere]: [bool; 3], wide: bool) -> Vec<String> {
     let differing = |set: &BTreeSet<IpAddr>| {
         if wide {
             let texts: Vec<String> = set.iter().map(ToString::to_string).collect();
@@ -73,6 +79,7 @@ fn row(node: &NodeComparison, endpoints: bool, others: bool, wide: bool) -> Vec<
             false => thousands(node.recorded_for_others.len()),
         });
     }
+    row.extend(elsewhere.then(|| differing(&node.recorded_elsewhere)));
     if endpoints {
         row.extend([&node.without_endpoint, &node.endpoint_only].map(differing));
     }

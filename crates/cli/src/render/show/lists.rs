@@ -163,7 +163,8 @@ impl View for ConfigurationView {
             }
             grid.row(row);
         }
-        table(grid, &[], page, out)
+        let ignored = self.ignored.iter().map(|name| calipam_check::says_ignored(name));
+        table(grid, &ignored.collect::<Vec<_>>(), page, out)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::slice;
 
-use calipam_check::ClusterIdentity;
+use calipam_check::{ClusterIdentity, note_of_other_ipam};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 use serde_json::Value;
@@ -47,12 +47,15 @@ pub(crate) trait View: Serialize {
 pub(crate) struct Shown<'a, V> {
     cluster: ClusterIdentity,
     coverage: &'a BTreeMap<Source, Coverage>,
+    /// Calico IPAM does not serve pods.
+    note: Option<&'static str>,
     view: &'a V,
 }
 
 impl<'a, V: View> Shown<'a, V> {
     pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
-        Self { cluster: ClusterIdentity::of(snapshot), coverage: &snapshot.coverage, view }
+        let (cluster, note) = (ClusterIdentity::of(snapshot), note_of_other_ipam(snapshot));
+        Self { cluster, coverage: &snapshot.coverage, note, view }
     }
 }
 
@@ -77,6 +80,9 @@ impl<V: View> Document for Shown<'_, V> {
         if let (Detail::Full, Some(unread)) = (detail, unread(self.coverage, self.cluster.datastore)) {
             let unread = unread.replacen("not read", "Not read", 1);
             writeln!(out, "{}", on_page(&escape(&unread), 0, page))?;
+        }
+        if let Some(note) = self.note {
+            writeln!(out, "{}", on_page(note, 0, page))?;
         }
         writeln!(out)?;
         self.view.text(detail, page, out)

@@ -54,6 +54,8 @@ pub struct KubeClient {
     connect_timeout: Duration,
     token_file: Option<TokenFile>,
     has_certificate: bool,
+    /// See [`KubernetesSettings::names_cluster`].
+    names_cluster: bool,
     requests: AtomicU64,
     api: Api,
     /// Set once all permissions for a whole read are known to be there.
@@ -124,6 +126,7 @@ impl KubeClient {
             connect_timeout: self.connect_timeout,
             token_file: self.token_file.clone(),
             has_certificate: self.has_certificate,
+            names_cluster: self.names_cluster,
             requests: AtomicU64::new(self.request_count()),
             api,
             permitted: OnceCell::new(),
@@ -154,6 +157,7 @@ impl KubeClient {
                 connect_timeout: settings.timeouts.connect,
                 token_file,
                 has_certificate,
+                names_cluster: settings.names_cluster(),
                 requests: AtomicU64::new(0),
                 api: Api::default(),
                 permitted: OnceCell::new(),
@@ -171,6 +175,7 @@ impl KubeClient {
             connect_timeout: timeouts.connect,
             token_file: None,
             has_certificate: false,
+            names_cluster: true,
             requests: AtomicU64::new(0),
             api: Api::assumed(""),
             permitted: OnceCell::new(),
@@ -180,6 +185,11 @@ impl KubeClient {
     /// The URL of the server, without user and password.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// True if the operator said which cluster it is.
+    pub(crate) fn names_cluster(&self) -> bool {
+        self.names_cluster
     }
 
     /// Number of requests that were sent so far.

@@ -18,6 +18,9 @@ pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Most endpoints of one pod: one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
+/// Of so many endpoints all are read, to find who else uses an address: keys do not tell it.
+const FEW_ENDPOINTS: i64 = 1000;
+
 /// Reads around an address or a handle, all at one revision. Pools and configuration are read whole.
 pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     match lookup_once(client, lookup).await {
@@ -27,15 +30,19 @@ pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<
 }
 
 async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
-    let mut reader = Reader { client, snapshot: Snapshot::default(), revision: 0, known: BTreeSet::new() };
+    let mut reader =
+        Reader { client, snapshot: Snapshot::default(), revision: 0, endpoints: 0, known: BTreeSet::new() };
     reader.read(configuration().into_iter().chain(lookup.first_keys().iter().filter_map(range_of))).await?;
     let taken_at = crate::clock::now();
     let blocks = lookup.blocks(&reader.snapshot);
     reader.read(blocks.iter().filter_map(range_of)).await?;
 
     let named = lookup.named(&reader.snapshot);
-    let ranges = named.keys.iter().filter_map(range_of).chain(named_endpoints(&named));
-    reader.read(ranges).await?;
+    let (endpoints, are_all) = match lookup {
+        Lookup::Address(_) => users(&named, reader.endpoints),
+        Lookup::Handle(_) => (named_endpoints(&named), false),
+    };
+    reader.read(named.keys.iter().filter_map(range_of).chain(endpoints)).await?;
 
     let Reader { mut snapshot, revision, .. } = reader;
     snapshot.datastore = DatastoreKind::Etcd;
@@ -43,6 +50,9 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
     snapshot.revision = revision.to_string();
     snapshot.taken_at = taken_at;
     set_coverage(&mut snapshot);
+    if are_all {
+        snapshot.mark_read([Source::Endpoints]);
+    }
     Ok(snapshot)
 }
 
@@ -51,6 +61,8 @@ struct Reader<'c> {
     client: &'c EtcdClient,
     snapshot: Snapshot,
     revision: i64,
+    /// How many there are.
+    endpoints: i64,
     known: BTreeSet<Vec<u8>>,
 }
 
@@ -58,17 +70,34 @@ impl Reader<'_> {
     async fn read(&mut self, ranges: impl Iterator<Item = Range>) -> Result<()> {
         let ranges: Vec<Range> = ranges.filter(|range| self.known.insert(range.start.clone())).collect();
         for some in ranges.chunks(MAX_OPERATIONS) {
+            let is_first = self.revision == 0;
             let pinned: Vec<Range> = match self.revision {
-                0 => some.to_vec(),
+                0 => some.iter().cloned().chain([number_of_endpoints()]).collect(),
                 revision => some.iter().map(|range| range.clone().at(revision)).collect(),
             };
-            let found = self.client.get(&pinned, "what belongs to it").await?;
-            if self.revision == 0 {
+            let mut found = self.client.get(&pinned, "what belongs to it").await?;
+            if is_first {
                 self.revision = found.revision;
+                self.endpoints = found.ranges.pop().map_or(0, |number| number.count());
             }
             found.entries().for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
         }
         Ok(())
+    }
+}
+
+/// Asks how many endpoints there are: an answer counts what its limit leaves out.
+pub(crate) fn number_of_endpoints() -> Range {
+    Range::prefix(ENDPOINT_PREFIX).with_limit(1).keys_only()
+}
+
+/// Where the users of an address are: all endpoints of which there are so many, or those that something names; and whether these
+/// are all.
+pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
+    match endpoints {
+        0 => (Vec::new(), true),
+        1..=FEW_ENDPOINTS => (vec![Range::prefix(ENDPOINT_PREFIX)], true),
+        _ => (named_endpoints(named), false),
     }
 }
 

@@ -32,6 +32,21 @@ async fn an_address_takes_a_few_keys() {
     }
 }
 
+/// Keys of endpoints do not tell addresses: of few endpoints all are read, so that a second user on another node is seen.
+#[tokio::test]
+async fn of_few_endpoints_all_are_read_for_an_address() {
+    let etcd = Etcd::start().unwrap();
+    seed(&etcd, &entries(50)).await;
+    let store = open(&etcd).await;
+    let before = store.request_count();
+    for address in ["10.0.1.19", "10.200.0.1"] {
+        let snapshot = store.lookup(&Lookup::Address(address.parse().unwrap())).await.unwrap();
+        assert_eq!(snapshot.endpoints.len(), 50 * 14);
+        assert!(snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Blocks));
+    }
+    assert_eq!(store.request_count() - before, 4);
+}
+
 #[tokio::test]
 async fn a_handle_takes_a_few_keys() {
     let etcd = Etcd::start().unwrap();

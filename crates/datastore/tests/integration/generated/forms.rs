@@ -21,6 +21,7 @@ pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, Ground
     let kubernetes = snapshot_of_objects(&list).await;
 
     let mut snapshot = cluster.snapshot();
+    snapshot.kubernetes_nodes = kubernetes.nodes;
     snapshot.pods = kubernetes.pods;
     snapshot.services = kubernetes.services;
     snapshot.machines = kubernetes.machines;

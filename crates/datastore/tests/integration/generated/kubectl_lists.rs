@@ -90,7 +90,7 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_that_kubernetes_decides_has_a_fault() {
-    // Rules that compare endpoints with pods, those about keys of etcd, and one whose fault is alone.
+    // Rules that compare endpoints with pods, those about keys of etcd, and those whose faults are alone.
     let elsewhere = [
         "endpoint-without-pod",
         "pod-without-endpoint",
@@ -98,6 +98,7 @@ async fn every_rule_that_kubernetes_decides_has_a_fault() {
         "configuration-mismatch",
         "unexpected-affinity-type",
         "invalid-pool-selector",
+        "pods-without-calico-ipam",
     ];
     for flavour in FLAVOURS {
         let cluster = Cluster::all_faults_of(ClusterSpec::new(1), Form::of(flavour), 1).kubernetes(flavour);

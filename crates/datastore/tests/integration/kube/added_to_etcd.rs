@@ -50,6 +50,8 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     assert!(
         [Source::Blocks, Source::Pods, Source::Services].into_iter().all(|source| snapshot.has_read(source))
     );
+    let named: Vec<&str> = snapshot.kubernetes_nodes.iter().map(|node| node.value.name.as_str()).collect();
+    assert_eq!(named, ["node-1", "node-2"]);
     let key = Key::Pod { namespace: "default".into(), name: "web-0".into() };
     let keys = BTreeSet::from([key, Key::Node("calico-1".into())]);
     let again = store.reread(&keys).await.unwrap().unwrap();

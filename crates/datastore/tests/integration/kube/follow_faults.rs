@@ -161,7 +161,8 @@ async fn a_server_that_was_restored_is_read_whole() {
     ] {
         let mut following = Following::begin("8", vec![told(std::slice::from_ref(&added))]).await;
         assert_eq!(following.news().await.unwrap(), Ok(1));
-        *following.says.lock().unwrap() = Says { newest: "9", watches: vec![told(&[failure.clone()])] };
+        *following.says.lock().unwrap() =
+            Says { newest: "9", watches: vec![told(std::slice::from_ref(&failure))] };
         assert!(following.news().await.is_err());
         let again = told(&[reported.clone(), bookmark("9")]);
         *following.says.lock().unwrap() = Says { newest: "9", watches: vec![again] };

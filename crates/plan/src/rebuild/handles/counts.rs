@@ -4,6 +4,7 @@
 //! that the plan leaves alone. For every other block it counts up or down in the step that writes the block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
@@ -15,10 +16,9 @@ use calipam_model::snapshot::{Revision, Versioned};
 use super::super::block_plan::moved;
 use super::super::planner::{Planner, action};
 use super::super::request::blocks_of;
-use crate::basis::handles::{HandleAllocations, MOST_NAMED, clean};
+use crate::basis::handles::{HandleAllocations, MOST_NAMED, clean, recorded};
 use crate::plan::{Change, Verb};
-use crate::release::Observations;
-use crate::release::may_release::too_early_orphan;
+use crate::release::may_release::{too_early_orphan, too_early_unsettled};
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
 /// What a step does to handles besides its block.
@@ -26,8 +26,8 @@ use crate::skipped::{Refusal, SkipReason, Skipped};
 pub(in crate::rebuild) struct Counting {
     /// By clean ID: counts that rise, before the block is written.
     pub up: BTreeMap<String, Edit>,
-    /// Counts that fall, after it.
-    pub down: BTreeMap<String, Edit>,
+    /// Counts that fall, after it, with what they rest on.
+    pub down: BTreeMap<String, (Edit, Vec<(Key, Precondition)>)>,
     /// What is repaired thereby.
     pub changes: Vec<Change>,
 }
@@ -45,11 +45,7 @@ const CODES: [Code; 5] = [
 ];
 
 /// Plans the handles. `approved` are clean IDs whose objects with a carriage return may be deleted.
-pub(in crate::rebuild) fn plan(
-    planner: &mut Planner<'_, '_>,
-    approved: &BTreeSet<String>,
-    observations: &[Observations],
-) -> Countings {
+pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSet<String>) -> Countings {
     let moved = moved(&planner.blocks);
     let mut found: BTreeMap<String, Vec<(Code, Subject)>> = BTreeMap::new();
     for code in CODES {
@@ -85,7 +81,8 @@ pub(in crate::rebuild) fn plan(
     for id in ids {
         let found = found.get(id).map_or(&[][..], Vec::as_slice);
         let moved = moved.get(id).unwrap_or(&none);
-        if let Some((reason, why)) = too_early(planner, found, moved, observations) {
+        let recorded = handles.counts(id);
+        if let Some((reason, why)) = too_early(planner, found, moved, &recorded, handles.objects(id)) {
             skip_all(planner, found, reason, &why);
             continue;
         }
@@ -104,7 +101,7 @@ pub(in crate::rebuild) fn plan(
             repairs: repairs(found, &observed, is_approved),
             observed,
             strays: if is_approved { strays } else { Vec::new() },
-            recorded: handles.counts(id),
+            recorded,
             moved,
         };
         plan.plan(planner, &mut countings);
@@ -118,19 +115,35 @@ fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: Sk
     }
 }
 
-/// Why a handle that nothing refers to, and that the plan leaves so, is not deleted yet.
+/// Why a handle that the plan otherwise leaves alone is not deleted, or made to count less, yet.
 fn too_early(
     planner: &Planner<'_, '_>,
     found: &[(Code, Subject)],
     moved: &BTreeMap<IpNet, i64>,
-    observations: &[Observations],
+    recorded: &BTreeMap<IpNet, i64>,
+    objects: &[&Versioned<Handle>],
 ) -> Option<Refusal> {
     if !moved.is_empty() {
         return None;
     }
-    let orphans = found.iter().filter(|(code, _)| *code == Code::OrphanHandle);
-    let mut findings = orphans.filter_map(|(code, subject)| planner.basis.finding(*code, subject));
-    findings.find_map(|finding| too_early_orphan(planner.basis, finding, observations))
+    let is_more = |(block, count): (IpNet, i64)| {
+        // No ADD records in a corrupt block, and what is wrong with it was hidden at the first look.
+        count > recorded.get(&block).copied().unwrap_or_default()
+            && !planner.corrupt.blocks.contains_key(&block)
+    };
+    let counts_more = |object: &&&Versioned<Handle>| object.value.blocks().any(is_more);
+    found.iter().find_map(|(code, subject)| {
+        let finding = planner.basis.finding(*code, subject)?;
+        match code {
+            Code::OrphanHandle => too_early_orphan(planner.basis, finding, planner.observations),
+            Code::HandleCount => objects.iter().filter(counts_more).find_map(|object| {
+                let key = Key::Handle(object.value.id().to_string());
+                let what = finding.message();
+                too_early_unsettled(planner.basis, &key, &object.revision, planner.observations, what)
+            }),
+            _ => None,
+        }
+    })
 }
 
 /// The findings that are gone afterwards.
@@ -191,13 +204,18 @@ impl HandlePlan<'_, '_> {
         let counted = match &decision {
             Decision::DeleteAfter(block, revision) => {
                 let delete = self.edit(HandleEdit::Delete(revision.clone()));
-                countings.entry(*block).or_default().down.insert(self.id.to_owned(), delete);
+                let down = &mut countings.entry(*block).or_default().down;
+                down.insert(self.id.to_owned(), (delete, self.none_recorded()));
                 Some(*block)
             }
             _ => self.count_with_blocks(countings),
         };
 
-        let (mut edits, evidence) = self.edits(decision);
+        let (mut edits, mut evidence) = self.edits(decision);
+        // A corrupt block says nothing, and is replaced.
+        let is_corrupt =
+            |key: &Key| matches!(key, Key::Block(block) if planner.corrupt.blocks.contains_key(block));
+        evidence.retain(|(key, _)| !is_corrupt(key));
         let only_strays = edits.is_empty() && !self.strays.is_empty();
         edits.extend(self.strays.iter().map(|stray| {
             let delete = HandleEdit::Delete(stray.revision.clone());
@@ -310,23 +328,23 @@ impl HandlePlan<'_, '_> {
     /// What is written before the blocks, and what it rests on: the blocks record nothing under a handle that is deleted,
     /// and still do under one that is created.
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
-        let expect = |block: IpNet, is_recorded| {
-            (Key::Block(block), Precondition::Records(self.id.to_owned(), is_recorded))
-        };
-
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
             Decision::Delete(revision) => {
-                let evidence = self.claimed().into_keys().take(MOST_NAMED);
-                let evidence = evidence.map(|block| expect(block, false)).collect();
-                (vec![self.edit(HandleEdit::Delete(revision))], evidence)
+                (vec![self.edit(HandleEdit::Delete(revision))], self.none_recorded())
             }
             Decision::Correct(revision, counts) => {
-                (vec![self.edit(HandleEdit::Counts(revision, counts))], Vec::new())
+                let evidence = match self.observed {
+                    Observed::Object(object) => {
+                        recorded(self.id, &object.value, &counts.iter().copied().collect())
+                    }
+                    _ => Vec::new(),
+                };
+                (vec![self.edit(HandleEdit::Counts(revision, counts))], evidence)
             }
             Decision::Create(handle) => {
                 let evidence = handle.blocks().take(MOST_NAMED);
-                let evidence = evidence.map(|(block, _)| expect(block, true)).collect();
+                let evidence = evidence.map(|(block, _)| self.records(block, 1..=usize::MAX)).collect();
                 (vec![self.edit(HandleEdit::Create(handle))], evidence)
             }
             Decision::Revive(counts) => {
@@ -334,6 +352,15 @@ impl HandlePlan<'_, '_> {
                 (edits.collect(), Vec::new())
             }
         }
+    }
+
+    fn records(&self, block: IpNet, count: RangeInclusive<usize>) -> (Key, Precondition) {
+        (Key::Block(block), Precondition::Records(self.id.to_owned(), count))
+    }
+
+    /// The blocks that its object names record nothing under it.
+    fn none_recorded(&self) -> Vec<(Key, Precondition)> {
+        self.claimed().into_keys().take(MOST_NAMED).map(|block| self.records(block, 0..=0)).collect()
     }
 
     fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
@@ -374,7 +401,10 @@ impl HandlePlan<'_, '_> {
             if by > 0 {
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
             } else if by < 0 {
-                counting.down.insert(self.id.to_owned(), edit(HandleEdit::Decrement(*block, -by)));
+                let most = usize::try_from(recorded).unwrap_or_default();
+                let rests_on = (says > recorded).then(|| self.records(*block, 0..=most));
+                let down = (edit(HandleEdit::Decrement(*block, -by)), rests_on.into_iter().collect());
+                counting.down.insert(self.id.to_owned(), down);
             } else if is_needless {
                 // Counting up by 0 removes a count of 0, which would keep the handle when its last address is released.
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));

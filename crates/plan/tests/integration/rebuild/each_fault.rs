@@ -38,6 +38,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
             ],
         ),
         Code::OwnerMismatch => (Sometimes, &[Why::OwnerMayLive, Why::WindowsReserved, Why::DuplicateOwners]),
+        Code::WrongNodeRecorded => (Sometimes, &[Why::DuplicateOwners, Why::Overlap]),
         Code::CorruptBlock => (
             Sometimes,
             &[
@@ -62,20 +63,25 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
             (Sometimes, &[Why::NeedsDecision])
         }
         Code::DuplicateAddress => (Never, &[Why::DuplicateOwners]),
-        Code::AddressInSeveralBlocks | Code::OverlappingBlocks | Code::OverlappingPools => {
-            (Never, &[Why::Overlap])
-        }
+        Code::AddressInSeveralBlocks
+        | Code::OverlappingBlocks
+        | Code::OverlappingPools
+        | Code::PoolOverlapsNodes
+        | Code::PoolOverlapsServices => (Never, &[Why::Overlap]),
         Code::InUseOutsidePools | Code::BlockOutsidePools => (Never, &[Why::OutsidePools]),
         Code::BorrowedTunnelAddress => (Never, &[Why::TunnelAddressTooLow, Why::TunnelAddressTooHigh]),
         Code::EndpointOfMissingNode => (Never, &[Why::NodeUnknown]),
         Code::UndecodableObject => (Never, &[Why::CorruptBeyondRepair, Why::NeedsDecision]),
-        Code::BorrowedUnderStrictAffinity
+        Code::TunnelAddressMissing
+        | Code::BorrowedUnderStrictAffinity
+        | Code::UnrecordedAddress
         | Code::SharedLegacyHandle
         | Code::UnexpectedBlockOwner
         | Code::HandleCaseCollision
         | Code::EndpointWithoutPod
         | Code::PodWithoutEndpoint
         | Code::PodAddressDisagreement
+        | Code::NodeObjectMissing
         | Code::EndpointNodeMismatch
         | Code::ServiceWithoutAddress
         | Code::ServiceAddressExtra
@@ -83,6 +89,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::PoolNearlyFull
         | Code::NodeWithoutAddresses
         | Code::PodWithoutAddress
+        | Code::PodsWithoutCalicoIpam
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),

@@ -196,7 +196,7 @@ fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
         // Without a default route the server finds no address to tell.
         "--advertise-address=127.0.0.1",
         "--service-account-issuer=https://kubernetes.default.svc",
-        "--service-cluster-ip-range=10.0.0.0/16",
+        "--service-cluster-ip-range=10.96.0.0/16",
         "--authorization-mode=RBAC",
         "--disable-admission-plugins=ServiceAccount",
         "--endpoint-reconciler-type=none",

@@ -110,25 +110,19 @@ impl Cluster {
         self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
     }
 
-    /// Pods of a node on which Calico does not run, with addresses inside and outside of pools.
+    /// A pod of a node on which Calico does not run.
     fn add_pods_of_another_plugin(&mut self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
             "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
         self.put_kubernetes_only("nodes", "", "fargate-1", node);
-        let inside = self.spec.block_v4(self.spec.max_nodes(), 2).addr();
-        for (name, address) in [("hybrid-1", inside), ("hybrid-2", [192, 168, 251, 2].into())] {
-            self.put_running_pod("hybrid", name, "fargate-1", address);
-        }
+        self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 
-    /// Pods that flannel still networks on a node of Calico's. The migration needs Kubernetes as the datastore.
+    /// A pod that flannel still networks on a node of Calico's. The migration needs Kubernetes as the datastore.
     fn add_pods_during_migration(&mut self) {
         let node = self.nodes[0].name.clone();
-        let inside = self.spec.block_v4(self.spec.max_nodes(), 1).addr();
-        for (name, address) in [("flannel-1", inside), ("flannel-2", [192, 168, 253, 2].into())] {
-            self.put_running_pod("flannel", name, &node, address);
-            self.keep_from_etcd("pods", "flannel", name);
-        }
+        self.put_running_pod("flannel", "flannel-1", &node, [192, 168, 253, 2].into());
+        self.keep_from_etcd("pods", "flannel", "flannel-1");
     }
 
     /// A pod for which Calico is a secondary network under Multus: the status names the other plugin's address.

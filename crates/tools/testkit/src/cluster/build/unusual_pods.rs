@@ -9,7 +9,13 @@ use crate::cluster::{Cluster, Object};
 
 impl Cluster {
     /// A pod that runs, of which Calico's CNI plugin knows nothing.
-    pub(super) fn put_running_pod(&mut self, namespace: &str, name: &str, node: &str, address: IpAddr) {
+    pub(in crate::cluster) fn put_running_pod(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        node: &str,
+        address: IpAddr,
+    ) {
         let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
             "conditions": [{"type": "Ready", "status": "True"}]});
         self.put_pod_object(namespace, name, json!({}), json!({ "nodeName": node }), status);

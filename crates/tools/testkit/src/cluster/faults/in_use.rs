@@ -86,6 +86,19 @@ pub(super) fn foreign_freed(cluster: &mut Cluster) {
 pub(super) fn bypassing(cluster: &mut Cluster) {
     let address = cluster.add_bypassing_pod();
     cluster.expect_in(&[Form::Etcd], "unallocated-in-use", address);
+    cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
+}
+
+/// Two pods of a node on which Calico does not run have addresses of a pool: one free in a block, and one in no block.
+pub(super) fn of_other_plugin(cluster: &mut Cluster) {
+    let (_, block, _) = cluster.victim_block();
+    let free = cluster.block_mut(block).address(40);
+    let in_no_block = cluster.spare_block().addr();
+    for address in [free, in_no_block] {
+        let name = format!("hybrid-{}", address.to_string().replace(['.', ':'], "-"));
+        cluster.put_running_pod("hybrid", &name, "fargate-1", address);
+        cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
+    }
 }
 
 pub(super) fn cooling(cluster: &mut Cluster) {

@@ -145,13 +145,16 @@ pub(super) fn pod_gone(cluster: &mut Cluster) {
     }
 }
 
-/// Where there are no endpoints, the sandbox in handle and annotation says that the pod is the one that is recorded.
+/// The sandbox in handle and annotation says that the pod is the one that is recorded.
 pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
     cluster.patch_object(&pod.endpoint, json!({"spec": {"nodeName": node}}));
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
     cluster.expect_in(&[Form::EtcdWithKubernetes], "endpoint-node-mismatch", endpoint);
+    for (address, _) in &pod.addresses {
+        cluster.expect_in(&Form::WITH_PODS, "wrong-node-recorded", address);
+    }
 }
 
 /// A service with `recorded` addresses in a block of a pool of its own, of which its ingress names the first `named`.
@@ -222,4 +225,47 @@ pub(super) fn machine_gone(cluster: &mut Cluster) {
     let block = cluster.nodes[node].blocks[0];
     let address = cluster.take_for_lost_machine(block);
     cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
+}
+
+/// A service that is not a load balancer, with an address in the cluster.
+pub(super) fn pool_over_services(cluster: &mut Cluster) {
+    let (pool, cidr) = cluster.extra_pool();
+    cluster.put_pool(&pool, Pool::new(cidr, 28));
+    let address = cidr.addr();
+    let spec = json!({"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address],
+        "ports": [{"port": 443, "protocol": "TCP"}]});
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "spec": spec, "status": {"loadBalancer": {}}});
+    cluster.put_kubernetes_only("services", "default", &format!("internal-{pool}"), service);
+    cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
+}
+
+/// Another cluster: host-local assigns addresses of the ranges that Kubernetes gives to nodes, and two pods are recorded as
+/// by `upgrade-ipam`, without a time. etcd does not know the ranges.
+pub(super) fn host_local(cluster: &mut Cluster) {
+    *cluster = Cluster::with_configuration(cluster.spec);
+    for first in [true, false] {
+        let node = cluster.add_node();
+        let info = cluster.nodes[node].clone();
+        let range = |block: &IpNet| {
+            let prefix = if block.addr().is_ipv4() { 24 } else { 112 };
+            IpNet::new(block.addr(), prefix).expect("a prefix of the family").trunc()
+        };
+        let ranges: Vec<IpNet> = info.blocks.iter().map(range).collect();
+        let patch = json!({"spec": {"podCIDR": ranges[0], "podCIDRs": ranges}});
+        cluster.patch_object(&key::node(&info.name), patch);
+        for number in 0..3 {
+            let pod = cluster.add_pod_on(node);
+            for (address, block) in &pod.addresses {
+                if first && number < 2 {
+                    let record = cluster.record_mut(*address, *block);
+                    record.owner.as_mut().expect("attributes").remove("timestamp");
+                } else {
+                    cluster.free(*address, *block);
+                    cluster.expect_in(&Form::IN_ETCD, "unallocated-in-use", address);
+                }
+            }
+        }
+    }
+    cluster.expect_as_in(&Form::IN_KUBERNETES, "pods-without-calico-ipam", "default", "warning");
 }

@@ -91,6 +91,8 @@ pub(super) fn tunnels_off(cluster: &mut Cluster) {
             cluster.expect_detail("leaked-address", address, "tunnel-moved");
         }
     }
+    // The pools are for IP in IP, and the key of WireGuard is still there.
+    cluster.expect_detail("tunnel-address-missing", name, "spec.bgp.ipv4IPIPTunnelAddr");
 }
 
 pub(super) fn anonymous(cluster: &mut Cluster) {

@@ -84,8 +84,13 @@ faults! {
     PodBetweenSandboxes "pod-between-sandboxes" Many kubernetes::between_sandboxes, "a pod whose status names another one's address";
     PodWithoutAddress "pod-without-address" Many kubernetes::without_address, "a pod that has its allocation and no address yet";
     PodGoneEndpointLeft "pod-gone-endpoint-left" Many kubernetes::pod_gone, "a pod is gone, its endpoint is not";
+    UnrecordedOfOther "unrecorded-of-other" Many in_use::of_other_plugin, "pods of another CNI plugin in a pool";
+    NodeLeftBehind "node-left-behind" Many nodes::left_behind, "a node is gone from Kubernetes, its Calico node is not";
+    NodeObjectMissing "node-object-missing" Many nodes::object_missing, "Calico's object of a live node is lost";
     PodOnOtherNode "pod-on-other-node" Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
     MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
+    PoolOverServices "pool-over-services" Many kubernetes::pool_over_services, "a pool covers the address of a service";
+    HostLocal "host-local" Alone kubernetes::host_local, "pods have addresses of host-local, and a few records are left";
     }
     ALL "All that a cluster in etcd shows, which is most of them." {
     LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
@@ -105,6 +110,7 @@ faults! {
     LeakedInUnownedBlock "leaked-in-unowned-block" Many leaks::in_unowned_block, "in a block that its node gave up";
     NodeGone "node-gone" Many nodes::gone, "a node is gone with its pods";
     NodeGonePodsLeft "node-gone-pods-left" Many nodes::gone_pods_left, "a node object is gone, its endpoints are not";
+    TunnelMissing "tunnel-missing" Many nodes::tunnel_missing, "a node has a key of WireGuard and no address for its tunnel";
     EndpointOnMissingNode "endpoint-on-missing-node" Many nodes::endpoint_on_missing, "an endpoint names no node";
     DuplicatePods "duplicate-pods" Many in_use::duplicate_pods, "a pod uses another one's address as well";
     DuplicateTakenOver "duplicate-taken-over" Many in_use::taken_over, "a pod uses another one's addresses instead";
@@ -192,6 +198,7 @@ faults! {
     OverlappingDeleted "overlapping-deleted" Many pools::overlapping_deleted, "a pool that is being deleted inside another";
     OverlappingRefused "overlapping-refused" Many pools::overlapping_refused, "a pool that Calico's controller refused";
     OverlappingPools "overlapping-pools" Many pools::overlapping, "a pool inside another";
+    PoolOverNodes "pool-over-nodes" Many pools::over_nodes, "a pool covers the address of a node";
     TwinPools "twin-pools" Many pools::twins, "two pools with one CIDR";
     PoolNearlyFull "pool-nearly-full" Many pools::nearly_full, "15 of 16 addresses";
     PoolNearlyFullReserved "pool-nearly-full-reserved" Many pools::nearly_full_reserved, "what is not reserved is taken";

@@ -1,25 +1,29 @@
 //! Nodes that do not exist any more.
 
+use std::net::IpAddr;
+
+use serde_json::json;
+
 use crate::cluster::wire::{Tunnel, key};
-use crate::cluster::{Cluster, NodeInfo, Pod};
+use crate::cluster::{Cluster, Form, NodeInfo, Pod};
 
 pub(super) fn gone(cluster: &mut Cluster) {
     let (info, pods) = lose_node(cluster);
-    let name = &info.name;
     for pod in &pods {
         cluster.remove(&pod.endpoint);
         cluster.expect_leaked(pod, "node-gone");
     }
-    let tunnels: Vec<_> = cluster
-        .blocks()
-        .filter(|b| info.blocks.contains(&b.cidr))
-        .flat_map(|b| b.records())
-        .filter(|(_, record)| record.handle.as_ref().is_some_and(|h| is_tunnel(h, name)))
-        .map(|(address, _)| address)
-        .collect();
-    for address in tunnels {
+    for address in tunnels_of(cluster, &info) {
         cluster.expect_detail("leaked-address", address, "node-gone");
     }
+}
+
+fn tunnels_of(cluster: &Cluster, node: &NodeInfo) -> Vec<IpAddr> {
+    let blocks = cluster.blocks().filter(|block| node.blocks.contains(&block.cidr));
+    let records = blocks.flat_map(|block| block.records());
+    let is_its = |handle: &String| is_tunnel(handle, &node.name);
+    let tunnels = records.filter(|(_, record)| record.handle.as_ref().is_some_and(is_its));
+    tunnels.map(|(address, _)| address).collect()
 }
 
 fn is_tunnel(handle: &str, node: &str) -> bool {
@@ -36,6 +40,61 @@ fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
         cluster.expect("affinity-of-missing-node", format!("{}/{block}", info.name));
     }
     (info, pods)
+}
+
+/// Kubernetes has lost the node, and Calico's object of it is left.
+pub(super) fn left_behind(cluster: &mut Cluster) {
+    let (node, pods) = cluster.victim_node(2);
+    let info = cluster.nodes[node].clone();
+    let name = &info.name;
+    cluster.leave_object_out(&key::node(name));
+    for block in &info.blocks {
+        cluster.expect_in(&Form::WITH_PODS, "block-of-missing-node", block);
+        cluster.expect_in(&Form::WITH_PODS, "affinity-of-missing-node", format!("{name}/{block}"));
+    }
+    for pod in &pods {
+        cluster.remove(&pod.endpoint);
+        for (address, _) in &pod.addresses {
+            cluster.expect_detail_in(&[Form::Etcd], "leaked-address", address, "no-owner");
+            cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "node-gone");
+        }
+    }
+    for address in tunnels_of(cluster, &info) {
+        cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "node-gone");
+    }
+}
+
+/// Calico's object of a live node is lost.
+pub(super) fn object_missing(cluster: &mut Cluster) {
+    let (node, pods) = cluster.victim_node(2);
+    let info = cluster.nodes[node].clone();
+    let name = &info.name;
+    cluster.remove(&key::node(name));
+    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {}, "spec": {}, "status": {}});
+    cluster.put_kubernetes_only("nodes", "", name, object);
+    cluster.expect_in(&[Form::EtcdWithKubernetes], "node-object-missing", name);
+    for block in &info.blocks {
+        cluster.expect_in(&[Form::Etcd], "block-of-missing-node", block);
+        cluster.expect_in(&[Form::Etcd], "affinity-of-missing-node", format!("{name}/{block}"));
+    }
+    for pod in &pods {
+        let subject = cluster.endpoint_mut(&pod.endpoint).subject();
+        cluster.expect_in(&[Form::Etcd], "endpoint-of-missing-node", subject);
+    }
+    for address in tunnels_of(cluster, &info) {
+        cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "tunnel-moved");
+    }
+}
+
+/// WireGuard was switched on, and the node has its key, but took no address.
+pub(super) fn tunnel_missing(cluster: &mut Cluster) {
+    let node = cluster.add_node();
+    let info = cluster.nodes[node].clone();
+    let tunnel = Tunnel::Wireguard;
+    let address = cluster.node_mut(&info.name).tunnel(tunnel).expect("every node has all tunnels");
+    cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
+    cluster.free(address, info.blocks[0]);
+    cluster.expect_detail("tunnel-address-missing", &info.name, "spec.wireguard.interfaceIPv4Address");
 }
 
 /// The node may be alive: its tunnel addresses are not leaked.

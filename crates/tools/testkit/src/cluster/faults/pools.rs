@@ -15,6 +15,17 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
     cluster.expect("overlapping-pools", inner);
 }
 
+/// One of few addresses, of which no node has another.
+pub(super) fn over_nodes(cluster: &mut Cluster) {
+    let node = cluster.add_node();
+    let (name, _) = cluster.extra_pool();
+    let node = cluster.nodes[node].name.clone();
+    let address = cluster.node_mut(&node).spec.addresses[1].address.parse().expect("an address");
+    let cidr = IpNet::new(address, 32).expect("a prefix of IPv4");
+    cluster.put_pool(&name, Pool::new(cidr, 32));
+    cluster.expect("pool-overlaps-nodes", cidr);
+}
+
 /// In the native group Calico allows it.
 pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();

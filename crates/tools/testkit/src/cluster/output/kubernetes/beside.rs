@@ -1,4 +1,4 @@
-//! What Kubernetes holds of a cluster whose Calico is in etcd: pods, services and machines.
+//! What Kubernetes holds of a cluster whose Calico is in etcd: nodes, pods, services and machines.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::kube::Flavour;
 const WRITTEN_BY_CNI: [&str; 3] =
     ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs", "cni.projectcalico.org/containerID"];
 /// The kinds.
-const BESIDE: [&str; 4] = ["pods", "services", "virtualmachines", "virtualmachineinstances"];
+const BESIDE: [&str; 5] = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
 
 impl Cluster {
-    /// Pods as the kubelet alone reports them, on nodes as Kubernetes calls them, services and machines. The findings
+    /// Nodes as Kubernetes calls them, pods as the kubelet alone reports them, services and machines. The findings
     /// are those of etcd and Kubernetes together.
     pub fn beside_etcd(&self) -> KubeCluster {
         let mut made = self.kubernetes(Flavour::Classic);
@@ -35,9 +35,15 @@ impl Cluster {
             if let Some(annotations) = pod.json["metadata"]["annotations"].as_object_mut() {
                 annotations.retain(|name, _| !WRITTEN_BY_CNI.contains(&name.as_str()));
             }
-            let node = pod.json["spec"]["nodeName"].as_str().unwrap_or_default();
-            if let Some(Object::Node(node)) = self.get(&key::node(node)) {
-                pod.json["spec"]["nodeName"] = node.spec.orch_refs[0].node_name.clone().into();
+        }
+        for object in &mut made.objects {
+            let name = match object.plural {
+                "pods" => &mut object.json["spec"]["nodeName"],
+                "nodes" => &mut object.json["metadata"]["name"],
+                _ => continue,
+            };
+            if let Some(Object::Node(node)) = self.get(&key::node(name.as_str().unwrap_or_default())) {
+                *name = node.spec.orch_refs[0].node_name.clone().into();
             }
         }
         made.truth = self.truth_of(Form::EtcdWithKubernetes).clone();

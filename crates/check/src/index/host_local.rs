@@ -1,0 +1,65 @@
+//! Whether pods have addresses of the plugin host-local instead of Calico IPAM.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::key::Key;
+use calipam_model::pod::Pod;
+use calipam_model::snapshot::{DatastoreKind, Defect, Snapshot, Source};
+
+use super::IndexedBlock;
+use super::blocks::blocks_around;
+use crate::FastMap;
+use crate::claim::Claim;
+
+/// The number of pods that Calico networks if host-local assigned the addresses of all of them, else 0: each is in the
+/// range of its node, one at least has no record, and no record says that Calico assigned it. What blocks record for pods is
+/// left over then, or was recorded in advance by `upgrade-ipam`.
+pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
+    let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
+    let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));
+    if !needed.into_iter().all(|source| snapshot.has_read(source)) || snapshot.defects.iter().any(is_pool) {
+        return 0;
+    }
+
+    let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|node| !node.pod_cidrs.is_empty());
+    let ranges: FastMap<&str, &[IpNet]> = nodes
+        .map(|node| (node.kubernetes_name.as_deref().unwrap_or(&node.name), node.pod_cidrs.as_slice()))
+        .collect();
+    if ranges.is_empty() {
+        return 0;
+    }
+
+    let (mut pods, mut is_shown) = (0, false);
+    let is_calico = |pod: &&Pod| snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated();
+    for pod in snapshot.pods.iter().map(|pod| &pod.value).filter(is_calico) {
+        for address in pod.addresses() {
+            let node = pod.node().to_string();
+            let mut ranges = ranges.get(node.as_str()).copied().unwrap_or_default().iter();
+            let Some(range) = ranges.find(|range| range.contains(&address)) else { return 0 };
+            let mut around = blocks_around(blocks, address).peekable();
+            let is_free = around.peek().is_none_or(|block| block.usable.is_some());
+            let mut records = around.filter_map(|block| block.usable?.allocation_of(address)).peekable();
+            is_shown =
+                is_shown || is_free && records.peek().is_none() && !covers_pool(snapshot, *range, address);
+            if records.any(|record| is_assigned_to(&record.attribute, pod)) {
+                return 0;
+            }
+        }
+        pods += usize::from(pod.addresses().next().is_some());
+    }
+    if is_shown { pods } else { 0 }
+}
+
+/// True if every address of the pool is in the range, so that this says nothing about an address of it.
+fn covers_pool(snapshot: &Snapshot, range: IpNet, address: IpAddr) -> bool {
+    let mut pools = snapshot.pools.iter().map(|pool| pool.value.cidr);
+    pools.any(|pool| pool.contains(&address) && range.contains(&pool))
+}
+
+/// True for a record that Calico's CNI plugin wrote for the pod. `upgrade-ipam` notes no time (facts 4.1).
+fn is_assigned_to(record: &AttributeRef<'_>, of: &Pod) -> bool {
+    let Claim::Pod { namespace, pod, .. } = Claim::of(record) else { return false };
+    record.allocated_at().is_some() && namespace == of.namespace() && pod == of.name()
+}

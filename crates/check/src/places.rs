@@ -1,0 +1,124 @@
+//! What a cluster has outside of Calico IPAM: its nodes' own addresses and those of services, which no pool must give to pods.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
+
+use crate::cidr_set::CidrSet;
+use crate::finding::Place;
+
+/// Addresses of the nodes and services of a cluster, without those that IP reservations keep back.
+#[derive(Debug)]
+pub struct Places {
+    /// Ascending.
+    pub nodes: Vec<Place>,
+    /// Ascending.
+    pub services: Vec<Place>,
+}
+
+impl Places {
+    /// Those in `region`.
+    pub fn of(snapshot: &Snapshot, region: impl IntoIterator<Item = IpNet>) -> Self {
+        let region = CidrSet::new(region);
+        let reserved = snapshot.reservations.iter().flat_map(|found| found.value.cidrs.iter().copied());
+        let reserved = CidrSet::new(reserved);
+        let is_wanted = |address: &&IpAddr| region.contains(**address) && !reserved.contains(**address);
+        let places = |name: &dyn Fn() -> String, addresses: &mut dyn Iterator<Item = &IpAddr>| {
+            let addresses = addresses.filter(is_wanted);
+            addresses.map(|address| Place { address: *address, name: name() }).collect::<Vec<_>>()
+        };
+        let nodes = snapshot.nodes.iter().map(|node| &node.value);
+        let services = snapshot.services.iter().map(|service| &service.value);
+        let mut found = Self {
+            nodes: nodes.flat_map(|n| places(&|| n.name.clone(), &mut n.addresses.iter())).collect(),
+            services: services
+                .flat_map(|s| places(&|| format!("{}/{}", s.namespace, s.name), &mut s.cluster_ips.iter()))
+                .collect(),
+        };
+        found.nodes.sort();
+        found.services.sort();
+        found
+    }
+}
+
+/// Those of `places`, which are ascending, that are in a range.
+pub(crate) fn within(places: &[Place], cidr: IpNet) -> &[Place] {
+    let from = places.partition_point(|place| place.address < cidr.network());
+    let len = places[from..].partition_point(|place| place.address <= cidr.broadcast());
+    &places[from..from + len]
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::pool::PoolUse;
+    use calipam_model::service::Service;
+    use calipam_model::snapshot::{Revision, Versioned};
+    use serde_json::json;
+
+    use crate::test_cluster::Cluster;
+    use crate::{Code, Options, check};
+
+    /// node-1 with an address of each family, and a service that is no load balancer.
+    fn cluster() -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.0.pools.clear();
+        for address in ["192.0.2.11", "fd00:2::11"] {
+            cluster.0.nodes[0].value.add_address("InternalIP", address);
+        }
+        let cluster_ips = ["10.96.0.1", "fd00:96::1"].map(|text| text.parse().unwrap()).to_vec();
+        let (namespace, name) = ("default".into(), "kubernetes".into());
+        let value = Service { namespace, name, is_internal: true, cluster_ips, ..Service::default() };
+        cluster.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
+        cluster
+    }
+
+    fn found(cluster: &Cluster) -> Vec<String> {
+        let report = check(&cluster.0, &Options::default());
+        let codes = [Code::PoolOverlapsNodes, Code::PoolOverlapsServices];
+        let findings = report.findings.into_iter().filter(|finding| codes.contains(&finding.code));
+        findings.map(|finding| format!("{} {}", finding.severity, finding.message())).collect()
+    }
+
+    #[test]
+    fn pools_over_nodes_and_services_are_found_before_the_first_block_too() {
+        let mut four = cluster();
+        four.resource("ippools/nodes", json!({"cidr": "192.0.2.0/24"}));
+        four.resource("ippools/services", json!({"cidr": "10.96.0.0/16"}));
+        let v4 = [
+            "critical nodes (192.0.2.0/24) covers 192.0.2.11 of node-1",
+            "error services (10.96.0.0/16) covers 10.96.0.1 of default/kubernetes",
+        ];
+        assert_eq!(found(&four), v4);
+        four.block("192.0.2.0/30", None, [const { serde_json::Value::Null }; 4]);
+        assert_eq!(found(&four), v4, "with a block");
+
+        let mut six = cluster();
+        six.resource("ippools/all", json!({"cidr": "fd00::/16"}));
+        let v6 = [
+            "critical all (fd00::/16) covers fd00:2::11 of node-1",
+            "error all (fd00::/16) covers fd00:96::1 of default/kubernetes",
+        ];
+        assert_eq!(found(&six), v6);
+    }
+
+    #[test]
+    fn what_calico_does_not_assign_is_not_found() {
+        let with = |spec: serde_json::Value| {
+            let mut cluster = cluster();
+            cluster.resource("ippools/nodes", spec);
+            cluster
+        };
+        assert_eq!(found(&with(json!({"cidr": "192.0.2.0/24", "disabled": true}))), [""; 0]);
+        assert_eq!(found(&with(json!({"cidr": "192.0.2.128/25"}))), [""; 0]);
+        let mut services = with(json!({"cidr": "192.0.2.0/24"}));
+        services.0.pools[0].value.allowed_uses = vec![PoolUse::LoadBalancer];
+        assert_eq!(found(&services), [""; 0], "a service may have the address of a node");
+        let mut reserved = with(json!({"cidr": "192.0.2.0/24"}));
+        reserved.resource("ipreservations/nodes", json!({"reservedCIDRs": ["192.0.2.8/29"]}));
+        assert_eq!(found(&reserved), [""; 0]);
+        let mut unread = with(json!({"cidr": "10.96.0.0/16"}));
+        unread.0.services.clear();
+        assert_eq!(found(&unread), [""; 0]);
+    }
+}

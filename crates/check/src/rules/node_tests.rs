@@ -1,0 +1,170 @@
+//! Which node an address is recorded on, and which nodes exist.
+
+use calipam_model::node::Node;
+use calipam_model::pod::PodParts;
+use calipam_model::snapshot::Source;
+use serde_json::{Value, json};
+
+use super::in_use_tests::{NOTHING, etcd_with_pods, kubernetes, one, verdict};
+use super::kubernetes_tests::{running, versioned};
+use crate::test_cluster::{Cluster, pod, tunnel};
+use crate::{Options, check, views};
+
+/// The record of the pod web, in the sandbox of [`running`], on a node.
+fn web_on(node: &str) -> Value {
+    json!({"handle_id": "k8s-pod-network.sandbox", "secondary": {"namespace": "default", "node": node, "pod": "web",
+        "timestamp": "2026-05-01 11:59:00 +0000 UTC"}})
+}
+
+/// etcd with pods, where Kubernetes has the nodes of these names.
+fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
+    let node = |name: &&str| Node { name: (*name).to_owned(), ..Node::default() };
+    cluster.0.kubernetes_nodes = names.iter().map(node).map(versioned).collect();
+    cluster.0.mark_read([Source::Affinities]);
+    cluster
+}
+
+/// `code subject: message` of every finding about nodes, pods and what has leaked, whatever the block.
+fn of_nodes(cluster: &Cluster) -> Vec<String> {
+    let report = check(&cluster.0, &Options::default());
+    let wanted = ["missing-node", "node-object-missing", "leaked-address", "unallocated", "mismatch"];
+    let found = report.findings.iter().filter(|f| wanted.iter().any(|part| f.code.name().contains(part)));
+    found.map(|f| format!("{} {}: {}", f.code, f.subject, f.says())).collect()
+}
+
+fn with_node(mut cluster: Cluster, name: &str) -> Cluster {
+    cluster
+        .resource(&format!("nodes/{name}"), json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": name}]}));
+    cluster
+}
+
+#[test]
+fn a_live_pod_recorded_on_another_node_is_what_the_collector_frees() {
+    let web = running("web", "10.244.1.4");
+    let recorded = |node: &str| kubernetes(one(web_on(node)), std::slice::from_ref(&web));
+    assert_eq!(verdict(&recorded("node-1")), NOTHING);
+    assert_eq!(
+        verdict(&recorded("node-2")),
+        NOTHING,
+        "Calico does not compare with a node that does not exist"
+    );
+
+    let wrong = with_node(recorded("node-2"), "node-2");
+    assert_eq!(verdict(&wrong), ["error wrong-node-recorded 10.244.1.4"], "young as it is");
+    let report = check(&wrong.0, &Options::default());
+    let finding = report.findings.iter().find(|f| f.code.name() == "wrong-node-recorded").unwrap();
+    let says = "10.244.1.4 used by default/web on node-1, but recorded on node-2, so that Calico takes it for leaked";
+    assert_eq!(finding.message(), says);
+    assert_eq!(finding.nodes, ["node-1", "node-2"]);
+    let compared = views::compare(&wrong.0).unwrap();
+    let elsewhere = compared.nodes.iter().flat_map(|node| &node.recorded_elsewhere);
+    assert_eq!(elsewhere.map(ToString::to_string).collect::<Vec<_>>(), ["10.244.1.4"]);
+
+    let mut unread = with_node(recorded("node-2"), "node-2");
+    unread.0.pods.retain(|pod| pod.value.name() != *"web");
+    assert_eq!(verdict(&unread).len(), 0, "the record is young, and nothing uses it");
+    let finished = [PodParts { phase: "Succeeded", ..web.clone() }];
+    assert_eq!(verdict(&with_node(kubernetes(one(web_on("node-2")), &finished), "node-2")), NOTHING);
+}
+
+#[test]
+fn on_etcd_the_node_of_the_pod_counts_and_not_that_of_its_endpoint() {
+    let cluster = |endpoint: &str, recorded: &str| {
+        let web = PodParts { container_id: "", ..running("web", "10.244.1.4") };
+        let mut cluster = etcd_with_pods(one(web_on(recorded)), &[web]);
+        cluster.put(
+            &format!(
+                "/calico/resources/v3/projectcalico.org/workloadendpoints/default/{endpoint}-k8s-web-eth0"
+            )
+            .replace("node-", "node--"),
+            json!({"spec": {"node": endpoint, "orchestrator": "k8s", "pod": "web", "endpoint": "eth0",
+                "containerID": "sandbox", "ipNetworks": ["10.244.1.4/32"]}}),
+        );
+        with_node(cluster, "node-2")
+    };
+    let wrong = "error wrong-node-recorded 10.244.1.4";
+    let mismatch = "warning endpoint-node-mismatch default/node--2-k8s-web-eth0";
+    assert_eq!(verdict(&cluster("node-1", "node-1")), NOTHING);
+    assert_eq!(verdict(&cluster("node-1", "node-2")), [wrong]);
+    assert_eq!(verdict(&cluster("node-2", "node-1")), [mismatch]);
+    assert_eq!(verdict(&cluster("node-2", "node-2")), [wrong, mismatch]);
+
+    let mut alone = cluster("node-1", "node-2");
+    alone.0.pods.clear();
+    alone.0.coverage.retain(|source, _| ![Source::Pods, Source::Services, Source::Machines].contains(source));
+    assert_eq!(verdict(&alone), NOTHING, "pods were not read");
+    let mut renamed = cluster("node-1", "node-2");
+    renamed.0.nodes.iter_mut().for_each(|node| node.value.kubernetes_name = Some("node-1".into()));
+    assert_eq!(verdict(&renamed), NOTHING, "Calico calls the node otherwise");
+}
+
+/// node-2 of Calico is the Kubernetes node k8s-2 with a tunnel, a pod that is gone, and an affinity.
+fn two_nodes(pods: &[PodParts<'_>]) -> Cluster {
+    let mut cluster = etcd_with_pods(one(Value::Null), pods);
+    let spec = json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "k8s-2"}],
+        "bgp": {"ipv4IPIPTunnelAddr": "10.244.2.0", "ipv4Address": "10.244.2.3/24"}});
+    cluster.resource("nodes/node-2", spec);
+    let records = [tunnel("node-2"), pod("node-2", "gone"), pod("node-2", "db-1"), Value::Null];
+    cluster.block("10.244.2.0/30", Some("host:node-2"), records);
+    cluster.put("/calico/ipam/v2/host/node-2/ipv4/block/10.244.2.0-30", json!({"state": "confirmed"}));
+    cluster
+}
+
+#[test]
+fn a_node_is_gone_that_kubernetes_has_no_more_although_calico_has_its_object() {
+    let exists = with_kubernetes_nodes(two_nodes(&[]), &["node-1", "k8s-2"]);
+    let leaked = ["leaked-address 10.244.2.1", "leaked-address 10.244.2.2"];
+    let lines = of_nodes(&exists);
+    assert!(
+        lines.len() == 2 && lines.iter().zip(leaked).all(|(line, code)| line.starts_with(code)),
+        "{lines:?}"
+    );
+
+    let gone = with_kubernetes_nodes(two_nodes(&[]), &["node-1"]);
+    let expected = [
+        "leaked-address 10.244.2.0: allocated to a tunnel of node-2, but node-2 does not exist",
+        "leaked-address 10.244.2.1: allocated to default/gone, but node-2 does not exist",
+        "leaked-address 10.244.2.2: allocated to default/db-1, but node-2 does not exist",
+        "block-of-missing-node 10.244.2.0/30: 10.244.2.0/30 belongs to node-2, which does not exist in Kubernetes",
+        "affinity-of-missing-node node-2/10.244.2.0/30: node-2/10.244.2.0/30 names a node that does not exist in Kubernetes",
+    ];
+    assert_eq!(of_nodes(&gone), expected);
+
+    let mut of_another = gone;
+    of_another.0.nodes[1].value.kubernetes_name = None;
+    assert_eq!(of_nodes(&of_another).len(), 2, "it refers to no node of Kubernetes");
+    let unread = with_kubernetes_nodes(two_nodes(&[]), &[]);
+    assert_eq!(of_nodes(&unread), of_nodes(&exists), "the nodes were not read");
+}
+
+#[test]
+fn a_pod_that_waits_for_a_node_that_is_gone_keeps_what_is_its_own() {
+    let waiting =
+        PodParts { phase: "Pending", ready: false, node: "node-2", container_id: "", ..running("db-1", "") };
+    let mut cluster = two_nodes(&[waiting]);
+    cluster.0.nodes[1].value.kubernetes_name = Some("node-2".into());
+    let gone = with_kubernetes_nodes(cluster, &["node-1"]);
+    let lines = of_nodes(&gone);
+    let says = "endpoint-of-missing-node default/db-1: default/db-1 waits for node-2, which does not exist, and may keep Calico from cleaning up what this node holds";
+    assert!(lines.contains(&says.to_owned()), "{lines:?}");
+    let leaked = lines.iter().filter(|line| line.starts_with("leaked-address")).collect::<Vec<_>>();
+    assert_eq!(leaked.len(), 1, "neither the tunnel nor the address of the pod that waits: {leaked:?}");
+    assert!(leaked[0].contains("default/gone"), "{leaked:?}");
+}
+
+#[test]
+fn of_a_node_that_kubernetes_has_it_is_the_object_that_is_missing() {
+    let mut cluster = two_nodes(&[]);
+    cluster.0.nodes.retain(|node| node.value.name != "node-2");
+    cluster.endpoint("node-2", "busy", &["10.244.2.3/32"]);
+    let alone = of_nodes(&with_kubernetes_nodes(Cluster(cluster.0.clone()), &["node-1"]));
+    assert!(alone.iter().any(|line| line.starts_with("block-of-missing-node")), "{alone:?}");
+    let lines = of_nodes(&with_kubernetes_nodes(cluster, &["node-1", "node-2"]));
+    let says = "node-object-missing node-2: node-2 is a node of Kubernetes and holds blocks, but Calico has no object of it";
+    assert!(lines.contains(&says.to_owned()), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| !line.contains("missing-node ") && !line.contains("does not exist")),
+        "{lines:?}"
+    );
+    assert!(lines.iter().all(|line| !line.contains("10.244.2.0:")), "the tunnel may be its own: {lines:?}");
+}

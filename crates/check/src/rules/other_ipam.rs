@@ -1,0 +1,24 @@
+//! Pods that get their addresses from another IPAM, although Calico networks them.
+
+use crate::Context;
+use crate::claim::Claim;
+use crate::code::{Code, Severity};
+use crate::finding::{Evidence, Finding, OtherIpamEvidence, Subject};
+
+/// Checks whether host-local assigns the addresses of pods. What Calico IPAM holds for pods then serves nobody.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let pods = context.index.host_local_pods;
+    if pods == 0 {
+        return;
+    }
+    let records = context.index.blocks.iter().filter_map(|block| block.usable);
+    let claims = records.flat_map(|block| block.allocations()).map(|held| Claim::of(&held.attribute));
+    let is_of_pod = |claim: &Claim<'_>| {
+        matches!(claim, Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_))
+    };
+    let evidence = OtherIpamEvidence { pods, left_over: claims.filter(is_of_pod).count() };
+    let severity = if evidence.left_over > 0 { Severity::Warning } else { Severity::Info };
+    let subject = Subject::Configuration("default".into());
+    let finding = Finding::new(Code::PodsWithoutCalicoIpam, subject, Evidence::OtherIpam(evidence));
+    out.push(finding.with_severity(severity));
+}

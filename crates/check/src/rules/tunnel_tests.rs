@@ -1,0 +1,85 @@
+//! Nodes without the address of a tunnel that others have.
+
+use calipam_model::snapshot::DatastoreKind;
+use serde_json::{Value, json};
+
+use super::structure_tests::findings;
+use crate::Code;
+use crate::test_cluster::Cluster;
+
+const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
+
+/// node-1 with the tunnel, node-2 as given; both have a block in a pool with these settings.
+fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
+    let mut cluster = Cluster::new();
+    let prefix = "/calico/resources/v3/projectcalico.org";
+    cluster.put(&format!("{prefix}/ippools/default"), json!({"spec": pool}));
+    cluster.0.pools.remove(0);
+    cluster.resource("nodes/node-1", tunnel);
+    cluster.0.nodes.remove(0);
+    let mut value = node;
+    value["metadata"] = json!({"labels": labels});
+    cluster.put(&format!("{prefix}/nodes/node-2"), value);
+    cluster.block("10.244.9.0/30", Some("host:node-1"), FREE);
+    cluster.block("10.244.9.4/30", Some("host:node-2"), FREE);
+    cluster
+}
+
+fn missing(cluster: &Cluster) -> Vec<String> {
+    let found = findings(cluster).into_iter().filter(|finding| finding.code == Code::TunnelAddressMissing);
+    found.map(|finding| finding.message()).collect()
+}
+
+fn says(fields: &str) -> Vec<String> {
+    vec![format!("node-2 has no address for a tunnel that other nodes have: {fields}")]
+}
+
+#[test]
+fn a_node_needs_what_a_pool_that_selects_it_is_for() {
+    let vxlan = || json!({"ipv4VXLANTunnelAddr": "10.244.9.0"});
+    let pool = |settings: Value| {
+        let mut pool = json!({"cidr": "10.244.0.0/16", "blockSize": 30});
+        pool.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        pool
+    };
+    let judged = |settings: Value| missing(&cluster(vxlan(), json!({}), json!({}), pool(settings)));
+    let field = "spec.ipv4VXLANTunnelAddr";
+    assert_eq!(judged(json!({"vxlanMode": "Always"})), says(field));
+    assert_eq!(judged(json!({"vxlanMode": "CrossSubnet"})), says(field));
+    for other in [
+        json!({"vxlanMode": "Never"}),
+        json!({"ipipMode": "Always"}),
+        json!({"vxlanMode": "Always", "disabled": true}),
+        json!({"vxlanMode": "Always", "allowedUses": ["Workload"]}),
+        json!({"vxlanMode": "Always", "nodeSelector": "rack == 'a'"}),
+    ] {
+        assert_eq!(judged(other.clone()), [""; 0], "{other}");
+    }
+    let always = || pool(json!({"vxlanMode": "Always"}));
+    let windows = json!({"kubernetes.io/os": "windows"});
+    assert_eq!(missing(&cluster(vxlan(), json!({}), windows, always())), [""; 0], "Windows has none");
+    assert_eq!(missing(&cluster(json!({}), json!({}), json!({}), always())), [""; 0], "nobody has one");
+    let broken = json!({"spec": {"ipv4VXLANTunnelAddr": "10.244.9.x"}});
+    assert_eq!(missing(&cluster(vxlan(), broken, json!({}), always())), [""; 0], "it is not known");
+    let mut without_block = cluster(vxlan(), json!({}), json!({}), always());
+    without_block.0.blocks.pop();
+    assert_eq!(missing(&without_block), [""; 0], "Calico may not run there yet");
+    let mut kubernetes = cluster(vxlan(), json!({}), json!({}), always());
+    kubernetes.0.datastore = DatastoreKind::Kubernetes;
+    assert_eq!(missing(&kubernetes), says(field));
+}
+
+#[test]
+fn a_key_of_wireguard_needs_an_address_of_its_family() {
+    let peer =
+        json!({"wireguard": {"interfaceIPv4Address": "10.244.9.0", "interfaceIPv6Address": "fd00::1"}});
+    let both = json!({"status": {"wireguardPublicKey": "jlkV", "wireguardPublicKeyV6": "YooZ"}});
+    let v4 = json!({"cidr": "10.244.0.0/16", "blockSize": 30});
+    let judged = |key: Value| missing(&cluster(peer.clone(), key, json!({}), v4.clone()));
+    assert_eq!(judged(both.clone()), says("spec.wireguard.interfaceIPv4Address"));
+    assert_eq!(judged(json!({})), [""; 0], "WireGuard is off there");
+    let mut two = cluster(peer.clone(), both, json!({}), v4.clone());
+    two.resource("ippools/six", json!({"cidr": "fd00::/64", "blockSize": 122}));
+    let fields = "spec.wireguard.interfaceIPv4Address and spec.wireguard.interfaceIPv6Address";
+    assert_eq!(missing(&two), says(fields));
+}

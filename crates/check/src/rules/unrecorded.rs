@@ -1,0 +1,78 @@
+//! Addresses of pools that pods have and Calico did not assign: those of another CNI plugin, and those that bypass IPAM.
+//! No block records them, so that Calico may assign them to other pods.
+
+use std::net::IpAddr;
+
+use calipam_model::pod::{Pod, evidence};
+use calipam_model::pool::PoolUse;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
+use calipam_model::text::Text;
+
+use super::addresses::Address;
+use super::in_use::finding;
+use crate::code::Code;
+use crate::finding::{Detail, Finding};
+use crate::index::{IndexedBlock, Owner, Use};
+use crate::{Context, FastSet};
+
+/// Checks the addresses of pods that are not in use by what Calico knows.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let are_read =
+        [Source::Pods, Source::Pools, Source::Blocks].into_iter().all(|source| snapshot.has_read(source));
+    // Older clusters have no reservations.
+    let reservations = snapshot.coverage.get(&Source::Reservations);
+    let are_known =
+        matches!(reservations, Some(Coverage::Read | Coverage::Skipped(WhySkipped::NotInstalled(_))));
+    if context.index.services_only || !are_read || !are_known {
+        return;
+    }
+    let nodes =
+        snapshot.nodes.iter().flat_map(|node| [Some(&node.value.name), node.value.kubernetes_name.as_ref()]);
+    let nodes: Vec<Text> = nodes.flatten().map(|name| Text::new(name)).collect();
+    let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
+    for (position, pod) in (0..).zip(&snapshot.pods) {
+        let pod = &pod.value;
+        // Without a sandbox that has a network, the address may be that of the sandbox before.
+        if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
+            continue;
+        }
+        // Of a pod that Calico networks, the status repeats what Calico assigned.
+        let is_calicos = match snapshot.datastore {
+            DatastoreKind::Kubernetes => pod.is_annotated(),
+            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),
+        };
+        for address in not_assigned(pod, is_calicos) {
+            out.extend(unrecorded(context, position, address));
+        }
+    }
+}
+
+fn not_assigned(pod: &Pod, is_calicos: bool) -> impl Iterator<Item = IpAddr> {
+    let wanted = if is_calicos { evidence::NO_IPAM } else { evidence::NO_IPAM | evidence::STATUS };
+    pod.named_by(wanted)
+}
+
+fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<Finding> {
+    let index = &context.index;
+    let pool = index.enabled_pool_around(address)?;
+    let reservations = context.snapshot.reservations.iter();
+    let is_reserved =
+        || reservations.flat_map(|reservation| &reservation.value.cidrs).any(|cidr| cidr.contains(&address));
+    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).collect();
+    let is_recorded =
+        || around.iter().any(|block| block.usable.is_none_or(|block| block.allocation_of(address).is_some()));
+    if !pool.allows(PoolUse::Workload)
+        || !index.uses_of(address).is_empty()
+        || index.is_unknown(address.into())
+        || is_reserved()
+        || is_recorded()
+    {
+        return None;
+    }
+    let blocks = around.first().map_or(&[][..], |block| std::slice::from_ref(*block));
+    let detail = blocks.first().map_or(Detail::None, |block| Detail::FreeIn(block.key));
+    let uses = [Use { address, owner: Owner::Pod(position) }];
+    let address = Address { address, records: &[], uses: &uses, blocks };
+    Some(finding(context, Code::UnrecordedAddress, &address).with_detail(detail))
+}

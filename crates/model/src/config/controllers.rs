@@ -1,0 +1,147 @@
+//! The configuration of kube-controllers as it runs (facts 1.12, 13).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use super::{AssignIps, ClusterInformation, parse_go_duration};
+use crate::DecodeError;
+use crate::json;
+use crate::snapshot::FieldDefect;
+
+/// What IPAM needs of the configuration of kube-controllers: what runs, by its status, else what is configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeControllersConfiguration {
+    /// `controllers.node.leakGracePeriod`.
+    pub leak_grace_period: Option<SignedDuration>,
+    /// `controllers.loadBalancer.assignIPs`; `None` if the controller does not run.
+    pub assign_ips: Option<AssignIps>,
+    /// `spec` has no section `loadBalancer`: the controller runs if the environment names it.
+    pub no_section: bool,
+}
+
+/// Why Calico's controller of LoadBalancer services serves none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotServed {
+    /// The environment of kube-controllers, or an old version of it, leaves the controller out.
+    ControllerOff,
+    /// Nothing starts the controller.
+    NoSection,
+    /// The environment starts the controller, and this version of Calico then serves no service without a section.
+    OnlyByEnvironment,
+}
+
+impl fmt::Display for NotServed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ControllerOff => "kube-controllers does not run its controller loadbalancer",
+            Self::NoSection => "KubeControllersConfiguration has no section loadBalancer",
+            Self::OnlyByEnvironment => {
+                "KubeControllersConfiguration has no section loadBalancer, without which this version of Calico serves nobody"
+            }
+        })
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    controllers: Option<Controllers>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Controllers {
+    node: Option<NodeController>,
+    load_balancer: Option<LoadBalancer>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeController {
+    leak_grace_period: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct LoadBalancer {
+    #[serde(rename = "assignIPs")]
+    assign_ips: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    running_config: Option<Spec>,
+    environment_vars: Option<BTreeMap<String, String>>,
+}
+
+/// The variable that names the controllers to run. It counts instead of the sections.
+const ENABLED: &str = "ENABLED_CONTROLLERS";
+
+impl KubeControllersConfiguration {
+    /// Reads its JSON. A grace period that is not a duration is left out and reported.
+    pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), DecodeError> {
+        #[derive(Default, Deserialize)]
+        struct Configuration {
+            spec: Option<Spec>,
+            status: Option<Status>,
+        }
+        let Configuration { spec, status } = json::from_slice(json)?;
+        let of_spec = spec.unwrap_or_default().controllers.unwrap_or_default();
+        let Status { running_config, environment_vars } = status.unwrap_or_default();
+        let running = running_config.and_then(|running| running.controllers);
+        // Before they have started there is a status that names none.
+        let running = running.filter(|running| running.node.is_some() || running.load_balancer.is_some());
+
+        let mut defects = Vec::new();
+        let periods = [("status.runningConfig", running.as_ref()), ("spec", Some(&of_spec))];
+        let stated = periods.into_iter().find_map(|(place, controllers)| {
+            Some((place, controllers?.node.as_ref()?.leak_grace_period.as_ref()?))
+        });
+        let leak_grace_period = stated.and_then(|(place, text)| {
+            let period = parse_go_duration(text);
+            if period.is_none() {
+                let field = format!("{place}.controllers.node.leakGracePeriod");
+                defects.push(FieldDefect::new(&field, format!("{text:?} is not a duration")));
+            }
+            period
+        });
+
+        let named = environment_vars.as_ref().and_then(|variables| variables.get(ENABLED));
+        let is_named = named.map(|list| list.split(',').any(|name| name == "loadbalancer"));
+        let runs = match &running {
+            Some(running) => running.load_balancer.is_some(),
+            None => is_named.unwrap_or(of_spec.load_balancer.is_some()),
+        };
+        let running = running.and_then(|running| running.load_balancer);
+        let no_section = of_spec.load_balancer.is_none();
+        let stated = running.and_then(|running| running.assign_ips);
+        let stated = stated.or(of_spec.load_balancer.and_then(|section| section.assign_ips));
+        let assign_ips = runs.then_some(match stated.as_deref() {
+            Some("RequestedServicesOnly") => AssignIps::RequestedServicesOnly,
+            _ => AssignIps::AllServices,
+        });
+        Ok((Self { leak_grace_period, assign_ips, no_section }, defects))
+    }
+
+    /// Which services are served, given the version of Calico; of an unknown one, as of the newest.
+    pub fn serves(&self, cluster: Option<&ClusterInformation>) -> Result<AssignIps, NotServed> {
+        // Before these, a controller that the environment alone starts serves nobody, whatever its status says.
+        let serves_all = |version| match version {
+            (3, 32, patch) => patch >= 1,
+            (3, 31, patch) | (3, 30, patch) => patch >= 7,
+            (major, minor, _) => (major, minor) > (3, 32),
+        };
+        let version = cluster.and_then(ClusterInformation::version);
+        match self.assign_ips {
+            Some(_) if self.no_section && !version.is_none_or(serves_all) => {
+                Err(NotServed::OnlyByEnvironment)
+            }
+            Some(assign) => Ok(assign),
+            None if self.no_section => Err(NotServed::NoSection),
+            None => Err(NotServed::ControllerOff),
+        }
+    }
+}

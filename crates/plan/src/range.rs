@@ -1,0 +1,100 @@
+//! Whether a range can be that of a pool at all, by what the cluster itself has there.
+
+use calipam_check::{Place, Places};
+use calipam_model::IpNet;
+use calipam_model::cidr::{overlap, parse_cidr};
+use calipam_model::snapshot::Snapshot;
+
+/// Why no pool can have a range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RangeRefusal {
+    /// No router forwards packets to such addresses, or they are not those of one machine.
+    #[error("{cidr} overlaps {special}, which is for {purpose}")]
+    Special { cidr: IpNet, special: &'static str, purpose: &'static str },
+    #[error("{cidr} covers {place}, a node of this cluster")]
+    Node { cidr: IpNet, place: Place },
+    #[error("{cidr} covers {place}, a service of this cluster")]
+    Service { cidr: IpNet, place: Place },
+}
+
+/// Ranges of which no address can be a pod's.
+const SPECIAL: [(&str, &str); 7] = [
+    ("0.0.0.0/8", "a host that does not know its address"),
+    ("127.0.0.0/8", "a host's packets to itself"),
+    ("169.254.0.0/16", "a single link"),
+    ("224.0.0.0/4", "multicast"),
+    ("::/127", "a host's packets to itself"),
+    ("fe80::/10", "a single link"),
+    ("ff00::/8", "multicast"),
+];
+
+/// Refuses a range that is special, or covers addresses of nodes or services of the cluster.
+pub(crate) fn is_free(snapshot: &Snapshot, cidr: IpNet) -> Result<(), RangeRefusal> {
+    let overlaps = |special: &str| parse_cidr(special).is_some_and(|special| overlap(special, cidr));
+    if let Some((special, purpose)) = SPECIAL.into_iter().find(|(special, _)| overlaps(special)) {
+        return Err(RangeRefusal::Special { cidr, special, purpose });
+    }
+    let Places { nodes, services } = Places::of(snapshot, [cidr]);
+    let node = nodes.into_iter().map(|place| RangeRefusal::Node { cidr, place });
+    let service = services.into_iter().map(|place| RangeRefusal::Service { cidr, place });
+    node.chain(service).next().map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use calipam_model::node::Node;
+    use calipam_model::pool::Reservation;
+    use calipam_model::service::Service;
+    use calipam_model::snapshot::{Revision, Versioned};
+
+    use super::*;
+
+    fn cluster() -> Snapshot {
+        fn stored<T>(value: T) -> Versioned<T> {
+            Versioned { value, revision: Revision::Etcd(1) }
+        }
+        let addresses = BTreeSet::from(["192.0.2.11", "fd00:2::11"].map(|text| text.parse().unwrap()));
+        let node = Node { name: "worker-1".into(), addresses, ..Node::default() };
+        let cluster_ips = ["10.96.0.1", "fd00:96::1"].map(|text| text.parse().unwrap()).to_vec();
+        let (namespace, name) = ("default".into(), "kubernetes".into());
+        let service = Service { namespace, name, is_internal: true, cluster_ips, ..Service::default() };
+        Snapshot { nodes: vec![stored(node)], services: vec![stored(service)], ..Snapshot::default() }
+    }
+
+    fn refusal(snapshot: &Snapshot, cidr: &str) -> String {
+        is_free(snapshot, cidr.parse().unwrap()).err().map(|refusal| refusal.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_the_cluster_has_is_not_free() {
+        let node = "192.0.2.0/24 covers 192.0.2.11 of worker-1, a node of this cluster";
+        assert_eq!(refusal(&cluster(), "192.0.2.0/24"), node);
+        let service = "10.96.0.0/16 covers 10.96.0.1 of default/kubernetes, a service of this cluster";
+        assert_eq!(refusal(&cluster(), "10.96.0.0/16"), service);
+        for taken in ["fd00:2::/64", "fd00:96::/112", "192.0.2.11/32", "0.0.0.0/0", "::/0"] {
+            assert_ne!(refusal(&cluster(), taken), "", "{taken}");
+        }
+        for free in ["192.0.2.128/25", "10.97.0.0/16", "fd00::/64"] {
+            assert_eq!(refusal(&cluster(), free), "", "{free}");
+        }
+        let mut reserved = cluster();
+        let cidrs = vec!["192.0.2.8/29".parse().unwrap()];
+        let value = Reservation { name: "nodes".into(), cidrs };
+        reserved.reservations.push(Versioned { value, revision: Revision::Etcd(1) });
+        assert_eq!(refusal(&reserved, "192.0.2.0/24"), "");
+    }
+
+    #[test]
+    fn ranges_for_other_purposes_are_not_free() {
+        let loopback = "127.1.0.0/16 overlaps 127.0.0.0/8, which is for a host's packets to itself";
+        assert_eq!(refusal(&Snapshot::default(), "127.1.0.0/16"), loopback);
+        for special in
+            ["169.254.0.0/16", "224.0.0.0/4", "239.1.0.0/16", "fe80::/64", "ff02::/112", "0.0.0.0/16"]
+        {
+            assert_ne!(refusal(&Snapshot::default(), special), "", "{special}");
+        }
+        assert_eq!(refusal(&Snapshot::default(), "10.0.0.0/8"), "");
+    }
+}

@@ -1,0 +1,110 @@
+//! Clusters in which another IPAM serves pods, and pools over what the cluster itself has: lists as kubectl prints them.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::program::{Run, calipam};
+
+const CALICO: &str = "crd.projectcalico.org/v1";
+const CREATED: &str = "2026-05-01T10:00:00Z";
+
+fn object(group: &str, kind: &str, name: &str, spec: Value) -> Value {
+    let metadata = json!({"name": name, "uid": format!("u-{kind}-{name}"), "resourceVersion": "7",
+        "creationTimestamp": CREATED});
+    json!({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// A node with a range for its pods, as the kubelet and calico-node write it.
+fn node(number: u8) -> Value {
+    let range = format!("10.2.{number}.0/24");
+    let mut node =
+        object("v1", "Node", &format!("machine-{number}"), json!({"podCIDR": range, "podCIDRs": [range]}));
+    node["status"] = json!({"addresses": [{"type": "InternalIP", "address": format!("192.0.2.{number}")}]});
+    node
+}
+
+fn pod(name: &str, number: u8, address: &str) -> Value {
+    let mut pod = object("v1", "Pod", name, json!({"nodeName": format!("machine-{number}")}));
+    pod["metadata"]["namespace"] = "app".into();
+    pod["metadata"]["annotations"] = json!({"cni.projectcalico.org/podIP": format!("{address}/32"),
+        "cni.projectcalico.org/podIPs": format!("{address}/32")});
+    pod["status"] = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}]});
+    pod
+}
+
+/// A block in which `upgrade-ipam` recorded `app/a`, and its handle and affinity.
+fn left_over() -> [Value; 3] {
+    let handle = format!("k8s-pod-network.{:064x}", 7);
+    let attribute = json!({"handle_id": handle,
+        "secondary": {"namespace": "app", "node": "machine-1", "pod": "a"}});
+    let block = json!({"cidr": "10.2.1.0/30", "affinity": "host:machine-1", "allocations": [null, 0, null, null],
+        "unallocated": [0, 2, 3], "attributes": [attribute], "strictAffinity": false, "deleted": false});
+    let affinity =
+        json!({"state": "confirmed", "node": "machine-1", "cidr": "10.2.1.0/30", "deleted": "false"});
+    let count = json!({"handleID": handle, "block": {"10.2.1.0/30": 1}, "deleted": false});
+    [
+        object(CALICO, "IPAMBlock", "10-2-1-0-30", block),
+        object(CALICO, "BlockAffinity", "machine-1-10-2-1-0-30", affinity),
+        object(CALICO, "IPAMHandle", &handle, count),
+    ]
+}
+
+/// A folder with the objects, and an empty list of each kind, so that there are no others.
+fn folder(objects: &[Value]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, list: Value| fs::write(folder.path().join(name), list.to_string()).unwrap();
+    write("all.json", json!({"apiVersion": "v1", "kind": "List", "items": objects}));
+    let custom = ["IPPool", "IPAMBlock", "IPAMHandle", "BlockAffinity"].map(|kind| (CALICO, kind));
+    for (group, kind) in custom.into_iter().chain(["Node", "Pod", "Service"].map(|kind| ("v1", kind))) {
+        let list = json!({"apiVersion": group, "kind": format!("{kind}List"), "items": [], "metadata": {}});
+        write(&format!("{kind}.json"), list);
+    }
+    folder
+}
+
+fn on(folder: &Path, arguments: &[&str]) -> Run {
+    calipam(&[arguments, &["--datastore", folder.to_str().unwrap()]].concat())
+}
+
+#[test]
+fn pods_of_host_local_are_one_finding_and_nothing_to_rebuild() {
+    let pool = object(CALICO, "IPPool", "default", json!({"cidr": "10.2.0.0/16", "blockSize": 30}));
+    let pods = [pod("a", 1, "10.2.1.1"), pod("b", 1, "10.2.1.2"), pod("c", 2, "10.2.2.9")];
+    let objects = [&[pool, node(1), node(2)][..], &pods, &left_over()].concat();
+    let folder = folder(&objects);
+    let check = on(folder.path(), &["check", "-o", "json"]).json();
+    let codes: Vec<&Value> = check["findings"].as_array().unwrap().iter().map(|f| &f["code"]).collect();
+    assert_eq!(codes, ["pods-without-calico-ipam"], "{check}");
+    assert_eq!(check["findings"][0]["evidence"], json!({"pods": 3, "leftOver": 1}));
+
+    let plan = on(folder.path(), &["rebuild", "-o", "json"]).json();
+    assert_eq!(plan["actions"], json!([]), "{plan}");
+    let compared = on(folder.path(), &["show", "--compare"]);
+    assert!(
+        compared.stdout.contains("Pods have addresses of host-local, not of Calico IPAM"),
+        "{compared:?}"
+    );
+}
+
+#[test]
+fn a_cluster_with_policy_only_says_so() {
+    let folder = folder(&[node(1), node(2)]);
+    let note = "There is no pool and no block: this cluster does not use Calico IPAM";
+    for arguments in [&["show"][..], &["show", "--compare"], &["show", "--nodes"]] {
+        let run = on(folder.path(), arguments);
+        assert!(run.stdout.contains(note) && !run.stdout.contains("agree"), "{run:?}");
+    }
+}
+
+#[test]
+fn a_pool_over_the_nodes_is_refused_before_and_found_afterwards() {
+    let pool = object(CALICO, "IPPool", "nodes", json!({"cidr": "192.0.2.0/24"}));
+    let folder = folder(&[pool, node(1), node(2)]);
+    let check = on(folder.path(), &["check", "-o", "json"]).json();
+    let found = &check["findings"][0];
+    assert_eq!((&found["code"], &found["severity"]), (&json!("pool-overlaps-nodes"), &json!("critical")));
+    assert_eq!(found["evidence"]["covers"][0], json!({"address": "192.0.2.1", "name": "machine-1"}));
+}

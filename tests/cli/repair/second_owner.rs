@@ -1,0 +1,52 @@
+//! Another owner of an address than the recorded one, on another node and in another namespace: keys of etcd do not tell it.
+
+use calipam_testkit::cluster::Cluster;
+use calipam_testkit::cluster::wire::Tunnel;
+
+use super::site::*;
+
+#[test]
+fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
+    let mut cluster = healthy();
+    let (recorded, other) = (cluster.add_pod_on(0), cluster.add_pod_on(2));
+    let address = recorded.address();
+    cluster.endpoint_mut(&other.endpoint).add_address(address);
+    let site = Site::of(&cluster);
+
+    let (name, pod) = (format!("{}/{}", other.name.namespace, other.name.pod), &other.name.pod);
+    let view = site.run(&["show", "--ip", &address.to_string(), "-o", "json"]).json();
+    let owners = view["owners"].as_array().unwrap().iter().map(|owner| owner["pod"].clone());
+    assert!(owners.collect::<Vec<_>>().contains(&name.as_str().into()), "{view}");
+    let finding = &view["findings"][0];
+    let whose = format!("{}/{}", recorded.name.namespace, recorded.name.pod);
+    assert_eq!(finding["code"], "duplicate-address");
+    assert!(finding["message"].as_str().unwrap().ends_with(&format!(", recorded for {whose}")), "{finding}");
+    let restart = format!("kubectl delete pod --namespace {} {pod}", other.name.namespace);
+    assert_eq!(finding["repair"], *restart);
+    let check = site.run(&["check", "--settle", "0"]);
+    assert!(check.stderr.contains(&format!("for another owner: `{restart}`\n")), "{check:?}");
+    let history = site.run(&["history", "--ip", &address.to_string()]);
+    assert!(history.stdout.contains(&name), "{history:?}");
+}
+
+/// The restart that a check names for the one duplicate address.
+fn restart(cluster: &Cluster) -> String {
+    let site = Site::of(cluster);
+    let report = site.run(&["check", "-o", "json", "--settle", "0", "--rule", "duplicate-address"]).json();
+    report["findings"][0]["repair"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn of_a_pod_and_a_tunnel_the_one_that_is_not_recorded_restarts() {
+    let mut cluster = healthy();
+    let (pod, node) = (cluster.add_pod_on(0), cluster.add_pod_on(1).node);
+    let mut of_pod = cluster.clone();
+    *of_pod.node_mut(&node).tunnel_mut(Tunnel::Ipip) = pod.address().to_string();
+    let selected = "kubectl delete pod --all-namespaces --selector k8s-app=calico-node";
+    assert_eq!(restart(&of_pod), format!("{selected} --field-selector spec.nodeName={node}"));
+
+    let tunnel = cluster.node_mut(&node).tunnel(Tunnel::Ipip).unwrap();
+    cluster.endpoint_mut(&pod.endpoint).add_address(tunnel);
+    let named = format!("--namespace {} {}", pod.name.namespace, pod.name.pod);
+    assert_eq!(restart(&cluster), format!("kubectl delete pod {named}"));
+}

@@ -1,0 +1,83 @@
+//! A rebuild writes what needs no second look before it waits for that.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::Fault;
+
+use super::site::*;
+use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
+
+/// A pod whose addresses have leaked, and the addresses of live pods that are free in their blocks.
+fn site() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
+    let mut cluster = healthy();
+    let leaked = leak(&mut cluster, 0).addresses.into_iter().map(|(address, _)| address).collect();
+    cluster.inject(Fault::UnallocatedFreed, 2);
+    let site = Site::of(&cluster);
+    let found = site.findings(&["--rule", "unallocated-in-use"]);
+    let live = found.iter().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    (site, leaked, live)
+}
+
+const REBUILD: [&str; 7] = ["rebuild", "--apply", "--yes", "--endpoints-only", "--settle", "0", "--grace"];
+
+#[test]
+fn an_interrupted_wait_leaves_what_was_urgent_written() {
+    let (site, leaked, live) = site();
+    let before = site.dump();
+    assert!(!live.is_empty() && live.iter().all(|address| !recorded(&before).contains_key(address)));
+    let mut command = site.command(&[&REBUILD[..], &["10m"]].concat());
+    let begun = Instant::now();
+    let shown = Terminal::new(150).converse(
+        command.env("TERM", "xterm"),
+        "waiting to check a second time",
+        |_, it| {
+            let held = recorded(&site.dump());
+            assert!(live.iter().all(|address| held.contains_key(address)), "written before the wait");
+            assert!(leaked.iter().all(|address| held.contains_key(address)), "not before the second look");
+            rustix::process::kill_process(rustix::process::Pid::from_child(it), rustix::process::Signal::INT)
+                .unwrap();
+        },
+    );
+    assert_eq!(shown.code, Some(130), "{shown:?}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    let journals = site.journals();
+    assert_eq!(journals.len(), 1, "{journals:?}");
+    assert_eq!(site.undo(journals[0].to_str().unwrap()).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn both_parts_are_one_run_with_one_journal() {
+    let (site, leaked, live) = site();
+    let before = site.dump();
+    let run: Run = site.run(&[&REBUILD[..], &["2s", "-o", "json"]].concat());
+    assert_eq!(run.code, 0, "{run:?}");
+    let hint = "hint: without waiting here: `calipam check -o json --grace 2s";
+    assert!(
+        run.stderr.contains("what does not have to wait is written first") && run.stderr.contains(hint),
+        "{run:?}"
+    );
+    let plan = run.json();
+    let addresses = live.iter().map(|address| format!("assign-address {address}"));
+    let released = leaked.iter().map(|address| format!("release-address {address}"));
+    assert!(changes(&plan).is_superset(&addresses.chain(released).collect()), "{plan}");
+    assert_eq!(skips(&plan), set::<String>([]));
+    assert_eq!(plan["totals"]["addresses"], live.len() + leaked.len());
+    assert_eq!(plan["execution"]["written"], plan["execution"]["steps"]);
+    assert_eq!((site.findings(&[]), site.journals().len()), (set::<String>([]), 1));
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn a_limit_counts_what_waits() {
+    let (site, leaked, live) = site();
+    let before = site.dump();
+    let limit = (live.len() + leaked.len() - 1).to_string();
+    let run = site.run(&[&REBUILD[..], &["10m", "--max-changes", &limit]].concat());
+    assert!(run.code != 0 && run.stderr.contains("--max-changes"), "{run:?}");
+    assert_eq!(site.dump(), before);
+}
