@@ -67,10 +67,10 @@ impl<'s> IndexedSnapshot<'s> {
     }
 
     /// The affinities of a holder, those that are marked deleted included.
-    pub(crate) fn affinities_of(
-        &self,
-        kind: &AffinityType,
-        holder: &str,
+    pub(crate) fn affinities_of<'a>(
+        &'a self,
+        kind: &'a AffinityType,
+        holder: &'a str,
     ) -> impl Iterator<Item = &'s Versioned<Affinity>> {
         let found = self.affinities.get(&(kind, holder)).map_or(&[][..], Vec::as_slice);
         let snapshot = self.snapshot;

@@ -75,9 +75,20 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     if line.starts_with("calicoctl ") {
         return &[0];
     }
-    match ["check", "release", "rebuild", "undo", "assign", "migrate", "diff", "history", "--compare", "explain"]
-        .into_iter()
-        .any(has)
+    match [
+        "check",
+        "release",
+        "rebuild",
+        "undo",
+        "assign",
+        "migrate",
+        "diff",
+        "history",
+        "--compare",
+        "explain",
+    ]
+    .into_iter()
+    .any(has)
     {
         // Findings; something that was skipped or had changed; what differs.
         true => &[0, 1],

@@ -12,9 +12,8 @@ use calipam_model::block::Block;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
-pub(crate) use self::allocatable::PoolCapacity;
 pub use self::allocatable::{Allocatable, Limit};
-pub(crate) use self::claimants::{Claimants, HeldBlock};
+pub(crate) use self::claimants::Claimants;
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;

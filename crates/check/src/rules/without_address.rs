@@ -29,9 +29,10 @@ const MOST_NAMED: usize = 20;
 
 /// Checks every node that runs pods, and every pod that waits.
 pub(crate) fn check(context: &Context<'_>, claimants: &Claimants<'_, '_>, out: &mut Vec<Finding>) {
-    let Some(outlook) = Outlook::new(context.snapshot).filter(|_| !context.index.services_only) else {
+    if context.index.services_only || context.index.host_local_pods > 0 {
         return;
-    };
+    }
+    let Some(outlook) = Outlook::new(context.snapshot) else { return };
     let judge = Judge {
         context,
         claimants,

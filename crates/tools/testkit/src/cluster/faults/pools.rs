@@ -114,7 +114,7 @@ pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     let released = cluster.spec.seconds_ago(20);
     cluster.block_mut(cidr).cool(&[gone.address()], &released);
     cluster.count(&gone.handle, cidr, -1);
-    cluster.expect_as("pool-nearly-full", cidr, "error");
+    cluster.expect_as_in(&Form::ALL, "pool-nearly-full", cidr, "error");
 }
 
 /// As many blocks as a node may have, all full.
