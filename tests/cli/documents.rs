@@ -39,7 +39,7 @@ fn every_field_is_described() {
         &["release", "--leaked", "--orphan-handles"],
         &["rebuild"],
         &["assign", "--count", "1", "--node", "node-1", "--dry-run"],
-        &["assign", "--count", "1", "--node", "node-1", "--explain"],
+        &["explain", "--node", "node-1"],
     ];
     for arguments in runs {
         let run = on_example(&[arguments, &["-o", "json"]].concat());

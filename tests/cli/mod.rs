@@ -64,4 +64,5 @@ mod still_watch;
 mod stories;
 mod terminal;
 mod watch;
+mod why;
 mod width;

@@ -131,15 +131,18 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     cluster.write_export(&path).unwrap();
     let path = path.to_str().unwrap();
 
-    let check = calipam(&["check", "--rule", "stranded-addresses", "--datastore", path]);
+    let check = calipam(&["check", "--rule", "node-without-addresses", "--datastore", path]);
     assert!(
-        check.stdout.starts_with("Cluster") && check.stdout.contains("error     stranded-addresses"),
+        check.stdout.starts_with("Cluster") && check.stdout.contains("error     node-without-addresses"),
         "{check:?}"
     );
     let (_, hint) = check.stderr.split_once("gets no address: `calipam ").expect("a hint");
     let words: Vec<&str> = hint.split('`').next().unwrap().split(' ').collect();
     let explained = calipam(&words);
-    assert!(explained.stdout.contains("20"), "{explained:?}");
+    assert!(
+        explained.code == 1 && explained.stdout.contains("holds 20 blocks and may hold 20"),
+        "{explained:?}"
+    );
 
     let json = calipam(&["show", "--nodes", "-o", "json", "--datastore", path]).json();
     let mut stranded = Vec::new();
@@ -147,7 +150,7 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
         let families = node["families"].as_array().unwrap();
         let free: u64 = families.iter().map(|family| family["free"].as_u64().unwrap()).sum();
         assert_eq!(free, node["free"].as_u64().unwrap(), "{node}");
-        if families.iter().any(|family| family["stranded"] == true) {
+        if families.iter().any(|family| family["withoutAddress"] == true) {
             stranded.push((node["node"].as_str().unwrap(), families));
         }
     }
@@ -155,13 +158,18 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     assert!(check.stdout.contains(node), "{check:?}");
     assert_eq!(
         families[0],
-        json!({"family": "ipv4", "free": 0, "stranded": true, "reason": "the block limit is reached"})
+        json!({"family": "ipv4", "free": 0, "withoutAddress": true,
+            "reason": "the block limit is reached: it holds 20 blocks and may hold 20"})
     );
-    assert!(families[1]["stranded"] == false && families[1]["free"].as_u64() > Some(0), "{families:?}");
+    assert!(families[1]["withoutAddress"] == false && families[1]["free"].as_u64() > Some(0), "{families:?}");
 
     let table = calipam(&["show", "--nodes", "--datastore", path]).stdout;
     let line = table.lines().find(|line| line.starts_with(node)).unwrap();
-    assert!(line.contains("0 ipv4, ") && line.ends_with("ipv4: the block limit is reached"), "{table}");
+    assert!(
+        line.contains("0 ipv4, ")
+            && line.ends_with("ipv4: the block limit is reached: it holds 20 blocks and may hold 20"),
+        "{table}"
+    );
 }
 
 /// Each kind of list: what it is about, and nothing else.

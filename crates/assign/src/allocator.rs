@@ -30,12 +30,14 @@ pub struct Allocator<S> {
     store: S,
     pub(crate) trace: Trace,
     pub(crate) notes: Option<Arc<dyn Notes>>,
+    /// Empty blocks of others are taken over (Calico 3.32 and later).
+    pub(crate) reclaims: bool,
 }
 
 impl<S: Store> Allocator<S> {
     /// An allocator on a datastore.
     pub fn new(store: S) -> Self {
-        Self { store, trace: Trace::default(), notes: None }
+        Self { store, trace: Trace::default(), notes: None, reclaims: true }
     }
 
     /// The same, with someone who is told every decision.
@@ -46,6 +48,11 @@ impl<S: Store> Allocator<S> {
     /// The same, with a place for what searches that find nothing learn: the next one then reads less.
     pub fn with_notes(self, notes: Arc<dyn Notes>) -> Self {
         Self { notes: Some(notes), ..self }
+    }
+
+    /// The same as of Calico before 3.32, which leaves empty blocks to their owners.
+    pub(crate) fn without_reclaiming(self) -> Self {
+        Self { reclaims: false, ..self }
     }
 
     /// The datastore.

@@ -1,7 +1,6 @@
 //! What automatic assignment does once the own blocks are full (facts 3.4): it claims blocks up to the block limit, then
 //! takes empty blocks of others over (Calico 3.32 and later), then borrows single addresses of them. The allocator decides
-//! by it; the rule about stranded nodes asks for one node and one address, `show` for all users of a pool and all of its
-//! addresses.
+//! by it, and `show` asks for all users of a pool and all of its addresses.
 
 use calipam_model::config::IpamConfig;
 
@@ -66,11 +65,6 @@ impl Claimable {
     fn nothing(end: ClaimLimit) -> Self {
         Self { claims: 0, from_others: 0, end }
     }
-
-    /// True if nothing more is assigned.
-    pub fn is_nothing(&self) -> bool {
-        self.claims == 0 && self.from_others == 0
-    }
 }
 
 /// Assigns all that can be had by those who may still claim `headroom` blocks before their block limit.
@@ -105,7 +99,6 @@ mod tests {
             IpamConfig { strict_affinity: strict, auto_allocate_blocks: auto, ..IpamConfig::default() };
         let empty = |count: u128| [4, 3].iter().take(count as usize).sum();
         let beyond = beyond_own_blocks(&config, headroom, ClaimCapacity { new_blocks: 2, empty, foreign: 9 });
-        assert_eq!(beyond.is_nothing(), beyond.claims + beyond.from_others == 0);
         (beyond.claims, beyond.from_others, beyond.end)
     }
 

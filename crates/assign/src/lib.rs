@@ -19,6 +19,7 @@ mod handle;
 mod hosts;
 mod keys;
 mod memory;
+mod next;
 mod on_snapshot;
 mod owners;
 pub mod plugin;
@@ -40,6 +41,10 @@ pub use family::Family;
 pub use full::{FullBlocks, MemoryNotes, Notes};
 pub use hosts::Claimed;
 pub use memory::{Change, Fault, MemoryStore};
+pub use next::{
+    AddressSource, Answer, Cooling, Given, NextAddress, NotKnown, Outlook, Reason, Refused,
+    reclaims_empty_blocks,
+};
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
 pub use pools::NodeSelector;

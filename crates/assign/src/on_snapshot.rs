@@ -11,6 +11,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
+use calipam_model::node::Node;
 use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
@@ -19,12 +20,68 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
+/// A snapshot, with its objects by what an allocator looks for: made once for many questions.
+pub(crate) struct IndexedSnapshot<'s> {
+    pub(crate) snapshot: &'s Snapshot,
+    blocks: HashMap<IpNet, usize>,
+    nodes: HashMap<&'s str, usize>,
+    /// By holder.
+    affinities: HashMap<(&'s AffinityType, &'s str), Vec<usize>>,
+    /// What cannot be decoded, and why.
+    undecodable: BTreeMap<&'s Key, &'s str>,
+}
+
+impl<'s> IndexedSnapshot<'s> {
+    pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
+        let blocks = snapshot.blocks.iter().enumerate().map(|(at, block)| (block.value.key, at));
+        let nodes = snapshot.nodes.iter().enumerate().map(|(at, node)| (node.value.name.as_str(), at));
+        let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
+        for (at, affinity) in snapshot.affinities.iter().enumerate() {
+            let key = &affinity.value.key;
+            affinities.entry((&key.kind, key.node.as_str())).or_default().push(at);
+        }
+        let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.kind {
+            DefectKind::Value(reason) => Some((defect.key.as_ref()?, reason.as_str())),
+            _ => None,
+        });
+        Self {
+            snapshot,
+            blocks: blocks.collect(),
+            nodes: nodes.collect(),
+            affinities,
+            undecodable: undecodable.collect(),
+        }
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Option<&'s Versioned<Node>> {
+        self.nodes.get(name).map(|at| &self.snapshot.nodes[*at])
+    }
+
+    pub(crate) fn block(&self, cidr: IpNet) -> Option<&'s Versioned<StoredBlock>> {
+        self.blocks.get(&cidr).map(|at| &self.snapshot.blocks[*at])
+    }
+
+    /// True for a block that cannot be decoded.
+    pub(crate) fn hides_block(&self, cidr: IpNet) -> bool {
+        self.snapshot.defects.iter().any(|defect| defect.hidden_block() == Some(cidr))
+    }
+
+    /// The affinities of a holder, those that are marked deleted included.
+    pub(crate) fn affinities_of<'a>(
+        &'a self,
+        kind: &'a AffinityType,
+        holder: &'a str,
+    ) -> impl Iterator<Item = &'s Versioned<Affinity>> {
+        let found = self.affinities.get(&(kind, holder)).map_or(&[][..], Vec::as_slice);
+        let snapshot = self.snapshot;
+        found.iter().map(move |at| &snapshot.affinities[*at])
+    }
+}
+
 /// A snapshot under an allocator. Reads see the writes that were made before; the snapshot stays as it is. Its clock
 /// is at the time of the snapshot.
 pub struct SnapshotStore<'s> {
-    snapshot: &'s Snapshot,
-    /// Indices of blocks and affinities by key.
-    blocks: HashMap<IpNet, usize>,
+    indexed: Arc<IndexedSnapshot<'s>>,
     avoided: Vec<IpAddr>,
     written: Mutex<Written>,
 }
@@ -50,8 +107,11 @@ pub struct Write {
 
 impl<'s> SnapshotStore<'s> {
     pub fn new(snapshot: &'s Snapshot) -> Self {
-        let blocks = snapshot.blocks.iter().enumerate().map(|(index, block)| (block.value.key, index));
-        Self { snapshot, blocks: blocks.collect(), avoided: Vec::new(), written: Mutex::default() }
+        Self::of(Arc::new(IndexedSnapshot::new(snapshot)))
+    }
+
+    pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
+        Self { indexed, avoided: Vec::new(), written: Mutex::default() }
     }
 
     /// Keeps these addresses from automatic assignment, as a reservation would.
@@ -71,17 +131,22 @@ impl<'s> SnapshotStore<'s> {
         written.order.iter().filter_map(write).collect()
     }
 
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.written().now.is_empty()
+    }
+
     fn written(&self) -> MutexGuard<'_, Written> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the snapshot has under a key.
     fn stored(&self, key: &Key) -> Option<Entry> {
-        let snapshot = self.snapshot;
+        let snapshot = self.indexed.snapshot;
         let found = match key {
-            Key::Block(cidr) => self.blocks.get(cidr).map(|index| block(&snapshot.blocks[*index])),
+            Key::Block(cidr) => self.indexed.block(*cidr).map(block),
             Key::Affinity(key) => {
-                snapshot.affinities.iter().find(|affinity| affinity.value.key == *key).map(affinity)
+                let mut of_holder = self.indexed.affinities_of(&key.kind, &key.node);
+                of_holder.find(|affinity| affinity.value.key == *key).map(affinity)
             }
             Key::Handle(id) => {
                 snapshot.handles.iter().find(|handle| handle.value.id() == **id).map(|found| Entry {
@@ -89,8 +154,9 @@ impl<'s> SnapshotStore<'s> {
                     revision: found.revision.clone(),
                 })
             }
-            Key::Node(name) => snapshot.nodes.iter().find(|node| node.value.name == *name).map(|found| {
-                Entry { record: Record::Node(found.value.clone()), revision: found.revision.clone() }
+            Key::Node(name) => self.indexed.node(name).map(|found| Entry {
+                record: Record::Node(found.value.clone()),
+                revision: found.revision.clone(),
             }),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
                 record: Record::Config(config),
@@ -103,11 +169,8 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn undecodable(&self, key: &Key) -> Option<Entry> {
-        let defect = self.snapshot.defects.iter().find_map(|defect| match &defect.kind {
-            DefectKind::Value(reason) if defect.key.as_ref() == Some(key) => Some(reason.clone()),
-            _ => None,
-        });
-        defect.map(|reason| undecodable(key.clone(), reason))
+        let reason = self.indexed.undecodable.get(key)?;
+        Some(undecodable(key.clone(), (*reason).to_owned()))
     }
 
     fn current(&self, key: &Key) -> Option<Entry> {
@@ -140,7 +203,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn list(&self, query: &Query) -> Vec<Entry> {
-        let snapshot = self.snapshot;
+        let snapshot = self.indexed.snapshot;
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
             Query::Pools => snapshot
@@ -152,11 +215,14 @@ impl<'s> SnapshotStore<'s> {
                 })
                 .collect(),
             Query::Reservations => self.reservations(),
-            Query::Affinities { kind, holder, family } => self.affinities(|affinity| {
-                let key = &affinity.key;
-                key.kind == *kind && key.node == *holder && Family::of(key.cidr) == *family
-            }),
-            Query::HostAffinities => self.affinities(|affinity| affinity.key.kind == AffinityType::Host),
+            Query::Affinities { kind, holder, family } => {
+                self.affinities(self.indexed.affinities_of(kind, holder), |affinity| {
+                    let key = &affinity.key;
+                    key.kind == *kind && key.node == *holder && Family::of(key.cidr) == *family
+                })
+            }
+            Query::HostAffinities => self
+                .affinities(snapshot.affinities.iter(), |affinity| affinity.key.kind == AffinityType::Host),
             Query::Blocks(family) => self.blocks(*family),
             Query::BlockKey(cidr) => self.current(&Key::Block(*cidr)).iter().map(block_key).collect(),
             Query::Overlapping(cidr) => {
@@ -172,7 +238,7 @@ impl<'s> SnapshotStore<'s> {
             record: Record::Reservation(stored.value.clone()),
             revision: stored.revision.clone(),
         };
-        let mut all: Vec<Entry> = self.snapshot.reservations.iter().map(reservation).collect();
+        let mut all: Vec<Entry> = self.indexed.snapshot.reservations.iter().map(reservation).collect();
         if !self.avoided.is_empty() {
             let cidrs = self.avoided.iter().map(|address| IpNet::from(*address)).collect();
             let avoided = Reservation { name: String::new(), cidrs };
@@ -181,10 +247,13 @@ impl<'s> SnapshotStore<'s> {
         all
     }
 
-    fn affinities(&self, wanted: impl Fn(&Affinity) -> bool) -> Vec<Entry> {
+    fn affinities(
+        &self,
+        stored: impl Iterator<Item = &'s Versioned<Affinity>>,
+        wanted: impl Fn(&Affinity) -> bool,
+    ) -> Vec<Entry> {
         let written = self.written();
         let is_written = |found: &Affinity| written.now.contains_key(&Key::Affinity(found.key.clone()));
-        let stored = self.snapshot.affinities.iter();
         let stored = stored.filter(|a| !a.value.deleted && wanted(&a.value) && !is_written(&a.value));
         let new = written.now.values().flatten().filter(|entry| match &entry.record {
             Record::Affinity(affinity) => wanted(affinity),
@@ -197,8 +266,9 @@ impl<'s> SnapshotStore<'s> {
         let written = self.written();
         let is_of_family = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == family);
         let is_wanted = |key: &Key| is_of_family(key) && !written.now.contains_key(key);
-        let stored = self.snapshot.blocks.iter().filter(|stored| is_wanted(&Key::Block(stored.value.key)));
-        let hidden = self.snapshot.defects.iter().filter_map(|defect| {
+        let stored =
+            self.indexed.snapshot.blocks.iter().filter(|stored| is_wanted(&Key::Block(stored.value.key)));
+        let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| {
             let key = Key::Block(defect.hidden_block()?);
             is_wanted(&key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
@@ -212,8 +282,9 @@ impl<'s> SnapshotStore<'s> {
         let is_wanted = |key: &Key| {
             matches!(key, Key::Block(cidr) if Family::of(*cidr) == family) && !written.now.contains_key(key)
         };
-        let stored = self.snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
-        let hidden = self.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+        let stored =
+            self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
+        let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
         let of_snapshot = stored.chain(hidden.map(|cidr| (cidr, Revision::Etcd(0))));
         let of_snapshot = of_snapshot.filter(|(cidr, _)| is_wanted(&Key::Block(*cidr)));
         let old = of_snapshot.map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
@@ -293,7 +364,7 @@ fn is_marked_deleted(record: &Record) -> bool {
 
 impl Store for SnapshotStore<'_> {
     fn now(&self) -> Timestamp {
-        self.snapshot.taken_at
+        self.indexed.snapshot.taken_at
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::block::Block;
 use calipam_model::cidr;
 use calipam_model::pool::Reservation;
+use jiff::{SignedDuration, Timestamp};
 
 /// What all reservations together reserve.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,15 @@ impl Reserved {
     /// are reserved.
     pub fn covering(&self, net: IpNet) -> Option<IpNet> {
         self.cidrs.iter().copied().find(|cidr| cidr.contains(&net))
+    }
+
+    /// Number of addresses of a block that can be given out.
+    pub(crate) fn leaves_free(&self, block: &Block, now: Timestamp, cooldown: SignedDuration) -> u32 {
+        if self.covering(block.cidr()).is_some() {
+            return 0;
+        }
+        let block = block.without_cooled(now, cooldown);
+        block.assignable(|address| self.contains(address)).count() as u32
     }
 
     /// True if some address of `net` is reserved.

@@ -119,7 +119,8 @@ codes! {
     PoolOverlapsServices "pool-overlaps-services" Error "an enabled pool covers addresses of the cluster's services",
     InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so that Calico refuses requests",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are in use",
-    StrandedAddresses "stranded-addresses" Error "a node cannot get another address although its pools have free ones",
+    NodeWithoutAddresses "node-without-addresses" Error "the next pod of a node, or of all nodes, gets no address",
+    PodWithoutAddress "pod-without-address" Error "a pod waits for an address that IPAM does not give it",
     PodsWithoutCalicoIpam "pods-without-calico-ipam" Info "pods have addresses of host-local, not of Calico IPAM",
     AutoAllocationOff "auto-allocation-off" Warning "nodes cannot claim blocks",
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
@@ -150,9 +151,10 @@ impl Code {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
                 &[Source::Pods, Source::Endpoints]
             }
-            Self::PodAddressDisagreement | Self::UnrecordedAddress | Self::WrongNodeRecorded => {
-                &[Source::Pods]
-            }
+            Self::PodAddressDisagreement
+            | Self::PodWithoutAddress
+            | Self::UnrecordedAddress
+            | Self::WrongNodeRecorded => &[Source::Pods],
             Self::PodsWithoutCalicoIpam => &[Source::Pods, Source::Nodes],
             Self::ServiceWithoutAddress | Self::ServiceAddressExtra | Self::PoolOverlapsServices => {
                 &[Source::Services]
@@ -184,6 +186,7 @@ impl Code {
                 | Self::AffinityOfMissingNode
                 | Self::NodeObjectMissing
                 | Self::EndpointNodeMismatch
+                | Self::PodWithoutAddress
                 | Self::ServiceWithoutAddress
                 | Self::ServiceAddressExtra
                 | Self::PodsWithoutCalicoIpam

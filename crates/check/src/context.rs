@@ -14,8 +14,6 @@ use crate::index::Index;
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
 /// A pool counts as nearly full above this share of its usable addresses, in percent.
 pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
-/// The first version of Calico that takes empty blocks from other nodes.
-const RECLAIMS_SINCE: (u32, u32) = (3, 32);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -73,12 +71,6 @@ impl<'s> Context<'s> {
     /// Who uses an address, by all evidence that accuses.
     pub fn owners_of(&self, address: std::net::IpAddr) -> Vec<Arc<OwnerEvidence>> {
         self.index.describe_users(address, self.index.uses_of(address))
-    }
-
-    /// True if a node that finds no block to claim takes an empty one of another node. If the version of Calico is
-    /// not known it counts as a current one, so that no node is called stranded for that alone.
-    pub(crate) fn reclaims_empty_blocks(&self) -> bool {
-        self.snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
     }
 
     /// True if the allocation is younger than the grace period: its owner may not have appeared yet.

@@ -2,6 +2,7 @@
 
 mod evidence;
 mod fleet;
+mod no_address;
 mod owner;
 mod pool;
 
@@ -17,6 +18,8 @@ use serde::{Serialize, Serializer};
 
 pub use self::evidence::*;
 pub use self::fleet::*;
+pub(crate) use self::no_address::name_of;
+pub use self::no_address::{NoAddressEvidence, PassedOverEvidence, RefusalEvidence};
 pub use self::owner::*;
 pub use self::pool::*;
 use crate::code::{Code, Severity};
@@ -335,18 +338,15 @@ mod tests {
             others: vec![PoolName { name: "other".into(), cidr }],
             in_use: Some(1 << 70),
             usable: None,
+            cooling: None,
             invalid_selector: None,
             covers: Vec::new(),
         };
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});
         assert_eq!(to_value(pool).unwrap(), expected);
-        let node = NodePoolEvidence {
-            free: Some(7),
-            reason: Some(NoFurtherAddress::BlockLimit),
-            ..NodePoolEvidence::default()
-        };
-        let expected = json!({"pool": "", "blocks": 0, "free": "7", "reason": "the block limit is reached"});
+        let node = NodePoolEvidence { limit: Some(7), ..NodePoolEvidence::default() };
+        let expected = json!({"pool": "", "blocks": 0, "limit": 7});
         assert_eq!(to_value(node).unwrap(), expected);
         let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
         let block = BlockEvidence {
@@ -385,8 +385,10 @@ mod tests {
         assert_eq!(finding.message(), "10.0.0.1 allocated to handle a, which is gone");
         assert_eq!(finding.says(), "allocated to handle a, which is gone");
         assert!(!finding.is_owner_unknown());
-        let node =
-            Finding::new(Code::StrandedAddresses, Subject::Node("n".into()), Evidence::Node(Box::default()));
-        assert_eq!(node.says(), "n cannot get another address");
+        let refusals = vec![RefusalEvidence { family: "ipv6", why: "it is so".into(), ..Default::default() }];
+        let evidence = NoAddressEvidence { refusals, waiting_pods: 2, ..NoAddressEvidence::default() };
+        let evidence = Evidence::NoAddress(Box::new(evidence));
+        let node = Finding::new(Code::NodeWithoutAddresses, Subject::Node("n".into()), evidence);
+        assert_eq!(node.says(), "n gets no further IPv6 address: it is so; 2 pods wait");
     }
 }

@@ -12,6 +12,7 @@ mod finding;
 pub mod fleet;
 pub mod index;
 mod message;
+mod needs;
 pub mod occupancy;
 pub mod owner;
 mod parallel;
@@ -28,13 +29,13 @@ mod suspects;
 mod test_cluster;
 pub mod views;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 
-use self::occupancy::{Claimants, Occupancy};
+use self::occupancy::Claimants;
 
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
@@ -65,11 +66,12 @@ impl Context<'_> {
         report(self.snapshot, self.index.services_only, findings)
     }
 
-    /// Nodes that cannot get another address although their pools have free ones; the other rules do not run.
-    pub fn stranded(&self) -> Vec<Finding> {
+    /// The nodes whose next pod gets no address; the other rules do not run.
+    pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
         let mut found = Vec::new();
-        rules::stranded::check(self, &Occupancy::new(self), &Claimants::new(self), &mut found);
-        found
+        rules::without_address::check(self, &Claimants::new(self), &mut found);
+        found.retain(|finding| finding.code == Code::NodeWithoutAddresses);
+        found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
     /// Code and subject of what would be a finding for the only reason that it is checked at a later time, such as an

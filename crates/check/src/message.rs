@@ -21,9 +21,9 @@ use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
     AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
-    InvalidSelector, KeyDefect, LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence,
-    OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState, PoolEvidence, RecordEvidence, Subject,
-    UndecodableEvidence,
+    InvalidSelector, KeyDefect, LeakReason, NoAddressEvidence, NodeEvidence, NodePoolEvidence,
+    OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState, PoolEvidence, RecordEvidence, RefusalEvidence,
+    Subject, UndecodableEvidence,
 };
 
 impl fmt::Display for Finding {
@@ -65,7 +65,8 @@ impl Finding {
             Evidence::Pool(evidence) => {
                 format!("{} ({subject}) {}", short(&evidence.name), self.says_of_pool(evidence))
             }
-            Evidence::Node(evidence) => format!("{subject} {}", self.says_of_node(evidence)),
+            Evidence::Node(evidence) => format!("{subject} {}", says_of_node(self.code, evidence)),
+            Evidence::NoAddress(evidence) => self.says_of_refusals(evidence, &subject),
             Evidence::Endpoint(owner) => self.says_of_owner(owner),
             Evidence::Configuration(settings) => match self.code {
                 Code::DatastoreLocked => {
@@ -286,34 +287,32 @@ impl Finding {
         let (taken, usable) = (evidence.in_use.unwrap_or_default(), evidence.usable.unwrap_or_default());
         // Rounded down, so that 100 % means that there is no address left.
         let percent = (taken as f64 * 100.0 / usable as f64).floor();
-        format!("is {percent} % full: {taken} of {usable} in use")
+        match evidence.cooling {
+            None => format!("is {percent} % full: {taken} of {usable} in use"),
+            Some(cooling) => {
+                let in_use = taken.saturating_sub(cooling);
+                format!("is {percent} % full: {in_use} of {usable} in use, {cooling} cooling down")
+            }
+        }
     }
 
-    fn says_of_node(&self, evidence: &NodeEvidence) -> String {
-        if self.code == Code::NodeOverBlockLimit {
-            return evidence.pools.first().map_or_else(
-                || "has too many blocks".to_owned(),
-                |first| {
-                    let NodePoolEvidence { pool, blocks, .. } = first;
-                    let limit = first.limit.unwrap_or_default();
-                    format!("has {blocks} blocks in {}, more than the limit of {limit}", short(pool))
-                },
-            );
+    fn says_of_refusals(&self, evidence: &NoAddressEvidence, subject: &str) -> String {
+        let of =
+            |refusal: &RefusalEvidence| format!("{} address: {}", refusal.family_in_words(), refusal.why);
+        let refusals: Vec<String> = evidence.refusals.iter().map(of).collect();
+        if let Some(node) = &evidence.node {
+            return format!("{subject} gets no {} (on {})", refusals.join("; no "), short(node));
         }
-        if self.code == Code::NodeObjectMissing {
-            return "is a node of Kubernetes and holds blocks, but Calico has no object of it".to_owned();
-        }
-        let with_free = |pool: &&NodePoolEvidence| pool.free.is_some_and(|free| free > 0);
-        let Some(pool) = evidence.pools.iter().find(with_free).or(evidence.pools.first()) else {
-            return "cannot get another address".to_owned();
+        let who = match evidence.nodes.len() {
+            0 => format!("{subject} gets"),
+            many => format!("{many} nodes get"),
         };
-        let free = match pool.free {
-            Some(1) => "1 address is".to_owned(),
-            Some(free) => format!("{} are", addresses(free)),
-            None => "some addresses are".to_owned(),
+        let waiting = match evidence.waiting_pods {
+            0 => String::new(),
+            1 => "; 1 pod waits".to_owned(),
+            many => format!("; {many} pods wait"),
         };
-        let reason = pool.reason.unwrap_or(NoFurtherAddress::NoBlockLeft);
-        format!("cannot get another address, although {free} free in {} ({reason})", short(&pool.pool))
+        format!("{who} no further {}{waiting}", refusals.join("; no further "))
     }
 
     fn says_of_owner(&self, owner: &OwnerEvidence) -> String {
@@ -415,4 +414,14 @@ fn explain(reason: Option<LeakReason>, record: &RecordEvidence) -> String {
         (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
         (Some(LeakReason::UnknownOwner) | None, _) => "and nothing uses it".to_owned(),
     }
+}
+
+fn says_of_node(code: Code, evidence: &NodeEvidence) -> String {
+    if code == Code::NodeObjectMissing {
+        return "is a node of Kubernetes and holds blocks, but Calico has no object of it".to_owned();
+    }
+    let Some(NodePoolEvidence { pool, blocks, limit }) = evidence.pools.first() else {
+        return "has too many blocks".to_owned();
+    };
+    format!("has {blocks} blocks in {}, more than the limit of {}", short(pool), limit.unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::cidr;
 use crate::key::Key;
@@ -59,6 +59,12 @@ pub struct PodParts<'a> {
     pub container_id: &'a str,
     /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: a JSON list.
     pub no_ipam: Option<&'a str>,
+    /// The annotations `cni.projectcalico.org/ipv4pools` and `…/ipv6pools`: JSON lists of names and CIDRs.
+    pub pools: [Option<&'a str>; 2],
+    /// The annotation `cni.projectcalico.org/ipAddrs`: a JSON list.
+    pub fixed: Option<&'a str>,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
     /// The annotation `vpc.amazonaws.com/pod-ips`: comma-separated.
     pub aws_ips: Option<&'a str>,
     /// The annotation `k8s.v1.cni.cncf.io/network-status`: a JSON list of objects with `ips`.
@@ -69,11 +75,24 @@ pub struct PodParts<'a> {
     pub machine: Option<&'a str>,
 }
 
+/// What a pod asks of IPAM by its annotations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodRequest {
+    /// The IPv4 and IPv6 pools, by name or CIDR; empty for those that select node and namespace.
+    pub pools: [Vec<String>; 2],
+    /// The addresses that it wants to have.
+    pub addresses: Vec<IpAddr>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace, name, node, container ID and machine, packed.
     text: Box<[u8]>,
     addresses: Box<[(IpAddr, u8)]>,
+    /// What its annotations ask for; `None` if they ask for nothing, as those of most pods.
+    pub request: Option<Box<PodRequest>>,
+    /// When it was created, in seconds since 1970; 0 if that is not known. There may be a million pods.
+    created: u32,
     /// Finished pods own no addresses.
     pub finished: bool,
     /// When it finished; `None` if it has not, or that is not known.
@@ -114,6 +133,8 @@ impl Pod {
         let pod = Self {
             text: boxed_texts(&fields),
             addresses: found.addresses.into_boxed_slice(),
+            request: request(parts),
+            created: parts.created.and_then(|at| u32::try_from(at.as_second()).ok()).unwrap_or(0),
             finished,
             finished_at: parts.ended_at.filter(|_| finished),
             deleting: parts.deleting,
@@ -150,6 +171,18 @@ impl Pod {
     /// The KubeVirt machine whose pod it is; empty for other pods.
     pub fn machine(&self) -> TextRef<'_> {
         self.field(Field::Machine)
+    }
+
+    /// True if it was created longer ago than this.
+    pub fn is_older_than(&self, age: SignedDuration, now: Timestamp) -> bool {
+        let created = Timestamp::from_second(self.created.into()).ok().filter(|_| self.created > 0);
+        created.is_some_and(|created| now.duration_since(created) > age)
+    }
+
+    /// True for a pod on a node that should have an address of IPAM, and of which nothing says that it has one.
+    pub fn waits(&self) -> bool {
+        let needs_none = self.finished || self.deleting || self.host_network || self.ready || self.running;
+        !needs_none && self.addresses.is_empty() && !self.node().is_empty()
     }
 
     /// Calico's CNI plugin has left an annotation, as it does where the datastore is Kubernetes. Pods that
@@ -209,6 +242,19 @@ impl Pod {
         }
         TextRef::from_packed(take_sized(&mut rest))
     }
+}
+
+/// What the annotations of a pod ask for. What cannot be read asks for nothing: the plugin says what is wrong with it.
+fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
+    let list = |json: Option<&str>| -> Vec<String> {
+        json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+    };
+    let addresses = list(parts.fixed);
+    let request = PodRequest {
+        pools: parts.pools.map(list),
+        addresses: addresses.iter().filter_map(|text| cidr::parse_address(text)).collect(),
+    };
+    (request != PodRequest::default()).then(|| Box::new(request))
 }
 
 /// As many addresses are looked through faster than looked up.
@@ -325,6 +371,39 @@ mod tests {
         parts.cni_ips = Some("");
         assert_eq!(owned(&parts), [""; 0]);
         assert_eq!(Pod::new(&parts).0.mentioned().count(), 2);
+    }
+
+    #[test]
+    fn a_pod_waits_until_something_names_an_address() {
+        let waiting = PodParts {
+            node: "n",
+            phase: "Pending",
+            pools: [Some(r#"["a","10.0.0.0/8"]"#), Some("x")],
+            fixed: Some(r#"["10.0.0.9"]"#),
+            created: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(60)),
+            ..PodParts::default()
+        };
+        let pod = |parts: &PodParts<'_>| Pod::new(parts).0;
+        assert!(pod(&waiting).waits());
+        let asked = pod(&waiting).request.unwrap();
+        assert_eq!(
+            (&asked.pools[0], asked.pools[1].len(), asked.addresses.len()),
+            (&vec!["a".to_owned(), "10.0.0.0/8".to_owned()], 0, 1)
+        );
+        let age = |secs| {
+            pod(&waiting).is_older_than(SignedDuration::from_mins(1), Timestamp::from_second(secs).unwrap())
+        };
+        assert!(age(121) && !age(120));
+        for parts in [
+            PodParts { node: "", ..waiting.clone() },
+            PodParts { host_network: true, ..waiting.clone() },
+            PodParts { status_ip: "10.0.0.1", ..waiting.clone() },
+            PodParts { no_ipam: Some(r#"["10.0.0.1"]"#), ..waiting.clone() },
+            PodParts { deleting: true, ..waiting.clone() },
+        ] {
+            assert!(!pod(&parts).waits(), "{parts:?}");
+        }
+        assert!(pod(&PodParts { pools: [None; 2], fixed: None, ..waiting }).request.is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::{Code, Finding, Options, Subject, check};
 use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
@@ -84,11 +84,18 @@ pub fn plan(
 /// What a check finds with this configuration and not now: nodes above the limit of blocks, addresses that are borrowed
 /// under strict affinity, and nodes that get no further address.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<Warning> {
-    let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::StrandedAddresses];
+    let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
     let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
         let findings = check(snapshot, &Options::default()).findings.into_iter();
         let found = findings.filter(|finding| codes.contains(&finding.code));
-        found.map(|finding| (finding.code, finding.subject)).collect()
+        let subjects = |finding: Finding| match finding.code {
+            // Many nodes share one.
+            Code::NodeWithoutAddresses => {
+                finding.nodes.into_iter().map(|node| (finding.code, Subject::Node(node))).collect()
+            }
+            _ => vec![(finding.code, finding.subject)],
+        };
+        found.flat_map(subjects).collect()
     };
     let now = found(&snapshot);
     snapshot.ipam_config = Some(after);

@@ -27,8 +27,8 @@ pub enum SuggestedAction {
     ReleaseByName,
     /// To release what a node holds, once it is known that it is not alive.
     NodeIsDead(String),
-    /// To let the allocator explain what it decides.
-    ExplainAssignment,
+    /// To see what the allocator decides for this node.
+    ExplainNode(String),
     /// To list the findings in full.
     ListFindings,
 }

@@ -1,13 +1,10 @@
 //! `assign`: from a request to assigned addresses.
 
-use std::net::IpAddr;
-
-use calipam_assign::Event;
 use calipam_datastore::Datastore;
 use calipam_model::node::Node;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::Skipped;
-use calipam_plan::assign::{self, Assignment};
+use calipam_plan::Plan;
+use calipam_plan::assign;
 
 use crate::error::{Error, NotFound};
 use crate::operator::{Operator, Pending};
@@ -28,19 +25,6 @@ pub struct AssignRequest {
     pub intent: Intent,
 }
 
-/// How the allocator decides on a request. Nothing was written.
-#[derive(Clone, Debug)]
-pub struct Explained {
-    pub snapshot: Snapshot,
-    /// The node that the addresses are for.
-    pub node: Node,
-    pub events: Vec<Event>,
-    /// What it would assign.
-    pub addresses: Vec<IpAddr>,
-    /// What it would not, and why.
-    pub skipped: Vec<Skipped>,
-}
-
 /// Reads, lets the allocator plan, shows the plan, asks, and assigns.
 ///
 /// # Errors
@@ -53,7 +37,7 @@ pub fn assign<'a>(
     Box::pin(async move {
         let run = Run::new(datastore, &request.intent, operator);
         let seen = read_and_check(datastore, &request.criteria, operator).await?;
-        let Assignment { plan, .. } = plan(&seen, request)?;
+        let plan = plan(&seen, request)?;
         let plan = try_plan(seen, plan, &request.criteria)?;
         let planned = plan.clone();
         let holds = async |was_asked: bool| {
@@ -70,23 +54,6 @@ pub fn assign<'a>(
     })
 }
 
-/// Reads, and lets the allocator say how it decides.
-pub fn explain_assignment<'a>(
-    datastore: &'a Datastore,
-    request: &'a AssignRequest,
-    operator: &'a dyn Operator,
-) -> Pending<'a, Result<Explained, Error>> {
-    Box::pin(async move {
-        let seen = read_and_check(datastore, &request.criteria, operator).await?;
-        let Assignment { plan, events } = plan(&seen, request)?;
-        let node = node(&seen.snapshot, request)?.clone();
-        // That it can be explained need not be said in an explanation.
-        let without_suggestion = |skipped: Skipped| Skipped { suggested_action: None, ..skipped };
-        let skipped = plan.skipped.into_iter().map(without_suggestion).collect();
-        Ok(Explained { snapshot: seen.snapshot, node, events, addresses: plan.forced, skipped })
-    })
-}
-
 fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Error> {
     let wanted = &request.wanted.node;
     let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
@@ -96,7 +63,7 @@ fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node,
     })
 }
 
-fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Assignment, Error> {
+fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan, Error> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(snapshot, name)).collect::<Result<_, _>>()?;

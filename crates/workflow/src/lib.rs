@@ -31,7 +31,7 @@ pub use self::archive::{
     ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, state_at,
     states_around,
 };
-pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
+pub use self::assign::{AssignRequest, assign};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::error::{Error, NotFound, nearest};

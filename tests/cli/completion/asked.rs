@@ -45,7 +45,7 @@ fn what_is_hidden_is_never_suggested_and_still_followed() {
     for word in ["ipam", "ip", "__", "__complete"] {
         assert_eq!(kubectl_gets(&[word]), (vec![], ONLY), "{word}");
     }
-    assert_eq!(suggested(&["explain", "--kubeco"]), [""; 0], "explain reads no data");
+    assert_eq!(suggested(&["completion", "--kubeco"]), [""; 0], "completion reads no data");
     assert_eq!(suggested(&["ipam", "sho"]), ["show"]);
     assert_eq!(suggested(&["ipam", "check", "--fail-on", "nev"]), ["never"]);
 }

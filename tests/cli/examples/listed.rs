@@ -75,9 +75,20 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     if line.starts_with("calicoctl ") {
         return &[0];
     }
-    match ["check", "release", "rebuild", "undo", "assign", "migrate", "diff", "history", "--compare"]
-        .into_iter()
-        .any(has)
+    match [
+        "check",
+        "release",
+        "rebuild",
+        "undo",
+        "assign",
+        "migrate",
+        "diff",
+        "history",
+        "--compare",
+        "explain",
+    ]
+    .into_iter()
+    .any(has)
     {
         // Findings; something that was skipped or had changed; what differs.
         true => &[0, 1],
@@ -91,5 +102,5 @@ pub(super) fn writes(line: &str) -> bool {
     let command =
         ["release", "assign", "split", "configure", "resume"].into_iter().any(has) || has("--apply");
     // An undo that only looks needs a run anyway.
-    has("undo") || command && !has("--dry-run") && !has("--explain")
+    has("undo") || command && !has("--dry-run")
 }

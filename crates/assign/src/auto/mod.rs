@@ -379,10 +379,6 @@ impl<S: Store> Search<'_, S> {
 
     /// Number of addresses of a block that can be given out.
     fn free(&self, block: &Block) -> u32 {
-        if self.reserved.covering(block.cidr()).is_some() {
-            return 0;
-        }
-        let block = block.without_cooled(self.allocator.now(), self.config.cooldown());
-        block.assignable(|address| self.reserved.contains(address)).count() as u32
+        self.reserved.leaves_free(block, self.allocator.now(), self.config.cooldown())
     }
 }

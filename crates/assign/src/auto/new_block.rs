@@ -102,7 +102,7 @@ impl<S: Store> Search<'_, S> {
 
     /// Takes an empty block from its owner.
     async fn reclaim(&self, empty: &[Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
-        for block in empty {
+        for block in empty.iter().filter(|_| self.allocator.reclaims) {
             let cidr = block.value.cidr();
             let now = self.allocator.now();
             let age = block.value.claimed_at().map(|claimed| now.duration_since(claimed));

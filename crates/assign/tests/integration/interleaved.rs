@@ -24,7 +24,7 @@ pub(crate) const OF_INTERRUPTIONS: &[Code] = &[
     Code::AffinityConflict,
     Code::EmptyUnownedBlock,
     Code::NodeOverBlockLimit,
-    Code::StrandedAddresses,
+    Code::NodeWithoutAddresses,
     Code::PoolNearlyFull,
     // From before strict affinity was turned on.
     Code::BorrowedUnderStrictAffinity,
@@ -36,7 +36,7 @@ pub(crate) const OF_QUIET: &[Code] = &[
     Code::AffinityWithoutBlock,
     Code::AffinityBlockMismatch,
     Code::AffinityConflict,
-    Code::StrandedAddresses,
+    Code::NodeWithoutAddresses,
     Code::PoolNearlyFull,
 ];
 

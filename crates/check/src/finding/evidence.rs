@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::fleet::{ElsewhereEvidence, UnreadableEvidence};
+use super::no_address::NoAddressEvidence;
 use super::owner::{OwnerEvidence, shared};
 use super::pool::{NodeEvidence, PoolEvidence};
 
@@ -68,6 +69,8 @@ pub enum Evidence {
     Pool(Box<PoolEvidence>),
     /// About a node's blocks.
     Node(Box<NodeEvidence>),
+    /// About nodes or pods that get no address.
+    NoAddress(Box<NoAddressEvidence>),
     /// About an endpoint, pod or service.
     Endpoint(Box<OwnerEvidence>),
     /// About configuration: setting, and the values found, by where they were found.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use calipam_assign::ClaimLimit;
 use calipam_model::IpNet;
 use calipam_model::selector::SelectorError;
 use serde::{Serialize, Serializer};
@@ -21,6 +20,9 @@ pub struct PoolEvidence {
     /// Addresses that are allocated, cooling or reserved by Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub in_use: Option<u128>,
+    /// Of these, addresses that cool down.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub cooling: Option<u128>,
     /// Addresses that could be in use: the size without IP reservations.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub usable: Option<u128>,
@@ -92,44 +94,6 @@ pub struct NodePoolEvidence {
     /// The block limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Free addresses in the pool that the node cannot get.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
-    pub free: Option<u128>,
-    /// Why the node gets no further address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<NoFurtherAddress>,
-}
-
-/// Why a node gets no further address although its pools have free ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum NoFurtherAddress {
-    #[serde(rename = "the block limit is reached")]
-    BlockLimit,
-    #[serde(rename = "automatic allocation of blocks is off")]
-    AutoAllocationOff,
-    #[serde(rename = "no block is left to claim, and strict affinity forbids borrowing")]
-    StrictAffinity,
-    #[serde(rename = "no block is left to claim or to borrow from")]
-    NoBlockLeft,
-    #[serde(rename = "Windows reserves every address of blocks so small")]
-    WindowsReserves,
-}
-
-impl From<ClaimLimit> for NoFurtherAddress {
-    fn from(end: ClaimLimit) -> Self {
-        match end {
-            ClaimLimit::BlockLimit => Self::BlockLimit,
-            ClaimLimit::NoAutoAllocation => Self::AutoAllocationOff,
-            ClaimLimit::StrictAffinity => Self::StrictAffinity,
-            ClaimLimit::NoBlockLeft => Self::NoBlockLeft,
-        }
-    }
-}
-
-impl fmt::Display for NoFurtherAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// Writes a number as decimal digits in a text: numbers of IPv6 addresses exceed what JSON numbers keep.

@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use calipam_assign::{ClaimCapacity, ClaimLimit, Claimable, Family, PoolPassedOver, beyond_own_blocks};
+use calipam_assign::{
+    ClaimCapacity, ClaimLimit, Claimable, Family, PoolPassedOver, beyond_own_blocks, reclaims_empty_blocks,
+};
 use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
@@ -29,8 +31,10 @@ pub enum Limit {
     NoUse,
     /// The node selector of this or another pool does not parse, so that Calico refuses every request.
     BrokenSelector,
-    /// The pool's node selector matches no node.
+    /// The pool's node selector matches no node: its addresses are had by name only.
     NoNode,
+    /// The pool's assignment mode is manual.
+    Manual,
     /// The pool is smaller than one of its blocks.
     SmallerThanBlock,
     /// Nodes may not claim blocks.
@@ -54,6 +58,7 @@ impl fmt::Display for Limit {
             Self::NoUse => "its allowedUses has no known use",
             Self::BrokenSelector => "not known: a node selector does not parse",
             Self::NoNode => "no node matches the node selector",
+            Self::Manual => "its assignmentMode is Manual",
             Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
             Self::AutoAllocationOff => "nodes cannot claim blocks",
             Self::BlockLimit => "the block limit keeps nodes from claiming the rest",
@@ -70,17 +75,19 @@ pub struct Allocatable {
     /// Addresses that the nodes together can get from the pool, as long as they ask for no other pool's:
     /// pools share the block limit, so that their numbers do not add up. `None` if it is not known.
     pub addresses: Option<u128>,
+    /// Where it serves only requests that name it: how many these can get.
+    pub by_name: Option<u128>,
     /// Why that is not all that is free; empty if it is.
     pub limits: Vec<Limit>,
 }
 
 impl Allocatable {
     fn none(limit: Limit) -> Self {
-        Self { addresses: Some(0), limits: vec![limit] }
+        Self { addresses: Some(0), by_name: None, limits: vec![limit] }
     }
 
     fn unknown(limit: Limit) -> Self {
-        Self { addresses: None, limits: vec![limit] }
+        Self { addresses: None, by_name: None, limits: vec![limit] }
     }
 }
 
@@ -100,6 +107,13 @@ pub(crate) struct PoolCapacity {
     pub new_blocks: u128,
 }
 
+impl PoolCapacity {
+    /// Blocks that can be claimed.
+    pub(crate) fn claimable(&self) -> u32 {
+        u32::try_from(self.new_blocks.saturating_add(self.empty.len() as u128)).unwrap_or(u32::MAX)
+    }
+}
+
 impl Occupancy<'_, '_> {
     /// What can still be allocated from a pool of the snapshot.
     pub(crate) fn allocatable(&self, claimants: &Claimants<'_, '_>, pool: &Pool) -> Allocatable {
@@ -117,10 +131,19 @@ impl Occupancy<'_, '_> {
         if pool.automatic && !claimants.selectors_parse(Family::of(pool.cidr)) {
             return Allocatable::unknown(Limit::BrokenSelector);
         }
-        let mut users = claimants.of_use(wanted);
+        let all = claimants.of_use(wanted);
+        let mut users = all.clone();
         users.retain(|user| claimants.selects(pool, user));
-        if users.is_empty() {
-            return Allocatable::none(Limit::NoNode);
+        let by_name = match (pool.automatic, users.is_empty()) {
+            (false, _) => Some(Limit::Manual),
+            (true, true) if wanted == PoolUse::LoadBalancer || all.is_empty() => {
+                return Allocatable::none(Limit::NoNode);
+            }
+            (true, true) => Some(Limit::NoNode),
+            (true, false) => None,
+        };
+        if by_name.is_some() {
+            users = all;
         }
 
         let names: HashSet<&str> = users.iter().map(|user| user.name).collect();
@@ -129,8 +152,16 @@ impl Occupancy<'_, '_> {
             BlockOwner::Virtual(name) => wanted == PoolUse::LoadBalancer && name == LOAD_BALANCER,
             BlockOwner::Other(_) => false,
         });
-        let headroom = headroom(claimants, pool, wanted, &users);
-        self.distribute(pool, &config, &stock, headroom)
+        let request = match by_name {
+            Some(_) => vec![pool],
+            None => claimants.request(pool, wanted),
+        };
+        let headroom = headroom(claimants, pool, &request, by_name.is_some(), &users);
+        let found = self.distribute(pool, &config, &stock, headroom);
+        match by_name {
+            None => found,
+            Some(limit) => Allocatable { by_name: found.addresses, ..Allocatable::none(limit) },
+        }
     }
 
     fn is_known(&self) -> bool {
@@ -140,7 +171,7 @@ impl Occupancy<'_, '_> {
 
     /// What the blocks of a pool have to give to those to whom `is_own` blocks belong.
     pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> PoolCapacity {
-        let reclaims = self.context.reclaims_empty_blocks();
+        let reclaims = reclaims_empty_blocks(self.context.snapshot);
         let mut stock = PoolCapacity::default();
         let mut existing: u128 = 0;
         for stored in self.inside(pool.cidr) {
@@ -228,7 +259,7 @@ impl Occupancy<'_, '_> {
             ];
             limits.extend(tests.into_iter().filter(|(_, applies)| *applies).map(|(limit, _)| limit));
         }
-        Allocatable { addresses: Some(addresses), limits }
+        Allocatable { addresses: Some(addresses), by_name: None, limits }
     }
 }
 
@@ -236,13 +267,17 @@ impl Occupancy<'_, '_> {
 fn headroom(
     claimants: &Claimants<'_, '_>,
     pool: &Pool,
-    wanted: PoolUse,
+    request: &[&Pool],
+    by_name: bool,
     users: &[Claimant<'_, '_, '_>],
 ) -> u128 {
-    let request = claimants.request(pool, wanted);
     let one = |user: &Claimant<'_, '_, '_>| {
         let new = user.held.iter().filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count();
-        u128::from(claimants.headroom(user, &request)) + new as u128
+        let headroom = match by_name {
+            true => claimants.headroom_in(user.held, request),
+            false => claimants.headroom(user, request),
+        };
+        u128::from(headroom) + new as u128
     };
     users.iter().map(one).sum()
 }

@@ -150,7 +150,7 @@ impl<'c, 's> Claimants<'c, 's> {
     }
 
     /// How many blocks a claimant may still claim in a request.
-    pub(crate) fn headroom(&self, claimant: &Claimant<'_, '_, '_>, request: &[&'s Pool]) -> u32 {
+    pub(crate) fn headroom(&self, claimant: &Claimant<'_, '_, '_>, request: &[&Pool]) -> u32 {
         let usable: Vec<&Pool> = match claimant.held {
             [] => Vec::new(),
             _ => request.iter().copied().filter(|pool| self.selects(pool, claimant)).collect(),

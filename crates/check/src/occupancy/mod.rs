@@ -2,7 +2,6 @@
 
 mod allocatable;
 mod claimants;
-mod stranded;
 #[cfg(test)]
 mod tests;
 
@@ -11,11 +10,10 @@ use std::net::IpAddr;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::{IpNet, cidr};
+use jiff::Timestamp;
 
-pub(crate) use self::allocatable::PoolCapacity;
 pub use self::allocatable::{Allocatable, Limit};
-pub(crate) use self::claimants::{Claimants, HeldBlock};
-pub(crate) use self::stranded::Stranded;
+pub(crate) use self::claimants::Claimants;
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;
@@ -86,6 +84,11 @@ impl<'c, 's> Occupancy<'c, 's> {
         let reserved = context.snapshot.reservations.iter().flat_map(|r| r.value.cidrs.iter().copied());
         let unknown = stored.iter().filter(|s| s.block.is_none_or(|b| b.sound.is_none())).map(|s| s.key);
         Self { context, unknown: CidrSet::new(unknown), reserved: CidrSet::new(reserved), stored }
+    }
+
+    /// The clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.context.snapshot.taken_at
     }
 
     /// The addresses of a pool or of any other CIDR. An address that overlapping blocks both hold counts

@@ -57,6 +57,12 @@ fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
     (found.addresses, found.limits)
 }
 
+/// What requests get that name the first pool, where others get nothing.
+fn by_name(cluster: &Cluster) -> Option<u128> {
+    let context = Context::new(&cluster.0, &Options::default());
+    Occupancy::new(&context).allocatable(&Claimants::new(&context), &cluster.0.pools[0].value).by_name
+}
+
 #[test]
 fn what_has_cooled_down_is_free() {
     let released = |at: &str| {
@@ -170,7 +176,10 @@ fn a_manual_pool_ignores_its_selector() {
     cluster.0.pools.clear();
     let spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30, "assignmentMode": "Manual", "nodeSelector": "rack == 'a'"});
     cluster.resource("ippools/small", spec);
-    assert_eq!(allocatable(&cluster), (Some(13), vec![]));
+    assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::Manual]));
+    assert_eq!(by_name(&cluster), Some(13));
+    cluster.0.pools[0].value.automatic = true;
+    assert_eq!((allocatable(&cluster).1, by_name(&cluster)), (vec![Limit::NoNode], Some(13)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Findings that a snapshot does not have, and would have if the same were checked at a later time.
 //!
-//! Time decides little: the age of an allocation, of a finished pod and of a service without an address, and whether a
+//! Time decides little: the age of an allocation, of a waiting and of a finished pod and of a service without an address, and whether a
 //! release is in the future. So little is checked again, and most often nothing.
 
 use std::collections::HashSet;
@@ -10,11 +10,12 @@ use calipam_model::block::BlockProblem;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use super::{addresses, run, services, workloads};
+use super::{addresses, run, services, without_address, workloads};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Finding, Subject};
 use crate::index::Index;
+use crate::occupancy::Claimants;
 
 /// See [`Context::aged`].
 pub(crate) fn findings(
@@ -41,6 +42,9 @@ pub(crate) fn findings(
     }
     if codes.contains(&Code::ServiceWithoutAddress) {
         services::check(&context, &mut found);
+    }
+    if [Code::NodeWithoutAddresses, Code::PodWithoutAddress].iter().any(|code| codes.contains(code)) {
+        without_address::check(&context, &Claimants::new(&context), &mut found);
     }
     has(found).collect()
 }

@@ -34,7 +34,7 @@ pub(crate) fn check(context: &Context<'_>, claimants: &Claimants<'_, '_>, out: &
             let blocks = sound.clone().filter(|block| pool.cidr.contains(&block.key)).count() as u32;
             if blocks > limit {
                 let (pool, limit) = (pool.name.clone(), Some(limit));
-                let evidence = NodePoolEvidence { pool, blocks, limit, ..NodePoolEvidence::default() };
+                let evidence = NodePoolEvidence { pool, blocks, limit };
                 over.entry(node).or_default().push(evidence);
             }
         }

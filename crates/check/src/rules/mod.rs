@@ -44,13 +44,13 @@ mod service_tests;
 mod services;
 #[cfg(test)]
 mod settle_tests;
-pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
 #[cfg(test)]
 mod tunnel_tests;
 mod tunnels;
 mod unrecorded;
+pub(crate) mod without_address;
 mod workloads;
 
 use crate::Context;
@@ -86,7 +86,7 @@ fn run_others(context: &Context<'_>) -> Vec<Finding> {
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
     block_limit::check(context, &claimants, &mut findings);
-    stranded::check(context, &occupancy, &claimants, &mut findings);
+    without_address::check(context, &claimants, &mut findings);
     handles::check(context, &mut findings);
     pools::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);

@@ -7,9 +7,9 @@ use calipam_model::snapshot::Source;
 
 use crate::Context;
 use crate::cidr_set::overlaps;
-use crate::code::Code;
+use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, InvalidSelector, PoolEvidence, PoolName, Subject};
-use crate::occupancy::{Occupancy, Tally};
+use crate::occupancy::Occupancy;
 use crate::places::{Places, within};
 
 /// Checks every pool.
@@ -19,7 +19,7 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     if read(Source::Blocks) && read(Source::Reservations) {
         let pools = sorted(context);
         for pool in same(&pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
-            check_fill(context, pool, &occupancy.total_tally(pool.cidr), out);
+            check_fill(context, occupancy, pool, out);
         }
     }
 }
@@ -105,12 +105,19 @@ fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-fn check_fill(context: &Context<'_>, pool: &Pool, tally: &Tally, out: &mut Vec<Finding>) {
+fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool, out: &mut Vec<Finding>) {
+    let mut tally = occupancy.total_tally(pool.cidr);
     if tally.percent().is_none_or(|percent| percent <= context.pool_threshold) {
         return;
     }
-    out.push(finding(Code::PoolNearlyFull, pool, |evidence| {
+    if context.snapshot.effective_ipam_config().is_some_and(|config| config.cooldown_seconds > 0) {
+        tally = occupancy.tally(pool.cidr);
+    }
+    let severity = if tally.free == 0 { Severity::Error } else { Code::PoolNearlyFull.severity() };
+    let finding = finding(Code::PoolNearlyFull, pool, |evidence| {
         evidence.in_use = Some(tally.usable_taken);
+        evidence.cooling = Some(tally.cooling).filter(|cooling| *cooling > 0);
         evidence.usable = Some(tally.usable);
-    }));
+    });
+    out.push(finding.with_severity(severity));
 }

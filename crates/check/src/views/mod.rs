@@ -18,6 +18,7 @@ mod scope;
 pub mod sources;
 #[cfg(test)]
 mod tests;
+mod why;
 
 use std::fmt;
 
@@ -41,6 +42,7 @@ pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, Tunn
 pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::scope::Scope;
+pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
 
 /// A number of addresses. IPv6 pools hold more than 64 bits can count: as JSON and YAML it is a number up
 /// to 2^53, which every reader keeps exactly, and decimal digits in a text above.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_assign::Family;
+use calipam_assign::{Family, Outlook};
 use calipam_model::block::BlockOwner;
+use calipam_model::node::Node;
 use calipam_model::plugin::Plugin;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
@@ -12,10 +13,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::blocks::pool_of;
-use crate::finding::NoFurtherAddress;
+use crate::finding::name_of;
 use crate::index::IndexedBlock;
-use crate::occupancy::{Claimants, Occupancy, Stranded};
-use crate::{Context, Options};
+use crate::occupancy::{Claimants, Occupancy};
+use crate::{Context, FastMap, Options};
 
 /// All nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,11 +81,11 @@ pub struct NodeFamily {
     pub family: &'static str,
     /// Free addresses of its blocks.
     pub free: u32,
-    /// Whether it gets no further address although its pools have free ones; `None` if that is not known.
-    pub stranded: Option<bool>,
-    /// Why it is stranded.
+    /// Whether its next pod gets no address; `None` if that is not known.
+    pub without_address: Option<bool>,
+    /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<NoFurtherAddress>,
+    pub reason: Option<String>,
 }
 
 /// A tunnel address.
@@ -112,8 +113,7 @@ pub struct NodePool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Blocks that it may still claim from this pool. 0 if the pool is not enabled or does not select the
-    /// node, where automatic allocation of blocks is off, and where there is no such node. Without a limit it is the
-    /// largest number.
+    /// node, where automatic allocation of blocks is off, and where there is no such node.
     pub headroom: u32,
 }
 
@@ -139,54 +139,65 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     }
     let config = snapshot.effective_ipam_config().unwrap_or_default();
     let claimants = Claimants::new(&context);
+    let outlook = Outlook::new(snapshot);
+    let by_name: FastMap<&str, &Node> =
+        snapshot.nodes.iter().map(|stored| (stored.value.name.as_str(), &stored.value)).collect();
+    let is_single = |name: &str| {
+        let node = by_name.get(name).filter(|node| node.is_windows());
+        node.zip(outlook.as_ref()).is_some_and(|(node, outlook)| outlook.block_limit(node) == 1)
+    };
     if config.auto_allocate_blocks {
-        add_headroom(&context, &claimants, &mut rows);
+        add_headroom(&context, &claimants, |name| if is_single(name) { 1 } else { u32::MAX }, &mut rows);
     }
-    let limit = claimants.limit;
     for ((node, pool, family), Row { blocks, headroom, free }) in rows {
-        let family = name_of(family);
+        let limit = if is_single(&node) { Some(1) } else { claimants.limit };
         let node = nodes.entry(node).or_default();
-        node.pools.push(NodePool { pool, family, blocks, limit, headroom });
-        match node.families.iter_mut().find(|of_node| of_node.family == family) {
-            Some(of_node) => of_node.free += free,
-            None => node.families.push(NodeFamily { family, free, stranded: None, reason: None }),
-        }
+        node.pools.push(NodePool { pool, family: name_of(family), blocks, limit, headroom });
+        node.family(family).free += free;
     }
     for (name, view) in &mut nodes {
         view.node.clone_from(name);
         view.exists = context.index.node_exists(name);
-        view.families.sort_unstable_by_key(|of_node| of_node.family);
     }
-    add_stranded(&context, &claimants, &mut nodes);
+    add_outlook(&context, outlook.as_ref(), &mut nodes);
+    nodes.values_mut().for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
     NodeList { nodes: nodes.into_values().collect() }
 }
 
-fn name_of(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
+impl NodeView {
+    fn family(&mut self, family: Family) -> &mut NodeFamily {
+        let family = name_of(family);
+        let known = self.families.iter().position(|of_node| of_node.family == family);
+        let at = known.unwrap_or_else(|| {
+            self.families.push(NodeFamily { family, free: 0, without_address: None, reason: None });
+            self.families.len() - 1
+        });
+        &mut self.families[at]
     }
 }
 
 /// Says of every node whether it gets one more address. One that does not exist asks for none.
-fn add_stranded(
-    context: &Context<'_>,
-    claimants: &Claimants<'_, '_>,
-    nodes: &mut BTreeMap<String, NodeView>,
-) {
+fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut BTreeMap<String, NodeView>) {
     let missing = nodes.values_mut().filter(|view| !view.exists);
-    missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.stranded = Some(false));
-    let occupancy = Occupancy::new(context);
-    let Some(stranded) = Stranded::new(context, &occupancy, claimants) else { return };
+    missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.without_address = Some(false));
+    let Some(outlook) = outlook else { return };
+    let pools = || context.snapshot.pools.iter().map(|stored| &stored.value);
+    let families = Family::BOTH.into_iter().filter(|family| {
+        pools().any(|pool| Family::of(pool.cidr) == *family && pool.allows(PoolUse::Workload))
+    });
+    let families: Vec<Family> = families.collect();
     let existing = context.snapshot.nodes.iter().filter(|node| context.index.node_exists(&node.value.name));
     for node in existing.map(|node| &node.value) {
         let Some(view) = nodes.get_mut(&node.name) else { continue };
-        view.families.sort_unstable_by_key(|of_node| of_node.family);
-        for of_node in &mut view.families {
-            let family = if of_node.family == name_of(Family::V4) { Family::V4 } else { Family::V6 };
-            let pools = stranded.pools_of(node, family);
-            of_node.reason = pools.as_ref().and_then(|pools| pools.first()?.reason);
-            of_node.stranded = pools.map(|pools| !pools.is_empty());
+        if node.is_virtual_kubelet() {
+            view.families.iter_mut().for_each(|of_node| of_node.without_address = Some(false));
+            continue;
+        }
+        for family in families.iter().copied() {
+            let of_node = view.family(family);
+            let refusal = outlook.refusal(node, family);
+            of_node.without_address = refusal.as_ref().ok().map(Option::is_some);
+            of_node.reason = refusal.ok().flatten().map(|refused| refused.reason.to_string());
         }
     }
 }
@@ -236,15 +247,24 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
 }
 
-/// Adds how many blocks the nodes may claim from each pool.
-fn add_headroom(context: &Context<'_>, claimants: &Claimants<'_, '_>, rows: &mut Rows) {
+/// Adds how many blocks the nodes may claim from each pool, as far as there are some. `most_blocks` is what a node may hold
+/// that gets no second block.
+fn add_headroom(
+    context: &Context<'_>,
+    claimants: &Claimants<'_, '_>,
+    most_blocks: impl Fn(&str) -> u32,
+    rows: &mut Rows,
+) {
+    let occupancy = Occupancy::new(context);
     for pool in context.snapshot.pools.iter().map(|p| &p.value).filter(|p| p.is_enabled()) {
         let Some(wanted) = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|w| pool.allows(*w)) else {
             continue;
         };
         let request = claimants.request(pool, wanted);
+        let left = occupancy.stock(pool, |_| false).claimable();
         for claimant in claimants.of_use(wanted).iter().filter(|claimant| claimants.selects(pool, claimant)) {
-            let headroom = claimants.headroom(claimant, &request);
+            let single = most_blocks(claimant.name).saturating_sub(claimant.held.len() as u32);
+            let headroom = claimants.headroom(claimant, &request).min(single).min(left);
             let key = (claimant.name.to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
             // Manual pools serve who asks for them: not every node has to do with them.
             if pool.automatic {

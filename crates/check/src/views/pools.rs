@@ -1,8 +1,11 @@
 //! How full the pools are, and what they can still give.
 
+use calipam_assign::Cooling;
 use calipam_model::IpNet;
+use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Count;
@@ -43,6 +46,9 @@ pub struct PoolView {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
+    /// When the first of these is free, and when all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cooled: Option<[Timestamp; 2]>,
     /// Reserved by Windows nodes.
     pub windows_reserved: Count,
     /// Left out by IP reservations, and not taken.
@@ -55,6 +61,9 @@ pub struct PoolView {
     /// pools share the block limit, so that their numbers do not add up. `None` if it is not known; `limited_by`
     /// says why.
     pub allocatable: Option<Count>,
+    /// Of a pool that serves only requests which name it: the free ones that these can get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_name: Option<Count>,
     /// Why not all free ones are allocatable; empty if they are.
     pub limited_by: Vec<String>,
 }
@@ -83,15 +92,21 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let claimants = Claimants::new(context);
+    let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     PoolList {
-        pools: pools.into_iter().map(|pool| view(&occupancy, &claimants, pool)).collect(),
+        pools: pools.into_iter().map(|pool| view(&occupancy, &claimants, &config, pool)).collect(),
         outside: outside(&occupancy),
     }
 }
 
-fn view(occupancy: &Occupancy<'_, '_>, claimants: &Claimants<'_, '_>, pool: &Pool) -> PoolView {
+fn view(
+    occupancy: &Occupancy<'_, '_>,
+    claimants: &Claimants<'_, '_>,
+    config: &IpamConfig,
+    pool: &Pool,
+) -> PoolView {
     let tally = occupancy.tally(pool.cidr);
     let allocatable = occupancy.allocatable(claimants, pool);
     PoolView {
@@ -106,13 +121,22 @@ fn view(occupancy: &Occupancy<'_, '_>, claimants: &Claimants<'_, '_>, pool: &Poo
         total: Count(tally.total),
         in_use: Count(tally.in_use),
         cooling: Count(tally.cooling),
+        cooled: cooled(occupancy, pool, config).filter(|_| tally.cooling > 0),
         windows_reserved: Count(tally.windows_reserved),
         reserved: Count(tally.reserved),
         unknown: Count(tally.unknown),
         free: Count(tally.free),
         allocatable: allocatable.addresses.map(Count),
+        by_name: allocatable.by_name.map(Count),
         limited_by: allocatable.limits.iter().map(Limit::to_string).collect(),
     }
+}
+
+/// When the first cooling address of a pool is free, and when all are.
+fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Option<[Timestamp; 2]> {
+    let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
+    let cooling = Cooling::of(blocks, occupancy.now(), config)?;
+    Some([cooling.first, cooling.last])
 }
 
 fn name_of_use(used: PoolUse) -> &'static str {

@@ -3,7 +3,6 @@ use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::NoFurtherAddress;
 use crate::test_cluster::{Cluster, pod};
 
 /// A /28 pool of /30 blocks instead of the large one.
@@ -127,7 +126,7 @@ fn nodes_and_borrowed_addresses() {
         (views[1].addresses, views[1].borrowed, views[1].borrowed_by_others, views[1].free),
         (2, 0, 1, 1)
     );
-    assert_eq!((views[0].pools[0].limit, views[0].pools[0].headroom), (Some(20), 19));
+    assert_eq!((views[0].pools[0].limit, views[0].pools[0].headroom), (Some(20), 2));
     let list = borrowed(&cluster.0, &Scope::default());
     assert_eq!((list.addresses.len(), list.unknown), (1, 1));
     let one = &list.addresses[0];
@@ -169,11 +168,11 @@ fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
 
 /// A node of two families, with room in one of them only.
 #[test]
-fn a_stranded_node_is_told_by_family() {
+fn a_node_without_addresses_is_told_by_family() {
     let families = |cluster: &Cluster| {
         let view = nodes(&cluster.0).nodes.swap_remove(0);
         let families = view.families.into_iter();
-        families.map(|f| (f.family, f.free, f.stranded, f.reason)).collect::<Vec<_>>()
+        families.map(|f| (f.family, f.free, f.without_address, f.reason)).collect::<Vec<_>>()
     };
     assert_eq!(families(&small()), [("ipv4", 2, None, None)], "affinities were not read");
     let mut cluster = judged();
@@ -184,7 +183,7 @@ fn a_stranded_node_is_told_by_family() {
     cluster.block("fd00::/126", Some("host:node-1"), taken);
     cluster.put("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-126", json!({"state": "confirmed"}));
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
-    let full = Some(NoFurtherAddress::BlockLimit);
+    let full = Some("the block limit is reached: it holds 1 blocks and may hold 1".to_owned());
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
     // Of a node that does not exist nothing asks for an address.
     cluster.0.nodes.clear();

@@ -45,9 +45,6 @@ pub(crate) struct AssignArgs {
     /// Print the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print each decision of the allocator and change nothing
-    #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
-    pub explain: bool,
     #[command(flatten)]
     pub writing: WritingArgs,
 }

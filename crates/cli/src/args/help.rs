@@ -223,7 +223,6 @@ Shows a plan and asks. `calipam assign --help` shows examples.";
 /// After `calipam assign --help`.
 pub(super) const ASSIGN: &str = "\
 Examples:
-  calipam assign --count 1 --node node-7 --explain     why a node gets an address, or none
   calipam assign --count 1 --node node-7 --dry-run     which one, and what would be written
   calipam assign --ip 10.244.7.9 --node node-7 --handle printer --attribute note=printer
   calipam assign --count 4 --node node-7 --pool external --handle vpn.gateway
@@ -238,7 +237,7 @@ Pools with a namespace selector are only used with --pool.
 `check` cannot know who uses such an address: it reports a leaked address with an unknown owner,
 which only `release --ip` or `release --handle` frees. List it in a file for --ignore.
 
-With a file (--datastore FILE), only --dry-run and --explain work.
+With a file (--datastore FILE), only --dry-run works.
 
 Exit codes: 0 assigned; 1 not all assigned, refused, or something had changed; 2 usage, or no
 terminal to ask on; 3 datastore or journal; 4 internal.";
@@ -322,8 +321,10 @@ pub(super) const EXPLAIN: &str = "\
 Examples:
   calipam explain                             all rules
   calipam explain leaked-address
+  calipam explain --pod default/web-0         why it gets no address, and what to do
+  calipam explain --node node-7 -o wide       with each step of the allocator
 
-A rule is named by its code, as in the column CODE of `check`.";
+Exit code 1 if the pod or node gets no address. A rule is named by its code, as in the column CODE of `check`.";
 
 /// After `calipam version --help`.
 pub(super) const VERSION: &str = "\

@@ -25,7 +25,7 @@ const READING: [&str; 8] = [
 ];
 
 /// Commands that read no data.
-const READ_NOTHING: [&str; 3] = ["explain", "completion", "install-links"];
+const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 
 /// Puts the options that every command has behind its own, and leaves out what it does not use. `command` is built by this.
 pub(crate) fn tidy(mut command: Command) -> Command {

@@ -151,7 +151,7 @@ pub(crate) enum IpamCommand {
     /// Shows a plan, and asks before it writes.
     #[command(after_long_help = help::CONFIGURE)]
     Configure(ConfigureArgs),
-    /// Assign addresses by hand, or explain why a node gets none
+    /// Assign addresses by hand
     ///
     /// Assigns the addresses of --ip, or as many as --count says. Shows a plan, and asks before it writes.
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
@@ -182,9 +182,10 @@ pub(crate) enum IpamCommand {
     /// Adds full states and the changes after them to a folder, which `history`, `diff` and `show` read. Changes nothing else.
     #[command(after_long_help = help::RECORD)]
     Record(RecordArgs),
-    /// Explain a rule: what its findings mean, their causes, what to do
+    /// Explain a rule, or why a pod or node gets no address
     ///
-    /// Prints its severity, the risk, the possible causes, and what to do.
+    /// Prints of a rule its severity, the risk, the possible causes, and what to do. Of a pod or node it prints the answer of the
+    /// allocator in one sentence, then what to do.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
 }
@@ -220,6 +221,12 @@ pub(crate) struct ExplainArgs {
         hide_possible_values = true
     )]
     pub rules: Vec<calipam_check::Code>,
+    /// Why this pod gets an address, or none
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = show::pod, conflicts_with_all = ["rules", "node"])]
+    pub pod: Option<calipam_check::views::PodName>,
+    /// Why the next pod of this node gets an address, or none
+    #[arg(long, value_name = "NODE", conflicts_with = "rules")]
+    pub node: Option<String>,
 }
 
 /// Options of `version`.

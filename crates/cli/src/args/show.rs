@@ -100,7 +100,7 @@ fn prefix(text: &str) -> Result<u8, String> {
 }
 
 /// Namespace and name.
-fn pod(text: &str) -> Result<PodName, String> {
+pub(super) fn pod(text: &str) -> Result<PodName, String> {
     match text.split_once('/') {
         Some((namespace, name)) if !(namespace.is_empty() || name.is_empty() || name.contains('/')) => {
             Ok((namespace.to_owned(), name.to_owned()))

@@ -13,10 +13,9 @@ use crate::connect;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::render::assign::Explanation;
 
 pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let plans_only = args.dry_run || args.explain;
+    let plans_only = args.dry_run;
     let what = if args.count.is_some() { "--count" } else { "--ip" };
     let request = AssignRequest {
         wanted: Request {
@@ -37,12 +36,6 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
         let datastore = connect::open(global, console).await?;
         if !plans_only && !datastore.is_live() {
             return Err(calipam_workflow::Error::NotLive("an assignment").into());
-        }
-        if args.explain {
-            let person = Person::watching(console);
-            let explained = calipam_workflow::explain_assignment(&datastore, &request, &person).await?;
-            console.print(&Explanation { explained: &explained, node: &args.node })?;
-            return Ok(if explained.skipped.is_empty() { Outcome::Clean } else { Outcome::Refused });
         }
         let person = Person::new(console, args.writing.yes);
         let repaired = calipam_workflow::assign(&datastore, &request, &person).await?;

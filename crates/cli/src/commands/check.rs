@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{
-    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, parse_document,
+    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Subject, parse_document,
 };
 use calipam_datastore::Datastore;
 use calipam_files::regular;
@@ -245,18 +245,22 @@ fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
         Detail::Full => format!("what it means and what to do: {explain}"),
     }];
     steps.extend(remedies(report, filter).iter().map(hints::remedy::hint));
-    steps.extend(explain_assignment(report));
+    steps.extend(explain_refusal(report));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
         console.note("this is a single read: some findings may be changes in progress");
     }
 }
 
-/// How the first node that gets no address is shown.
-fn explain_assignment(report: &Report) -> Option<String> {
-    let stranded = report.findings.iter().find(|finding| finding.code == Code::StrandedAddresses)?;
-    let node = stranded.nodes.first()?;
-    let explain = hints::command(&["assign", "--count", "1", "--node", node, "--explain"]);
+/// How the first pod or node that gets no address is explained.
+fn explain_refusal(report: &Report) -> Option<String> {
+    let of = |code| report.findings.iter().find(move |finding: &&Finding| finding.code == code);
+    if let Some(Finding { subject: Subject::Endpoint(pod), .. }) = of(Code::PodWithoutAddress) {
+        let explain = hints::command(&["explain", "--pod", pod]);
+        return Some(format!("see why {pod} gets no address: {explain}"));
+    }
+    let node = of(Code::NodeWithoutAddresses)?.nodes.first()?;
+    let explain = hints::command(&["explain", "--node", node]);
     Some(format!("see why {node} gets no address: {explain}"))
 }
 

@@ -1,12 +1,54 @@
 //! `explain`.
 
-use crate::args::ExplainArgs;
+use calipam_check::views::{self, Explanation, PodName};
+use calipam_model::snapshot::{Snapshot, Source};
+
+use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
 use crate::render::explanation::Rules;
+use crate::render::text::escape;
+use crate::render::why::Why;
+use crate::{connect, hints};
 
-/// Prints the sections of the rules, or the list of all rules.
-pub(super) fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
-    console.print(&Rules::of(&args.rules))?;
-    Ok(Outcome::Clean)
+/// Prints the sections of the rules, or the list of all rules; or why a pod or a node gets an address or none.
+///
+/// # Errors
+/// If the datastore cannot be read, or has no such pod or node.
+pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if args.pod.is_none() && args.node.is_none() {
+        console.print(&Rules::of(&args.rules))?;
+        return Ok(Outcome::Clean);
+    }
+    let snapshot = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        Ok(calipam_workflow::read(&datastore, &Person::watching(console)).await?)
+    })?;
+    let explanation = match (&args.pod, &args.node) {
+        (Some(pod), _) => of_pod(&snapshot, pod)?,
+        (None, node) => {
+            let node = node.as_deref().unwrap_or_default();
+            views::explain_node(&snapshot, node).ok_or_else(|| Failure::NotFound {
+                message: format!("there is no node {:?}", escape(node)),
+                hint: Some(format!("{} lists the nodes", hints::command(&["show", "--nodes"]))),
+            })?
+        }
+    };
+    console.print(&Why { snapshot: &snapshot, explanation: &explanation })?;
+    Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
+}
+
+/// What a pod gets.
+///
+/// # Errors
+/// If there is no such pod, or pods were not read.
+fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation, Failure> {
+    views::explain_pod(snapshot, namespace, name).ok_or_else(|| Failure::NotFound {
+        message: format!("there is no pod {}", escape(&format!("{namespace}/{name}"))),
+        hint: match snapshot.has_read(Source::Pods) {
+            false => Some(super::show::read_pods()),
+            true => super::show::near_pod(snapshot, namespace, name),
+        },
+    })
 }

@@ -80,7 +80,7 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
         IpamCommand::Serve(args) => serve::run(args, global, console),
         IpamCommand::Export(args) => export::run(&args, &global, console),
         IpamCommand::Record(args) => record::run(&args, &global, console),
-        IpamCommand::Explain(args) => explain::run(&args, console),
+        IpamCommand::Explain(args) => explain::run(&args, &global, console),
     }
 }
 

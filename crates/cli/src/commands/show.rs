@@ -177,20 +177,33 @@ fn addresses(
 ) -> Result<Outcome, Failure> {
     let list = views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
+        let pod = format!("{namespace}/{name}");
+        if let Some(explanation) = views::explain_pod(snapshot, namespace, name) {
+            return Err(Failure::NotFound {
+                message: explanation.sentence(),
+                hint: Some(format!("{} says more", hints::command(&["explain", "--pod", &pod]))),
+            });
+        }
         return Err(Failure::NotFound {
-            message: format!(
-                "no address is recorded for the pod {namespace}/{name}, and it is not known to use one"
-            ),
-            hint: match nearest_pod(snapshot, namespace, name) {
-                _ if !snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints) => {
-                    Some(format!("pods were not read: {}", name_kubeconfig()))
-                }
-                near => near.map(|near| format!("did you mean `{}`?", escape(&near))),
+            message: format!("no address is recorded for the pod {pod}, and it is not known to use one"),
+            hint: match snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
+                false => Some(read_pods()),
+                true => near_pod(snapshot, namespace, name),
             },
         });
     }
     print(&list, snapshot, console)?;
     Ok(Outcome::Clean)
+}
+
+/// Says how pods are read.
+pub(super) fn read_pods() -> String {
+    format!("pods were not read: {}", name_kubeconfig())
+}
+
+/// A pod of a similar name.
+pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
+    nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
 
 /// What makes that pods are read.

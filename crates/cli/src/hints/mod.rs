@@ -7,6 +7,7 @@ mod datastore;
 mod error;
 pub(crate) mod plan;
 pub(crate) mod remedy;
+pub(crate) mod why;
 
 pub(crate) use self::command::{
     Reader, again, command, command_elsewhere, command_in_document, command_with, connected, dry_run,

@@ -3,8 +3,8 @@
 use calipam_check::{Code, Remedy, Subject};
 use calipam_plan::{Skipped, SuggestedAction, Warning};
 
+use super::Reader;
 use super::remedy::{PART, line};
-use super::{Reader, again};
 use crate::render::text::count;
 
 /// Why something is skipped, and the command that does it.
@@ -27,13 +27,9 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
                 reader.command_with(&["release", "--node", node], &["pools"])
             );
         }
-        Some(SuggestedAction::ExplainAssignment) => match reader {
-            Reader::Operator => {
-                let without = ["dry_run", "yes", "max_changes", "lock", "journal", "output"];
-                format!("{} shows why", again(&["--explain"], &without))
-            }
-            Reader::Document => "`calipam assign --explain` shows why".to_owned(),
-        },
+        Some(SuggestedAction::ExplainNode(node)) => {
+            format!("{} shows why", reader.command(&["explain", "--node", node, "-o", "wide"]))
+        }
         Some(SuggestedAction::ListFindings) => {
             format!("see {}", reader.command_with(&["check", "-o", "wide"], &PART))
         }
@@ -71,7 +67,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
             "{} still in a block of another node, which strict affinity does not allow",
             count(number, "address is", "addresses are")
         ),
-        Code::StrandedAddresses => {
+        Code::NodeWithoutAddresses => {
             format!("{} no further address for pods", count(number, "node gets", "nodes get"))
         }
         _ => format!("{} {code}", count(number, "new finding of", "new findings of")),

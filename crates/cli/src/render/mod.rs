@@ -1,6 +1,5 @@
 //! From reports and views to what is printed.
 
-pub(crate) mod assign;
 mod bar;
 pub(crate) mod check;
 mod decisions;
@@ -22,5 +21,6 @@ pub(crate) mod simulate;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod undo;
+pub(crate) mod why;
 pub(crate) mod wrap;
 mod yaml;

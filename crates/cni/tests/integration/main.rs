@@ -5,6 +5,7 @@ mod client;
 mod concurrent;
 mod conformance;
 mod costs;
+mod foretold;
 mod install;
 mod machines;
 mod node;

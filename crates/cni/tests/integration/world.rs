@@ -112,6 +112,13 @@ impl World {
         etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await).unwrap();
     }
 
+    /// Deletes the keys of etcd that begin so.
+    pub(crate) fn delete_prefix(&self, prefix: &str) {
+        let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
+        let options = etcd_client::DeleteOptions::new().with_prefix();
+        etcd.with_client(async |mut client| client.delete(prefix, Some(options)).await).unwrap();
+    }
+
     /// Deletes the object of a handle, as a crash or a person may.
     pub(crate) fn delete_handle(&self, id: &str) {
         match self {

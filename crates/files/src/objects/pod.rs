@@ -19,6 +19,9 @@ const CNI_IP: &str = "cni.projectcalico.org/podIP";
 const CNI_IPS: &str = "cni.projectcalico.org/podIPs";
 const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
 const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
+const V4_POOLS: &str = "cni.projectcalico.org/ipv4pools";
+const V6_POOLS: &str = "cni.projectcalico.org/ipv6pools";
+const FIXED: &str = "cni.projectcalico.org/ipAddrs";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
@@ -27,7 +30,18 @@ const NETWORKS_STATUS: &str = "k8s.v1.cni.cncf.io/networks-status";
 
 const WANTED: Wanted = Wanted {
     labels: false,
-    annotations: &[CNI_IP, CNI_IPS, CONTAINER_ID, NO_IPAM, AWS_IPS, NETWORK_STATUS, NETWORKS_STATUS],
+    annotations: &[
+        CNI_IP,
+        CNI_IPS,
+        CONTAINER_ID,
+        NO_IPAM,
+        V4_POOLS,
+        V6_POOLS,
+        FIXED,
+        AWS_IPS,
+        NETWORK_STATUS,
+        NETWORKS_STATUS,
+    ],
     owners: true,
 };
 
@@ -138,6 +152,9 @@ impl<'a> PodObject<'a> {
             cni_ip: meta.annotation(CNI_IP),
             container_id: meta.annotation(CONTAINER_ID).unwrap_or_default(),
             no_ipam: meta.annotation(NO_IPAM),
+            pools: [meta.annotation(V4_POOLS), meta.annotation(V6_POOLS)],
+            fixed: meta.annotation(FIXED),
+            created: meta.created_at(),
             aws_ips: meta.annotation(AWS_IPS),
             network_status: meta.annotation(NETWORK_STATUS),
             networks_status: meta.annotation(NETWORKS_STATUS),

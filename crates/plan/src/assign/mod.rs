@@ -1,16 +1,14 @@
-//! Plans that assign addresses for people: what `assign` does. The allocator of `calipam-assign` runs on the snapshot; what it
-//! writes there becomes the plan, and what it decides on the way explains it.
+//! Plans that assign addresses for people: what `assign` does. The allocator of `calipam-assign` runs on the snapshot, and what
+//! it writes there becomes the plan.
 
 mod edits;
 mod refusal;
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_assign::{
-    Allocator, AssignIp, AutoAssign, Error, Event, Family, NodeSelector, SnapshotStore, Write,
-    without_waiting,
+    Allocator, AssignIp, AutoAssign, Error, Family, NodeSelector, SnapshotStore, Write, without_waiting,
 };
 use calipam_check::owner::RecordedOwner;
 use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
@@ -46,21 +44,13 @@ pub struct Request {
     pub force: bool,
 }
 
-/// A plan, and how it came about.
-#[derive(Clone, Debug)]
-pub struct Assignment {
-    pub plan: Plan,
-    /// What the allocator decided, in order.
-    pub events: Vec<Event>,
-}
-
 /// Plans an assignment. What cannot be assigned is skipped, with the reason.
-pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Assignment {
+pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
     let mut planner = Planner { basis, node, request, skipped: Vec::new(), warnings: Vec::new() };
-    let (writes, events) = match planner.refusal() {
+    let writes = match planner.refusal() {
         Some(refusal) => {
             planner.skipped.push(refusal);
-            (Vec::new(), Vec::new())
+            Vec::new()
         }
         None => planner.allocate(),
     };
@@ -79,14 +69,12 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Assignment {
         actions.clear();
     }
 
-    let plan = Plan {
+    Plan {
         forced: addresses,
         warnings: if actions.is_empty() { Vec::new() } else { planner.warnings },
         skipped: planner.skipped,
         ..Plan::new(PlanKind::Assign, basis.snapshot, actions)
-    };
-
-    Assignment { plan, events }
+    }
 }
 
 struct Planner<'b, 's> {
@@ -151,13 +139,10 @@ impl Planner<'_, '_> {
         })
     }
 
-    /// Lets the allocator assign on the snapshot. Returns what it writes, and what it decides.
-    fn allocate(&mut self) -> (Vec<Write>, Vec<Event>) {
+    /// Lets the allocator assign on the snapshot. Returns what it writes.
+    fn allocate(&mut self) -> Vec<Write> {
         let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
-        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let log = Arc::clone(&events);
-        let emit = move |event| log.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        let allocator = Allocator::new(&store).observed_by(Arc::new(emit));
+        let allocator = Allocator::new(&store);
         if self.request.count > 0 {
             self.choose(&allocator);
         }
@@ -166,8 +151,7 @@ impl Planner<'_, '_> {
             self.named(&allocator, *address);
         }
         drop(allocator);
-        let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
-        (store.into_writes(), events)
+        store.into_writes()
     }
 
     /// Addresses that something uses or names, or a service has in the cluster, although no block records them: the allocator
@@ -231,7 +215,7 @@ impl Planner<'_, '_> {
             let detail = format!("{missing} of {asked} addresses cannot be assigned: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
             let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
-            self.skipped.push(skipped.suggesting(SuggestedAction::ExplainAssignment));
+            self.skipped.push(skipped.suggesting(SuggestedAction::ExplainNode(request.node.clone())));
         }
     }
 
@@ -277,7 +261,7 @@ impl Planner<'_, '_> {
     }
 
     fn why_not(&self, address: IpAddr, error: &Error) -> Skipped {
-        refusal::of(self.basis, address, error)
+        refusal::of(self.basis, &self.request.node, address, error)
     }
 
     fn is_windows(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// What the allocator's refusal means for the operator.
-pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
+pub(super) fn of(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Error) -> Skipped {
     let (reason, detail) = match error {
         Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
         Error::AlreadyAssigned(_) => taken(basis, address),
@@ -32,7 +32,7 @@ pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
 
     let skipped = Skipped::new(Subject::Address(address), reason, detail);
     match reason {
-        SkipReason::NotAvailable => skipped.suggesting(SuggestedAction::ExplainAssignment),
+        SkipReason::NotAvailable => skipped.suggesting(SuggestedAction::ExplainNode(node.to_owned())),
         _ => skipped,
     }
 }

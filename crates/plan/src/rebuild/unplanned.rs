@@ -100,7 +100,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         }
         Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
-        Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
+        Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
+            (Why::NeedsDecision, "`calipam explain --node` says what to change")
+        }
         Code::PodsWithoutCalicoIpam => {
             (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
         }

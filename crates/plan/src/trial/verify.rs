@@ -113,7 +113,8 @@ impl Recorded {
         let counts = matches!(
             finding.code,
             Code::PoolNearlyFull
-                | Code::StrandedAddresses
+                | Code::NodeWithoutAddresses
+                | Code::PodWithoutAddress
                 | Code::NodeOverBlockLimit
                 | Code::BorrowedUnderStrictAffinity
                 | Code::BorrowedTunnelAddress
@@ -121,7 +122,9 @@ impl Recorded {
 
         counts
             && match (&finding.subject, finding.subject.network()) {
-                (Subject::Node(_), _) => !self.networks.is_empty(),
+                (Subject::Node(_) | Subject::Cluster(_) | Subject::Endpoint(_), _) => {
+                    !self.networks.is_empty()
+                }
                 (_, Some(found)) => {
                     // Most findings are about an address, and most changes record one.
                     self.networks.contains(&found)

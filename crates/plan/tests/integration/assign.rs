@@ -29,7 +29,7 @@ fn one_more(snapshot: Snapshot, report: Report) -> (Plan, Plan) {
         handle: Some("printer".to_owned()),
         ..Request::default()
     };
-    let made = plan(&Basis::new(&snapshot, &report, &options), &node, &request).plan;
+    let made = plan(&Basis::new(&snapshot, &report, &options), &node, &request);
     let kept = try_plan(snapshot, report, made.clone(), &options).unwrap();
     (made, kept)
 }
@@ -118,8 +118,8 @@ fn the_affinity_of_a_new_block_comes_before_the_handle_and_the_block() {
         ..Request::default()
     };
 
-    let assignment = plan(&basis, node, &request);
-    let [action] = &assignment.plan.actions[..] else { panic!("{:?}", assignment.plan) };
+    let planned = plan(&basis, node, &request);
+    let [action] = &planned.actions[..] else { panic!("{planned:?}") };
     let kinds = action.step.by_object().into_iter().map(|(key, _)| match key {
         Key::Affinity(_) => "affinity",
         Key::Handle(_) => "handle",
@@ -136,7 +136,7 @@ fn of_addresses(snapshot: &Snapshot, addresses: Vec<IpAddr>, force: bool) -> Pla
     let node = &snapshot.nodes[0].value;
     let handle = Some("printer".to_owned());
     let request = Request { node: node.name.clone(), addresses, handle, force, ..Request::default() };
-    plan(&Basis::new(snapshot, &report, &options), node, &request).plan
+    plan(&Basis::new(snapshot, &report, &options), node, &request)
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn why_an_address_cannot_be_had_is_told() {
         (skipped.reason, skipped.suggested_action.clone())
     };
     assert_eq!(told(addresses[0]), (SkipReason::WindowsReserved, None));
-    let explained = Some(SuggestedAction::ExplainAssignment);
+    let explained = Some(SuggestedAction::ExplainNode("node-1".into()));
     assert_eq!(told(addresses[1]), (SkipReason::NotAvailable, explained));
 
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 1, 1);
@@ -282,7 +282,7 @@ fn many_addresses_come_from_several_blocks_and_pass_over_what_is_in_use() {
     for pool in &snapshot.pools {
         let pools = vec![pool.value.cidr];
         let request = Request { node: node.name.clone(), count: 160, pools, ..Request::default() };
-        let plan = plan(&Basis::new(&snapshot, &report, &options), node, &request).plan;
+        let plan = plan(&Basis::new(&snapshot, &report, &options), node, &request);
         assert_eq!(plan.forced.len(), 160, "{:?}", plan.skipped);
         assert!(!pod.addresses.iter().any(|(address, _)| plan.forced.contains(address)));
     }

@@ -58,7 +58,7 @@ impl World {
     pub(super) fn show(&self) -> Run {
         let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
         let snapshot = self.snapshot_of_blocks();
-        let stranded = Context::new(&snapshot, &Options::default()).stranded();
+        let stranded = Context::new(&snapshot, &Options::default()).nodes_without_addresses();
         Run {
             seed: self.scenario.seed,
             nodes: self.scenario.node_count(),

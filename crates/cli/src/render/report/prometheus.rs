@@ -236,9 +236,13 @@ impl Metrics<'_> {
             self.set("findings", "Findings by code and severity.", &labels, number as f64);
         }
 
-        let stranded = report.findings.iter().filter(|f| f.code == Code::StrandedAddresses);
-        let stranded = stranded.flat_map(|f| &f.nodes).collect::<std::collections::BTreeSet<_>>().len();
-        self.set("nodes_stranded", "Nodes that cannot get another address.", &[], stranded as f64);
+        let of = |code| report.findings.iter().filter(move |finding| finding.code == code);
+        let nodes: std::collections::BTreeSet<_> =
+            of(Code::NodeWithoutAddresses).flat_map(|finding| &finding.nodes).collect();
+        let help = "Nodes whose next pod gets no address.";
+        self.set("nodes_without_addresses", help, &[], nodes.len() as f64);
+        let help = "Pods that wait for an address that IPAM does not give them.";
+        self.set("pods_without_address", help, &[], of(Code::PodWithoutAddress).count() as f64);
     }
 
     /// What has changed since the report that this one was compared with.
@@ -263,7 +267,7 @@ impl Metrics<'_> {
             self.set("ippool_blocks", "Blocks in the pool.", &pool, view.blocks as f64);
             let help = "1 if Calico allocates from the pool, otherwise 0.";
             self.set("ippool_enabled", help, &pool, f64::from(u8::from(view.enabled)));
-            if let Some(count) = view.allocatable {
+            if let Some(count) = view.by_name.or(view.allocatable) {
                 let help = "Free addresses that the nodes can get now; absent if that is not known.";
                 self.set("ippool_allocatable", help, &pool, number(count));
             }
@@ -297,7 +301,7 @@ impl Metrics<'_> {
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
             self.put(assigned, &pool, trend.assigned as f64);
             self.put(released, &pool, trend.released as f64);
-            let free = view.allocatable.unwrap_or(view.free);
+            let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
             let Some(forecast) = trend.forecast(free.0).filter(|_| view.enabled) else { continue };
             for (bound, seconds) in [
                 ("earliest", forecast.earliest),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
 
 use super::{View, or_dash, table, text_or_dash};
+use crate::hints;
 use crate::render::bar::bar;
 use crate::render::document::Detail;
 use crate::render::table::{Grid, Page};
@@ -51,8 +52,21 @@ impl View for PoolList {
                 number(pool.unknown)
             ));
         }
+        for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
+            let (name, cooling) = (&pool.name, number(pool.cooling));
+            let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
+            notes.push(format!(
+                "{name}: {cooling} cooling addresses, the first free at {first:.0}, the last at {last:.0}; {end} frees them at once"
+            ));
+        }
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
-        notes.extend(limited.map(|pool| format!("{}: {}", pool.name, pool.limited_by.join("; "))));
+        notes.extend(limited.map(|pool| match pool.by_name {
+            Some(free) => {
+                let why = pool.limited_by.join("; ");
+                format!("{}: {} for pods that name it, none for others: {why}", pool.name, number(free))
+            }
+            None => format!("{}: {}", pool.name, pool.limited_by.join("; ")),
+        }));
         table(grid, &notes, page, out)
     }
 }

@@ -21,7 +21,7 @@ impl View for NodeList {
         let mut grid = Grid::new(
             page,
             detail,
-            "NODE  >BLOCKS  >ADDRESSES  >BORROWED  >BORROWED BY OTHERS  FREE  CLAIMABLE  STRANDED",
+            "NODE  >BLOCKS  >ADDRESSES  >BORROWED  >BORROWED BY OTHERS  FREE  CLAIMABLE  NO ADDRESS",
         );
         if wide {
             grid.columns("PLUGIN  TUNNELS");
@@ -44,7 +44,7 @@ fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
         thousands(node.borrowed_by_others),
         or_dash(&free_by_family(node)).to_owned(),
         or_dash(&headroom).to_owned(),
-        or_dash(&stranded(node)).to_owned(),
+        or_dash(&without_address(node)).to_owned(),
     ];
     if wide {
         row.push(or_dash(&plugin(&node.plugin)).to_owned());
@@ -74,21 +74,22 @@ fn free_by_family(node: &NodeView) -> String {
 }
 
 /// `ipv4: the block limit is reached`.
-fn stranded(node: &NodeView) -> String {
-    let stranded = node.families.iter().filter_map(|of_node| match (of_node.stranded, of_node.reason) {
-        (Some(true), Some(reason)) => Some(format!("{}: {reason}", of_node.family)),
-        (None, _) => Some(format!("{}: unknown", of_node.family)),
-        _ => None,
-    });
-    stranded.collect::<Vec<_>>().join("; ")
+fn without_address(node: &NodeView) -> String {
+    let without =
+        node.families.iter().filter_map(|of_node| match (of_node.without_address, &of_node.reason) {
+            (Some(true), Some(reason)) => Some(format!("{}: {reason}", of_node.family)),
+            (None, _) => Some(format!("{}: unknown", of_node.family)),
+            _ => None,
+        });
+    without.collect::<Vec<_>>().join("; ")
 }
 
 /// `16 of 20`, or `any number`.
 fn claimable(headroom: u32, limit: Option<u32>) -> String {
     match limit {
         Some(limit) => format!("{headroom} of {limit}"),
-        None if headroom > 0 => "any number".to_owned(),
-        None => "0".to_owned(),
+        None if headroom == u32::MAX => "any number".to_owned(),
+        None => thousands(headroom),
     }
 }
 

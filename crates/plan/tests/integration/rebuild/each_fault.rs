@@ -87,7 +87,8 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::ServiceAddressExtra
         | Code::InvalidPoolSelector
         | Code::PoolNearlyFull
-        | Code::StrandedAddresses
+        | Code::NodeWithoutAddresses
+        | Code::PodWithoutAddress
         | Code::PodsWithoutCalicoIpam
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch

@@ -82,7 +82,7 @@ impl Rebuilt {
         }
         let known: BTreeSet<String> = self.report.findings.iter().map(line).collect();
         // What counts or places records shows only once they are there.
-        let told = [Code::PoolNearlyFull, Code::StrandedAddresses, Code::BorrowedTunnelAddress];
+        let told = [Code::PoolNearlyFull, Code::NodeWithoutAddresses, Code::BorrowedTunnelAddress];
         let is_told = |f: &&Finding| told.contains(&f.code) && !known.contains(&line(f));
         let left = self.later.findings.iter();
         let left = left.filter(|finding| finding.severity < Severity::Info && !is_told(finding));

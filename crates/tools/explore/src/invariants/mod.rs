@@ -31,7 +31,7 @@ const OF_CRASHES: &[Code] = &[
     Code::AffinityConflict,
     Code::EmptyUnownedBlock,
     Code::NodeOverBlockLimit,
-    Code::StrandedAddresses,
+    Code::NodeWithoutAddresses,
     Code::PoolNearlyFull,
 ];
 
@@ -44,7 +44,7 @@ const OF_QUIET: &[Code] = &[
     Code::AffinityBlockMismatch,
     Code::AffinityConflict,
     Code::EmptyUnownedBlock,
-    Code::StrandedAddresses,
+    Code::NodeWithoutAddresses,
     Code::PoolNearlyFull,
 ];
 

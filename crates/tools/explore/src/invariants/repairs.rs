@@ -26,7 +26,7 @@ pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
 pub(crate) const CLUSTER: &str = "explored";
 
 /// What may be found after a rebuild: what is settled by a node's next claim, and how full the cluster is.
-const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::StrandedAddresses, Code::PoolNearlyFull];
+const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddresses, Code::PoolNearlyFull];
 
 /// Of each write: strict affinity is kept, DEL and GC create nothing, what a command released was leaked, an undo brings back what
 /// was there, and whoever locks the datastore writes only while it is locked where nothing goes wrong.

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use calipam_check::views::{self, MapLimits};
-use calipam_check::{Report, Severity};
+use calipam_check::{Code, Finding, Report, Severity};
 use calipam_model::digest::sha256;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -69,6 +69,7 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
                     }
                 }
                 main {
+                    @for outage in outages(report) { p.notice role="alert" { (escape(&outage.message())) } }
                     (summary(report))
                     @if let Some(changes) = checked.changes { (findings::changes(changes, report)) }
                     (findings::section(report, checked.changes))
@@ -128,6 +129,14 @@ pub(in crate::render) fn policy(place: Place, script: &str) -> String {
         Place::Server => (format!("{script} {live}"), "form-action 'self'; connect-src 'self'"),
     };
     format!("default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; {server}")
+}
+
+/// Nodes on which pods cannot start: above all else.
+fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
+    let is_outage = |finding: &&Finding| {
+        finding.code == Code::NodeWithoutAddresses && finding.severity == Severity::Critical
+    };
+    report.findings.iter().filter(is_outage)
 }
 
 fn verdict(report: &Report) -> String {

@@ -114,7 +114,7 @@ pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     let released = cluster.spec.seconds_ago(20);
     cluster.block_mut(cidr).cool(&[gone.address()], &released);
     cluster.count(&gone.handle, cidr, -1);
-    cluster.expect("pool-nearly-full", cidr);
+    cluster.expect_as_in(&Form::ALL, "pool-nearly-full", cidr, "error");
 }
 
 /// As many blocks as a node may have, all full.
@@ -133,7 +133,7 @@ pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
             cluster.add_pod(&info.name, &[*block]);
         }
     }
-    cluster.expect("stranded-addresses", info.name);
+    cluster.expect("node-without-addresses", info.name);
 }
 
 /// Under strict affinity a node whose block is full needs another one. The only one that is left is empty and another
@@ -166,5 +166,5 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
 
     cluster.put_version("v3.31.7");
     super::settings::strict(cluster);
-    cluster.expect("stranded-addresses", &names[0]);
+    cluster.expect("node-without-addresses", &names[0]);
 }

@@ -1,0 +1,362 @@
+//! What a request gets: an address, or the reason why not.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::config::IpamConfig;
+use calipam_model::pool::{Pool, PoolUse};
+use jiff::Timestamp;
+
+use super::{NextAddress, Outlook};
+use crate::error::{Error, Partly, Result};
+use crate::event::{Event, PoolPassedOver};
+use crate::family::Family;
+use crate::request::{AutoAssigned, Message};
+
+/// What a request gets, and how the allocator came to it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub outcome: std::result::Result<Given, Refused>,
+    /// What it decided, in order.
+    pub events: Vec<Event>,
+}
+
+/// An address that a request gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub address: IpAddr,
+    pub block: IpNet,
+    pub source: AddressSource,
+}
+
+/// How a node comes by an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressSource {
+    /// It is in a block of the node.
+    OwnBlock,
+    /// The node claims a block.
+    NewBlock,
+    /// The node takes an empty block of another one over.
+    Reclaimed,
+    /// It is in a block of another node, or of none.
+    Borrowed,
+}
+
+/// Why a request gets no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub reason: Reason,
+    /// Calico's own words, as the event of kubelet has them.
+    pub calico: String,
+    /// The pools that do not serve it, by name.
+    pub pools: Vec<(String, PoolPassedOver)>,
+    /// The pools that serve it, by name.
+    pub serving: Vec<String>,
+}
+
+/// What keeps a node from an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There is no such node.
+    NoNode,
+    /// There is no pool of the family.
+    NoPool,
+    /// Every pool of the family is disabled, being deleted or not allocatable.
+    NoneEnabled,
+    /// Windows reserves every address of blocks so small.
+    BlocksTooSmall,
+    /// Every pool has to be asked for by name.
+    NoneAutomatic,
+    /// No node selector selects the node.
+    NoneSelectsNode,
+    /// No namespace selector selects the namespace.
+    NoneSelectsNamespace,
+    /// No pool is for workloads.
+    NoneForWorkloads,
+    /// A pool that was named does not exist or is not enabled.
+    NamedNotEnabled(IpNet),
+    /// The selector of a pool does not parse.
+    BrokenSelector(String),
+    /// The node holds as many blocks as it may.
+    BlockLimit { held: u32, limit: u32 },
+    /// A Windows node has one block, and that is full.
+    SingleBlock,
+    /// Nodes may not claim blocks.
+    NoAutoAllocation,
+    /// Blocks of others have free addresses, which strict affinity keeps.
+    StrictAffinity,
+    /// No address of the pools is free.
+    Exhausted(Option<Cooling>),
+    /// Windows nodes need strict affinity.
+    WindowsNeedsStrictAffinity,
+    /// The address that was asked for is taken, or cools down.
+    Taken(IpAddr),
+    /// The address that was asked for is in no enabled pool.
+    OutsidePools(IpAddr),
+    /// The address that was asked for is in a block of another node, and affinity is strict.
+    ForeignBlock(IpNet),
+    /// Something else, in Calico's words.
+    Other,
+}
+
+impl Reason {
+    /// The name in documents.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NoNode => "no-node",
+            Self::NoPool => "no-pool",
+            Self::NoneEnabled => "no-pool-enabled",
+            Self::BlocksTooSmall => "blocks-too-small",
+            Self::NoneAutomatic => "no-pool-automatic",
+            Self::NoneSelectsNode => "no-pool-selects-node",
+            Self::NoneSelectsNamespace => "no-pool-selects-namespace",
+            Self::NoneForWorkloads => "no-pool-for-workloads",
+            Self::NamedNotEnabled(_) => "named-pool-not-enabled",
+            Self::BrokenSelector(_) => "broken-selector",
+            Self::BlockLimit { .. } => "block-limit",
+            Self::SingleBlock => "single-block",
+            Self::NoAutoAllocation => "no-auto-allocation",
+            Self::StrictAffinity => "strict-affinity",
+            Self::Exhausted(_) => "exhausted",
+            Self::WindowsNeedsStrictAffinity => "windows-needs-strict-affinity",
+            Self::Taken(_) => "address-taken",
+            Self::OutsidePools(_) => "address-outside-pools",
+            Self::ForeignBlock(_) => "foreign-block",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNode => f.write_str("Calico knows no such node"),
+            Self::NoPool => f.write_str("there is no pool of this family"),
+            Self::NoneEnabled => f.write_str("no pool is enabled"),
+            Self::BlocksTooSmall => f.write_str("Windows reserves every address of blocks so small"),
+            Self::NoneAutomatic => f.write_str("every pool is Manual: it must be requested by name"),
+            Self::NoneSelectsNode => f.write_str("no pool selects the node"),
+            Self::NoneSelectsNamespace => f.write_str("no pool selects the namespace"),
+            Self::NoneForWorkloads => f.write_str("no pool is for workloads"),
+            Self::NamedNotEnabled(cidr) => write!(f, "the pool {cidr} does not exist or is not enabled"),
+            Self::BrokenSelector(pool) => write!(f, "a selector of pool {pool} does not parse"),
+            Self::BlockLimit { held, limit } => {
+                write!(f, "the block limit is reached: it holds {held} blocks and may hold {limit}")
+            }
+            Self::SingleBlock => f.write_str("its one block is full, and a Windows node gets no second one"),
+            Self::NoAutoAllocation => f.write_str("automatic allocation of blocks is off"),
+            Self::StrictAffinity => {
+                f.write_str("no block is left to claim, and strict affinity forbids borrowing")
+            }
+            Self::Exhausted(None) => f.write_str("no address of its pools is free"),
+            Self::Exhausted(Some(cooling)) => write!(f, "no address of its pools is free; {cooling}"),
+            Self::WindowsNeedsStrictAffinity => {
+                f.write_str("Windows nodes need strict affinity, and it is off")
+            }
+            Self::Taken(address) => write!(f, "{address} is taken"),
+            Self::OutsidePools(address) => write!(f, "{address} is in no enabled pool"),
+            Self::ForeignBlock(block) => {
+                write!(f, "strict affinity is on, and the block {block} is not the node's")
+            }
+            Self::Other => f.write_str("the allocator fails"),
+        }
+    }
+}
+
+/// Addresses that were released and are not given out again for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cooling {
+    pub addresses: u32,
+    /// When the first of them can be given out.
+    pub first: Timestamp,
+    /// When all of them can.
+    pub last: Timestamp,
+}
+
+impl Cooling {
+    /// What cools down in some blocks at a time; `None` if nothing does.
+    pub fn of<'b>(
+        blocks: impl IntoIterator<Item = &'b Block>,
+        now: Timestamp,
+        config: &IpamConfig,
+    ) -> Option<Self> {
+        let cooldown = config.cooldown();
+        let cooling = blocks.into_iter().filter(|block| block.has_cooling());
+        let records = cooling.flat_map(|block| block.allocations()).map(|allocation| allocation.attribute);
+        let until = records.filter(|record| !record.has_cooled(now, cooldown));
+        let until = until.filter_map(|record| record.released_time()?.checked_add(cooldown).ok());
+        until.fold(None, |sum: Option<Self>, until| {
+            let Some(sum) = sum else { return Some(Self { addresses: 1, first: until, last: until }) };
+            let (first, last) = (sum.first.min(until), sum.last.max(until));
+            Some(Self { addresses: sum.addresses + 1, first, last })
+        })
+    }
+}
+
+impl fmt::Display for Cooling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addresses, first, last } = self;
+        match addresses {
+            1 => write!(f, "1 address cools down until {first:.0}"),
+            many => {
+                write!(f, "{many} addresses cool down, the first until {first:.0}, the last until {last:.0}")
+            }
+        }
+    }
+}
+
+impl Answer {
+    pub(super) fn of_any(
+        outlook: &Outlook<'_>,
+        request: &NextAddress<'_>,
+        single_block: bool,
+        result: std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>>,
+        events: Vec<Event>,
+    ) -> Self {
+        if let Some(given) = given(request.node, &events) {
+            return Self { outcome: Ok(given), events };
+        }
+        let (reason, calico) = match result {
+            Err(partly) => {
+                let calico = partly.error.to_string();
+                (of_error(outlook, request, single_block, &partly.error, &events), calico)
+            }
+            Ok(done) => {
+                let assigned = done.v4.or(done.v6);
+                let shortage = assigned.as_ref().and_then(|assigned| assigned.shortage());
+                let family = request.family.number();
+                let calico = shortage
+                    .map(|shortage| format!("failed to request IPv{family} addresses: {shortage}"))
+                    .unwrap_or_default();
+                let messages = assigned.map(|assigned| assigned.messages).unwrap_or_default();
+                (of_shortage(outlook, &messages, &events), calico)
+            }
+        };
+        Self { outcome: Err(refused(reason, calico, &events)), events }
+    }
+
+    pub(super) fn of_named(node: &str, address: IpAddr, result: Result<()>, events: Vec<Event>) -> Self {
+        let outcome = match (result, given(node, &events)) {
+            (Ok(()), Some(given)) => Ok(given),
+            (result, _) => {
+                let error = result.err();
+                let reason = match &error {
+                    Some(Error::AlreadyAssigned(_)) => Reason::Taken(address),
+                    Some(Error::AddressOutsidePools(_)) => Reason::OutsidePools(address),
+                    Some(Error::UseNotAllowed { .. }) => Reason::NoneForWorkloads,
+                    Some(Error::ForeignBlock(block) | Error::OwnerlessBlock(block)) => {
+                        Reason::ForeignBlock(*block)
+                    }
+                    Some(Error::WindowsNeedsStrictAffinity) => Reason::WindowsNeedsStrictAffinity,
+                    _ => Reason::Other,
+                };
+                let calico = error.map(|error| error.to_string().trim().to_owned()).unwrap_or_default();
+                Err(refused(reason, calico, &events))
+            }
+        };
+        Self { outcome, events }
+    }
+}
+
+/// The address that the allocator assigned.
+fn given(node: &str, events: &[Event]) -> Option<Given> {
+    let (block, owner, address) = events.iter().find_map(|event| match event {
+        Event::Assigned { block, owner, addresses } => Some((*block, owner, *addresses.first()?)),
+        _ => None,
+    })?;
+    let is_of_block = |event: &&Event| match event {
+        Event::Claimed(key) | Event::Reclaimed(key) => key.cidr == block,
+        Event::NoBlockOfAddress { block: found, .. } => *found == block,
+        _ => false,
+    };
+    let source = match events.iter().find(is_of_block) {
+        Some(Event::Reclaimed(_)) => AddressSource::Reclaimed,
+        Some(_) => AddressSource::NewBlock,
+        None if matches!(owner, Some(BlockOwner::Host(host)) if host == node) => AddressSource::OwnBlock,
+        None => AddressSource::Borrowed,
+    };
+    Some(Given { address, block, source })
+}
+
+fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
+    let passed_over = events.iter().filter_map(|event| match event {
+        Event::PoolPassedOver { why: PoolPassedOver::OtherFamily, .. } => None,
+        Event::PoolPassedOver { pool, why, .. } => Some((pool.clone(), why.clone())),
+        _ => None,
+    });
+    let serving = events.iter().filter_map(|event| match event {
+        Event::PoolServes { pool, .. } => Some(pool.clone()),
+        _ => None,
+    });
+    Refused { reason, calico, pools: passed_over.collect(), serving: serving.collect() }
+}
+
+fn of_error(
+    outlook: &Outlook<'_>,
+    request: &NextAddress<'_>,
+    single_block: bool,
+    error: &Error,
+    events: &[Event],
+) -> Reason {
+    let is_passed = |wanted: fn(&PoolPassedOver) -> bool| {
+        events.iter().any(|event| matches!(event, Event::PoolPassedOver { why, .. } if wanted(why)))
+    };
+    match error {
+        Error::NoNode(_) => Reason::NoNode,
+        Error::NoQualifiedPool => {
+            let mut of_family = outlook.pools().filter(|pool| Family::of(pool.cidr) == request.family);
+            match is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
+                true => Reason::BlocksTooSmall,
+                false if of_family.next().is_none() => Reason::NoPool,
+                false => Reason::NoneEnabled,
+            }
+        }
+        Error::NoPoolForNode(_) => {
+            if is_passed(|why| matches!(why, PoolPassedOver::NamespaceSelector(_))) {
+                Reason::NoneSelectsNamespace
+            } else if is_passed(|why| matches!(why, PoolPassedOver::NodeSelector(_))) {
+                Reason::NoneSelectsNode
+            } else if is_passed(|why| *why == PoolPassedOver::Manual) {
+                Reason::NoneAutomatic
+            } else {
+                Reason::BlocksTooSmall
+            }
+        }
+        Error::NoPoolForUse(PoolUse::Workload) => Reason::NoneForWorkloads,
+        Error::PoolNotEnabled(cidr) => Reason::NamedNotEnabled(*cidr),
+        Error::Selector { pool, .. } => Reason::BrokenSelector(pool.clone()),
+        Error::NoRoom { .. } => Reason::BlocksTooSmall,
+        Error::BlockLimit if single_block => Reason::SingleBlock,
+        Error::BlockLimit => {
+            let limit = events.iter().find_map(|event| match event {
+                Event::BlockLimit { held, limit } => Some((*held, *limit)),
+                _ => None,
+            });
+            let (held, limit) = limit.unwrap_or_default();
+            Reason::BlockLimit { held, limit }
+        }
+        Error::NoAutoAllocation => Reason::NoAutoAllocation,
+        Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
+        _ => Reason::Other,
+    }
+}
+
+fn of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
+    let is_free_elsewhere = events.iter().any(|event| match event {
+        Event::Searched { passed, .. } => passed.in_use + passed.empty > 0,
+        _ => false,
+    });
+    if messages.contains(&Message::StrictAffinity) && is_free_elsewhere {
+        return Reason::StrictAffinity;
+    }
+    if messages.contains(&Message::BlockFailed) {
+        return Reason::Other;
+    }
+    let serves = |pool: &&Pool| {
+        events.iter().any(|event| matches!(event, Event::PoolServes { cidr, .. } if *cidr == pool.cidr))
+    };
+    let pools: Vec<Pool> = outlook.pools().filter(serves).cloned().collect();
+    Reason::Exhausted(outlook.cooling_in(&pools))
+}

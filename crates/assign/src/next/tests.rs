@@ -1,0 +1,232 @@
+//! Answers on hand-made snapshots.
+
+use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
+
+use super::*;
+
+/// A pool of four blocks of four addresses, and the nodes n1 and n2 with blocks: owner, number of taken addresses.
+struct World(Snapshot);
+
+impl World {
+    fn new(config: &str, blocks: &[(&str, usize)]) -> Self {
+        let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
+        let mut world = Self(Snapshot { taken_at, ..Snapshot::default() });
+        world.0.mark_read(ALLOCATION_SOURCES);
+        world.put("/calico/ipam/v2/config", config);
+        world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
+        world.node("n1", "linux").node("n2", "linux");
+        for (at, (owner, taken)) in blocks.iter().enumerate() {
+            world.block(&format!("10.0.0.{}", 4 * at), owner, *taken, "{}");
+        }
+        world
+    }
+
+    fn put(&mut self, path: &str, value: &str) -> &mut Self {
+        self.0.add_entry(path.as_bytes(), value.as_bytes(), 7);
+        self
+    }
+
+    fn pool(&mut self, name: &str, spec: &str) -> &mut Self {
+        self.0.pools.retain(|pool| pool.value.name != name);
+        self.put(&format!("{RESOURCE_PREFIX}ippools/{name}"), &format!(r#"{{"spec":{{{spec}}}}}"#))
+    }
+
+    fn node(&mut self, name: &str, system: &str) -> &mut Self {
+        let labels =
+            format!(r#"{{"metadata":{{"labels":{{"name":"{name}","kubernetes.io/os":"{system}"}}}}}}"#);
+        self.put(&format!("{RESOURCE_PREFIX}nodes/{name}"), &labels)
+    }
+
+    /// A /30, or /126, of a node.
+    fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
+        let (family, length) = if base.contains(':') { ("ipv6", 126) } else { ("ipv4", 30) };
+        let list = |ordinals: &[usize], of: fn(usize) -> String| {
+            ordinals.iter().map(|ordinal| of(*ordinal)).collect::<Vec<_>>().join(",")
+        };
+        let (all, free): (Vec<usize>, Vec<usize>) = ((0..4).collect(), (taken..4).collect());
+        let allocations: Vec<&str> = all.iter().map(|at| if *at < taken { "0" } else { "null" }).collect();
+        let block = format!(
+            r#"{{"cidr":"{base}/{length}","affinity":"host:{owner}","allocations":[{}],"unallocated":[{}],"attributes":[{}]}}"#,
+            allocations.join(","),
+            list(&free, |ordinal| ordinal.to_string()),
+            if taken > 0 { record } else { "" },
+        );
+        self.put(&format!("/calico/ipam/v2/assignment/{family}/block/{base}-{length}"), &block);
+        let affinity = format!("/calico/ipam/v2/host/{owner}/{family}/block/{base}-{length}");
+        self.put(&affinity, r#"{"state":"confirmed"}"#)
+    }
+
+    fn known(&self) -> Result<Option<Arc<Refused>>, NotKnown> {
+        self.of("n1", Family::V4)
+    }
+
+    fn of(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
+        let outlook = Outlook::new(&self.0).unwrap();
+        let node = self.0.nodes.iter().find(|stored| stored.value.name == node).unwrap();
+        let found = outlook.refusal(&node.value, family);
+        assert_eq!(outlook.refusal(&node.value, family), found, "remembered");
+        found
+    }
+
+    /// Why n1 gets no IPv4 address; `None` if it gets one.
+    fn reason(&self) -> Option<Reason> {
+        self.known().unwrap().map(|refused| refused.reason.clone())
+    }
+
+    fn source(&self, pools: &[&str]) -> AddressSource {
+        let pools: Vec<IpNet> = pools.iter().map(|pool| pool.parse().unwrap()).collect();
+        let request = NextAddress { node: "n1", family: Family::V4, pools: &pools, namespace_labels: None };
+        Outlook::new(&self.0).unwrap().next(&request).outcome.unwrap().source
+    }
+}
+
+const OPEN: &str = r#"{"auto_allocate_blocks":true}"#;
+const STRICT: &str = r#"{"auto_allocate_blocks":true,"strict_affinity":true}"#;
+const FULL: [(&str, usize); 4] = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 4)];
+const ONE_FREE: [(&str, usize); 4] = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 3)];
+
+#[test]
+fn ways_to_an_address() {
+    assert_eq!(World::new(STRICT, &[("n1", 3)]).source(&[]), AddressSource::OwnBlock);
+    assert_eq!(World::new(STRICT, &[("n1", 4)]).source(&[]), AddressSource::NewBlock);
+    assert_eq!(World::new(OPEN, &ONE_FREE).source(&[]), AddressSource::Borrowed);
+    let empty = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 0)];
+    assert_eq!(World::new(STRICT, &empty).source(&[]), AddressSource::Reclaimed);
+    for blocks in [&[("n1", 3)][..], &[("n1", 4)], &empty, &[]] {
+        assert_eq!(World::new(STRICT, blocks).reason(), None, "{blocks:?}");
+    }
+    assert_eq!(World::new(OPEN, &ONE_FREE).reason(), None);
+    let mut old = World::new(STRICT, &empty);
+    old.put(
+        &format!("{RESOURCE_PREFIX}clusterinformations/default"),
+        r#"{"spec":{"calicoVersion":"v3.31.7"}}"#,
+    );
+    assert_eq!(old.reason(), Some(Reason::StrictAffinity), "it takes no empty block over");
+}
+
+#[test]
+fn full_strict_and_limited() {
+    assert_eq!(World::new(STRICT, &ONE_FREE).reason(), Some(Reason::StrictAffinity));
+    for config in [STRICT, OPEN] {
+        let world = World::new(config, &FULL);
+        assert_eq!(world.reason(), Some(Reason::Exhausted(None)));
+        let refused = world.known().unwrap().unwrap();
+        assert_eq!(refused.serving, ["small"]);
+        assert!(refused.calico.contains("Assigned 0 out of 1 requested IPv4 addresses"), "{refused:?}");
+    }
+    let limited = r#"{"auto_allocate_blocks":true,"strict_affinity":true,"maxBlocksPerHost":1}"#;
+    let world = World::new(limited, &[("n1", 4)]);
+    assert_eq!(world.reason(), Some(Reason::BlockLimit { held: 1, limit: 1 }));
+    assert_eq!(
+        world.known().unwrap().unwrap().calico,
+        "cannot allocate new block due to per host block limit"
+    );
+    assert_eq!(World::new(limited, &[("n1", 3)]).reason(), None);
+    assert_eq!(World::new("{}", &[("n1", 4)]).reason(), Some(Reason::NoAutoAllocation));
+}
+
+#[test]
+fn pools_that_do_not_serve() {
+    for (change, reason) in [
+        (r#""disabled":true"#, Reason::NoneEnabled),
+        (r#""assignmentMode":"Manual""#, Reason::NoneAutomatic),
+        (r#""allowedUses":["Tunnel"]"#, Reason::NoneForWorkloads),
+        (r#""nodeSelector":"name == 'n2'""#, Reason::NoneSelectsNode),
+    ] {
+        let mut world = World::new(STRICT, &[("n1", 3)]);
+        world.pool("small", &format!(r#""cidr":"10.0.0.0/28","blockSize":30,{change}"#));
+        assert_eq!(world.reason(), Some(reason), "{change}");
+        assert_eq!(world.of("n1", Family::V6).unwrap().unwrap().reason, Reason::NoPool);
+        if change.contains("elector") || change.contains("Manual") {
+            assert_eq!(world.source(&["10.0.0.0/28"]), AddressSource::OwnBlock, "by name");
+        }
+    }
+    let mut some = World::new(STRICT, &[("n1", 3)]);
+    some.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30,"namespaceSelector":"has(team)""#);
+    assert_eq!(some.reason(), None, "pods of some namespaces get an address");
+    let mut broken = World::new(STRICT, &[("n1", 3)]);
+    broken.pool("other", r#""cidr":"10.1.0.0/16","nodeSelector":"zone ==""#);
+    assert_eq!(broken.known(), Err(NotKnown));
+}
+
+#[test]
+fn a_windows_node_has_one_block() {
+    let windows = |config: &str, blocks: &[(&str, usize)]| {
+        let mut world = World::new(config, &[]);
+        world.pool("small", r#""cidr":"10.0.0.0/24","blockSize":29"#);
+        world.0.nodes.clear();
+        world.node("n1", "windows").node("n2", "linux");
+        for (at, (owner, taken)) in blocks.iter().enumerate() {
+            world.block(&format!("10.0.0.{}", 8 * at), owner, *taken, "{}");
+        }
+        world
+    };
+    assert_eq!(windows(STRICT, &[]).reason(), None);
+    // Blocks of another size count as well.
+    assert_eq!(windows(STRICT, &[("n1", 4)]).reason(), Some(Reason::SingleBlock));
+    assert_eq!(windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(), None, "it has had a second one");
+    assert_eq!(windows(OPEN, &[]).reason(), Some(Reason::WindowsNeedsStrictAffinity));
+    let mut small = World::new(STRICT, &[]);
+    small.0.nodes.clear();
+    small.node("n1", "windows");
+    assert_eq!(small.reason(), Some(Reason::BlocksTooSmall));
+}
+
+#[test]
+fn cooldown_and_reservations() {
+    let mut cooling = World::new(r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":1200}"#, &FULL);
+    cooling.0.blocks.retain(|block| block.value.key.to_string() != "10.0.0.12/30");
+    cooling.0.affinities.retain(|affinity| affinity.value.key.cidr.to_string() != "10.0.0.12/30");
+    cooling.block("10.0.0.12", "n2", 4, r#"{"releasedAt":"2026-05-01T11:50:00Z"}"#);
+    let Some(Reason::Exhausted(Some(cools))) = cooling.reason() else { panic!("{:?}", cooling.reason()) };
+    assert_eq!(
+        cools.to_string(),
+        "4 addresses cool down, the first until 2026-05-01T12:10:00Z, the last until 2026-05-01T12:10:00Z"
+    );
+    cooling.0.taken_at = cools.last + jiff::SignedDuration::from_secs(1);
+    assert_eq!(cooling.reason(), None, "they are free by then");
+
+    let mut reserved = World::new(STRICT, &[("n1", 3), ("n2", 4), ("n2", 4)]);
+    assert_eq!(reserved.reason(), None);
+    let reservation = r#"{"spec":{"reservedCIDRs":["10.0.0.3","10.0.0.12/30"]}}"#;
+    reserved.put(&format!("{RESOURCE_PREFIX}ipreservations/kept"), reservation);
+    assert_eq!(reserved.reason(), Some(Reason::Exhausted(None)));
+}
+
+#[test]
+fn ipv6_has_blocks_of_its_own() {
+    let mut world = World::new(STRICT, &[("n1", 3)]);
+    world.pool("six", r#""cidr":"fd00::/125","blockSize":126"#);
+    world.block("fd00::", "n1", 4, "{}").block("fd00::4", "n2", 4, "{}");
+    assert_eq!(world.reason(), None);
+    let refused = world.of("n1", Family::V6).unwrap().unwrap();
+    assert_eq!((&refused.reason, &refused.serving[..]), (&Reason::Exhausted(None), &["six".to_owned()][..]));
+}
+
+#[test]
+fn alike_nodes_and_odd_ones() {
+    let mut world = World::new(STRICT, &[("n1", 4), ("n2", 4), ("n2", 4)]);
+    assert_eq!(world.reason(), None, "the fourth block");
+    // A pending affinity of the node's: the block is still to come.
+    world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
+    world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
+    assert_eq!((world.reason(), world.of("n2", Family::V4).unwrap()), (None, None));
+    world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.8-30", "[]");
+    assert_eq!(world.known(), Err(NotKnown), "an affinity that cannot be decoded");
+}
+
+#[test]
+fn an_address_by_name() {
+    let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);
+    let outlook = Outlook::new(&world.0).unwrap();
+    let named = |address: &str| {
+        let outcome = outlook.next_named("n1", address.parse().unwrap()).outcome;
+        outcome.map(|given| given.source).map_err(|refused| refused.reason)
+    };
+    assert_eq!(named("10.0.0.3"), Ok(AddressSource::OwnBlock));
+    assert_eq!(named("10.0.0.9"), Ok(AddressSource::NewBlock));
+    assert_eq!(named("10.0.0.0"), Err(Reason::Taken("10.0.0.0".parse().unwrap())));
+    assert_eq!(named("10.0.0.7"), Err(Reason::ForeignBlock("10.0.0.4/30".parse().unwrap())));
+    assert_eq!(named("10.9.0.0"), Err(Reason::OutsidePools("10.9.0.0".parse().unwrap())));
+}

@@ -1,0 +1,80 @@
+//! How it is known that pods get no address.
+
+use calipam_assign::{Family, PoolPassedOver, Refused};
+use serde::Serialize;
+
+/// Evidence about nodes whose next pod gets no address, or about a pod that waits for one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NoAddressEvidence {
+    /// Why, family by family.
+    pub refusals: Vec<RefusalEvidence>,
+    /// The node of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The nodes, where the finding is about several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// How many pods wait on a node.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub waiting_pods: usize,
+    /// The first of them, as `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Why there is no address of a family.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RefusalEvidence {
+    /// `ipv4` or `ipv6`.
+    pub family: &'static str,
+    /// The name of the reason.
+    pub reason: &'static str,
+    /// The reason in words.
+    pub why: String,
+    /// What Calico says.
+    pub calico: String,
+    /// The pools that do not serve the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PassedOverEvidence>,
+}
+
+/// A pool that does not serve a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PassedOverEvidence {
+    pub pool: String,
+    pub why: String,
+}
+
+impl RefusalEvidence {
+    pub(crate) fn new(family: Family, refused: &Refused) -> Self {
+        let passed_over = |(pool, why): &(String, PoolPassedOver)| PassedOverEvidence {
+            pool: pool.clone(),
+            why: why.to_string(),
+        };
+        Self {
+            family: name_of(family),
+            reason: refused.reason.name(),
+            why: refused.reason.to_string(),
+            calico: refused.calico.clone(),
+            pools: refused.pools.iter().map(passed_over).collect(),
+        }
+    }
+
+    /// `IPv4` or `IPv6`.
+    pub(crate) fn family_in_words(&self) -> &'static str {
+        if self.family == name_of(Family::V4) { "IPv4" } else { "IPv6" }
+    }
+}
+
+/// A family in documents.
+pub(crate) fn name_of(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}

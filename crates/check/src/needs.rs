@@ -1,0 +1,73 @@
+//! Which families new pods ask for: which ones the CNI plugin asks for no datastore says, but the pods that run do.
+
+use std::cell::OnceCell;
+
+use calipam_assign::Family;
+use calipam_model::IpNet;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::snapshot::Snapshot;
+
+use crate::Context;
+use crate::index::Owner;
+
+/// Whether new pods ask for an address of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Pods have addresses of the family in pools.
+    OfPods,
+    /// No pod has any address: a new one may ask for this.
+    Unknown,
+    /// Pods have addresses of the other family alone.
+    NotOfPods,
+    /// Pods have addresses of the family that are not Calico's.
+    Elsewhere,
+}
+
+/// The needs of a cluster, each found out when it is asked for first.
+pub(crate) struct Needs<'c, 's> {
+    context: &'c Context<'s>,
+    found: [OnceCell<Need>; 2],
+}
+
+impl<'c, 's> Needs<'c, 's> {
+    pub(crate) fn new(context: &'c Context<'s>) -> Self {
+        Self { context, found: Default::default() }
+    }
+
+    /// True if pods get addresses of the family from Calico, as far as that is known.
+    pub(crate) fn matters(&self, family: Family) -> bool {
+        let mut pools = pools_of(self.context.snapshot, family).peekable();
+        pools.peek().is_some()
+            && (pools.any(|pool| pool.allows(PoolUse::Workload)) || self.of(family) == Need::OfPods)
+    }
+
+    /// True if the next pod asks for an address of the family, for all that is known.
+    pub(crate) fn is_needed(&self, family: Family) -> bool {
+        self.matters(family) && matches!(self.of(family), Need::OfPods | Need::Unknown)
+    }
+
+    pub(crate) fn of(&self, family: Family) -> Need {
+        *self.found[family as usize].get_or_init(|| {
+            let uses = self.context.index.uses.iter();
+            let mut of_pods =
+                uses.filter(|used| matches!(used.owner, Owner::Endpoint(_) | Owner::Pod(_))).peekable();
+            if of_pods.peek().is_none() {
+                return Need::Unknown;
+            }
+            let mut of_family = of_pods.filter(|used| Family::of_address(used.address) == family).peekable();
+            if of_family.peek().is_none() {
+                return Need::NotOfPods;
+            }
+            let is_in_pool = |address| self.context.index.pools_around(IpNet::from(address)).next().is_some();
+            match of_family.any(|used| is_in_pool(used.address)) {
+                true => Need::OfPods,
+                false => Need::Elsewhere,
+            }
+        })
+    }
+}
+
+/// The pools of a family.
+pub(crate) fn pools_of(snapshot: &Snapshot, family: Family) -> impl Iterator<Item = &Pool> {
+    snapshot.pools.iter().map(|stored| &stored.value).filter(move |pool| Family::of(pool.cidr) == family)
+}

@@ -1,0 +1,278 @@
+//! Nodes whose next pod gets no address, and pods that wait for one.
+
+mod pods;
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use calipam_assign::{Answer, Family, NextAddress, NodeSelector, NotKnown, Outlook, Reason, Refused};
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityType;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::pod::Pod;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::snapshot::Source;
+
+use self::pods::PodsOfNodes;
+use crate::Context;
+use crate::code::{Code, Severity};
+use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subject, name_of};
+use crate::needs::{Need, Needs, pools_of};
+use crate::occupancy::Claimants;
+
+/// So many nodes that get no address for one reason have a finding each; more of them share one.
+const MOST_SINGLE: usize = 3;
+/// So many waiting pods are named.
+const MOST_NAMED: usize = 20;
+
+/// Checks every node that runs pods, and every pod that waits.
+pub(crate) fn check(context: &Context<'_>, claimants: &Claimants<'_, '_>, out: &mut Vec<Finding>) {
+    if context.index.services_only || context.index.host_local_pods > 0 {
+        return;
+    }
+    let Some(outlook) = Outlook::new(context.snapshot) else { return };
+    let judge = Judge {
+        context,
+        claimants,
+        outlook,
+        pods: PodsOfNodes::new(context),
+        needs: Needs::new(context),
+        by_name: Default::default(),
+    };
+    let (refusals, served) = judge.nodes();
+    judge.report_nodes(refusals, served, out);
+    judge.report_pods(served, out);
+}
+
+/// A node that gets no further address of a family.
+struct NodeRefusal<'s> {
+    node: &'s Node,
+    family: Family,
+    refused: Arc<Refused>,
+    severity: Severity,
+}
+
+struct Judge<'c, 's> {
+    context: &'c Context<'s>,
+    claimants: &'c Claimants<'c, 's>,
+    outlook: Outlook<'s>,
+    pods: PodsOfNodes<'s>,
+    needs: Needs<'c, 's>,
+    by_name: [OnceCell<bool>; 2],
+}
+
+impl<'s> Judge<'_, 's> {
+    /// The nodes that get no address, and of which families some node gets one on which pods run.
+    fn nodes(&self) -> (Vec<NodeRefusal<'s>>, [bool; 2]) {
+        let families: Vec<Family> =
+            Family::BOTH.into_iter().filter(|family| self.needs.matters(*family)).collect();
+        let (mut refusals, mut served) = (Vec::new(), [false; 2]);
+        for node in self.existing() {
+            let has_pods = self.pods.run_on(node);
+            if node.is_virtual_kubelet() || node.tainted && !has_pods {
+                continue;
+            }
+            let mut found = Vec::new();
+            for family in families.iter().copied() {
+                match self.outlook.refusal(node, family) {
+                    Ok(Some(refused)) => found.push((family, refused)),
+                    Ok(None) | Err(NotKnown) => {
+                        served[family as usize] |= has_pods || !self.context.snapshot.has_read(Source::Pods);
+                    }
+                }
+            }
+            let fails = found.iter().any(|(family, _)| self.needs.is_needed(*family));
+            refusals.extend(found.into_iter().filter_map(|(family, refused)| {
+                let severity = self.severity(node, family, &refused, fails)?;
+                Some(NodeRefusal { node, family, refused, severity })
+            }));
+        }
+        (refusals, served)
+    }
+
+    fn existing(&self) -> impl Iterator<Item = &'s Node> {
+        let nodes = self.context.snapshot.nodes.iter().map(|stored| &stored.value);
+        nodes.filter(|node| self.context.index.node_exists(&node.name))
+    }
+
+    /// How bad it is; `None` if it may be meant. `fails` if the node lacks a family that pods do ask for.
+    fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
+        let waits = self.pods.waiting_on(node).any(|pod| pod.request.is_none());
+        let may_be_meant = match refused.reason {
+            // It may be meant to have none.
+            Reason::NoAutoAllocation => self.claimants.held_by(&AffinityType::Host, &node.name).is_empty(),
+            Reason::NoneSelectsNode
+            | Reason::NoneAutomatic
+            | Reason::NoneSelectsNamespace
+            | Reason::NoneForWorkloads => self.are_named(family),
+            _ => false,
+        };
+        match (self.needs.of(family), waits) {
+            (_, false) if may_be_meant => None,
+            (Need::NotOfPods, true) if !fails => Some(Severity::Error),
+            (Need::NotOfPods, _) => (!refused.serving.is_empty()).then_some(Severity::Warning),
+            (Need::Elsewhere, _) => None,
+            (Need::OfPods | Need::Unknown, true) => Some(Severity::Critical),
+            (Need::OfPods | Need::Unknown, false) => Some(Severity::Error),
+        }
+    }
+
+    fn report_nodes(&self, refusals: Vec<NodeRefusal<'s>>, served: [bool; 2], out: &mut Vec<Finding>) {
+        let mut groups: BTreeMap<(Family, &str), Vec<NodeRefusal<'_>>> = BTreeMap::new();
+        for mut refusal in refusals {
+            let family = refusal.family;
+            if !served[family as usize] && self.needs.of(family) == Need::OfPods {
+                refusal.severity = Severity::Critical;
+            }
+            groups.entry((family, refusal.refused.reason.name())).or_default().push(refusal);
+        }
+        let mut single: BTreeMap<&str, Vec<NodeRefusal<'_>>> = BTreeMap::new();
+        for ((family, reason), group) in groups {
+            if group.len() > MOST_SINGLE {
+                let subject = Subject::Cluster(format!("{}/{reason}", name_of(family)));
+                out.push(self.finding(subject, &group));
+            } else {
+                group
+                    .into_iter()
+                    .for_each(|refusal| single.entry(&refusal.node.name).or_default().push(refusal));
+            }
+        }
+        out.extend(single.into_iter().map(|(node, of)| self.finding(Subject::Node(node.to_owned()), &of)));
+    }
+
+    /// The finding about one node, or about all of one reason.
+    fn finding(&self, subject: Subject, of: &[NodeRefusal<'_>]) -> Finding {
+        let is_group = matches!(subject, Subject::Cluster(_));
+        let severity = of.iter().map(|refusal| refusal.severity).min().unwrap_or(Severity::Error);
+        let told = if is_group { &of[..1] } else { of };
+        let nodes: Vec<&str> = of.iter().map(|refusal| refusal.node.name.as_str()).collect();
+        let mut waiting: Vec<String> = (if is_group { of } else { &of[..1] })
+            .iter()
+            .flat_map(|refusal| self.pods.waiting_on(refusal.node))
+            .filter(|pod| pod.request.is_none())
+            .map(name_of_pod)
+            .collect();
+        waiting.sort();
+        let evidence = NoAddressEvidence {
+            refusals: told.iter().map(|r| RefusalEvidence::new(r.family, &r.refused)).collect(),
+            nodes: nodes.iter().filter(|_| is_group).map(|node| (*node).to_owned()).collect(),
+            waiting_pods: waiting.len(),
+            waiting: waiting.into_iter().take(MOST_NAMED).collect(),
+            node: None,
+        };
+        Finding::new(Code::NodeWithoutAddresses, subject, Evidence::NoAddress(Box::new(evidence)))
+            .with_severity(severity)
+            .on_nodes(nodes)
+    }
+
+    fn report_pods(&self, served: [bool; 2], out: &mut Vec<Finding>) {
+        for node in self.existing() {
+            if node.is_virtual_kubelet() {
+                continue;
+            }
+            for pod in self.pods.waiting_on(node) {
+                let families = Family::BOTH.into_iter().filter(|family| self.needs.is_needed(*family));
+                let refused =
+                    families.filter_map(|family| Some((family, self.refusal_of(pod, node, family)?)));
+                let refused: Vec<(Family, Arc<Refused>)> = refused.collect();
+                let Some((first, _)) = refused.first() else { continue };
+                let all_fail = pod.request.is_none() && !served[*first as usize];
+                let evidence = NoAddressEvidence {
+                    refusals: refused.iter().map(|(family, of)| RefusalEvidence::new(*family, of)).collect(),
+                    node: Some(node.name.clone()),
+                    ..NoAddressEvidence::default()
+                };
+                let subject = Subject::Endpoint(name_of_pod(pod));
+                let finding =
+                    Finding::new(Code::PodWithoutAddress, subject, Evidence::NoAddress(Box::new(evidence)))
+                        .with_severity(if all_fail { Severity::Critical } else { Severity::Error })
+                        .on_nodes([node.name.as_str()])
+                        .depending_on([pod.key()]);
+                out.push(finding);
+            }
+        }
+    }
+
+    /// Why a pod gets no address of a family; `None` if it gets one, or that is not known.
+    fn refusal_of(&self, pod: &Pod, node: &Node, family: Family) -> Option<Arc<Refused>> {
+        match answer_for_pod(&self.outlook, pod, &node.name, family) {
+            PodAnswer::AsAny => self.outlook.refusal(node, family).ok().flatten(),
+            PodAnswer::Asked(answer) => answer.outcome.err().map(Arc::new),
+            PodAnswer::NotAsked | PodAnswer::UnknownPool(_) => None,
+        }
+    }
+
+    /// True if pods ask for pools of the family by name: an annotation says so, or blocks of a pool that serves no node
+    /// without.
+    fn are_named(&self, family: Family) -> bool {
+        *self.by_name[family as usize].get_or_init(|| {
+            let snapshot = self.context.snapshot;
+            let names = |pod: &Pod| {
+                pod.request.as_ref().is_some_and(|request| !request.pools[family as usize].is_empty())
+            };
+            if snapshot.pods.iter().any(|stored| names(&stored.value)) {
+                return true;
+            }
+            let is_only_named = |pool: &&Pool| {
+                let selector = NodeSelector::of(pool);
+                let selects = |node: &Node| selector.as_ref().is_ok_and(|it| it.selects(&node.labels));
+                pool.is_enabled()
+                    && pool.allows(PoolUse::Workload)
+                    && (!pool.automatic || !snapshot.nodes.iter().any(|stored| selects(&stored.value)))
+            };
+            let named: Vec<&Pool> = pools_of(snapshot, family).filter(is_only_named).collect();
+            let blocks = &self.context.index.blocks;
+            let is_named = |cidr: IpNet| named.iter().any(|pool| pool.cidr.contains(&cidr));
+            !named.is_empty()
+                && blocks
+                    .iter()
+                    .any(|block| block.owner.and_then(|owner| owner.host()).is_some() && is_named(block.key))
+        })
+    }
+}
+
+/// What IPAM answers to a pod.
+pub(crate) enum PodAnswer {
+    /// It asks for nothing in particular.
+    AsAny,
+    /// What it gets of the pools, or of the address, that it asks for.
+    Asked(Box<Answer>),
+    /// It names addresses, and none of this family.
+    NotAsked,
+    /// It names a pool that does not exist.
+    UnknownPool(String),
+}
+
+/// What a pod gets of a family by its annotations.
+pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, family: Family) -> PodAnswer {
+    let Some(request) = &pod.request else { return PodAnswer::AsAny };
+    let mut wanted = request.addresses.iter().filter(|address| Family::of_address(**address) == family);
+    if let Some(address) = wanted.next() {
+        return PodAnswer::Asked(Box::new(outlook.next_named(node, *address)));
+    }
+    if !request.addresses.is_empty() {
+        return PodAnswer::NotAsked;
+    }
+    let mut pools: Vec<IpNet> = Vec::new();
+    for name in &request.pools[family as usize] {
+        match outlook.pool_cidr(name) {
+            Some(cidr) => pools.push(cidr),
+            None => return PodAnswer::UnknownPool(name.clone()),
+        }
+    }
+    if pools.is_empty() {
+        return PodAnswer::AsAny;
+    }
+    let request = NextAddress { node, family, pools: &pools, namespace_labels: None };
+    PodAnswer::Asked(Box::new(outlook.next(&request)))
+}
+
+/// `namespace/name`.
+pub(crate) fn name_of_pod(pod: &Pod) -> String {
+    match pod.key() {
+        Key::Pod { namespace, name } => format!("{namespace}/{name}"),
+        key => key.to_string(),
+    }
+}

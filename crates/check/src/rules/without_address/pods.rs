@@ -1,0 +1,49 @@
+//! Pods by their node: on which there are some, and which of them wait for an address.
+
+use std::collections::{HashMap, HashSet};
+
+use calipam_model::node::Node;
+use calipam_model::pod::Pod;
+use calipam_model::text::Text;
+use jiff::SignedDuration;
+
+use crate::Context;
+
+/// So long a pod may be without an address before it counts as waiting.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Nodes by their packed names.
+pub(super) struct PodsOfNodes<'s> {
+    /// Those on which pods have, or wait for, an address of their own.
+    with_pods: HashSet<&'s [u8]>,
+    waiting: HashMap<&'s [u8], Vec<&'s Pod>>,
+}
+
+impl<'s> PodsOfNodes<'s> {
+    pub(super) fn new(context: &Context<'s>) -> Self {
+        let pods = context.snapshot.pods.iter().map(|stored| &stored.value);
+        let (mut with_pods, mut waiting) = (HashSet::new(), HashMap::<_, Vec<_>>::new());
+        for pod in pods.filter(|pod| !pod.finished && !pod.host_network) {
+            with_pods.insert(pod.node().packed());
+            if pod.waits() && pod.is_older_than(PATIENCE, context.now) {
+                waiting.entry(pod.node().packed()).or_default().push(pod);
+            }
+        }
+        Self { with_pods, waiting }
+    }
+
+    pub(super) fn run_on(&self, node: &Node) -> bool {
+        names(node).any(|name| self.with_pods.contains(name.as_ref().packed()))
+    }
+
+    pub(super) fn waiting_on(&self, node: &Node) -> impl Iterator<Item = &'s Pod> {
+        let found = names(node).find_map(|name| self.waiting.get(name.as_ref().packed()));
+        found.map_or(&[][..], Vec::as_slice).iter().copied()
+    }
+}
+
+/// What pods may call a node: its name in Calico, or that in Kubernetes.
+fn names(node: &Node) -> impl Iterator<Item = Text> {
+    let names = std::iter::once(node.name.as_str()).chain(node.kubernetes_name.as_deref());
+    names.map(Text::new).collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,228 @@
+//! Why a pod, or the next pod of a node, gets an address or none.
+
+use std::net::IpAddr;
+
+use calipam_assign::{Answer, Family, NextAddress, Outlook, Reason, Refused};
+use calipam_model::node::Node;
+use calipam_model::pod::{Pod, evidence};
+use calipam_model::snapshot::Snapshot;
+
+use crate::message::short;
+use crate::needs::Needs;
+use crate::rules::without_address::{PodAnswer, answer_for_pod, name_of_pod};
+use crate::{Context, Options};
+
+/// What a pod, or the next pod of a node, gets.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// `namespace/name`; `None` for the next pod.
+    pub pod: Option<String>,
+    /// The node; empty for a pod that is not bound.
+    pub node: String,
+    pub standing: PodStanding,
+    /// What the allocator answers, IPv4 first.
+    pub families: Vec<FamilyAnswer>,
+}
+
+/// What becomes of a pod's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodStanding {
+    /// It asks IPAM for addresses.
+    Asks,
+    /// It has these.
+    Has(Vec<IpAddr>),
+    NotBound,
+    HostNetwork,
+    Finished,
+    /// An annotation names addresses without IPAM.
+    BypassesIpam,
+    /// Calico does not know its node.
+    NoNode,
+    /// It names a pool that does not exist.
+    UnknownPool(String),
+    /// Something that the allocator looks at was not read, or cannot be decoded.
+    NotKnown,
+}
+
+/// What the allocator answers for a family.
+#[derive(Clone, Debug)]
+pub struct FamilyAnswer {
+    pub family: Family,
+    /// The cluster's pods have addresses of it, or none has any.
+    pub is_needed: bool,
+    pub answer: Answer,
+    /// Who holds the address that was asked for.
+    pub holder: Option<String>,
+}
+
+impl FamilyAnswer {
+    fn refused(&self) -> Option<&Refused> {
+        self.answer.outcome.as_ref().err()
+    }
+
+    fn name(&self) -> &'static str {
+        match self.family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        }
+    }
+
+    /// The reason, with who is in the way.
+    fn why(&self, refused: &Refused) -> String {
+        match &self.holder {
+            Some(holder) => format!("{} by {holder}", refused.reason),
+            None => refused.reason.to_string(),
+        }
+    }
+}
+
+impl Explanation {
+    /// Why the pod does not start, as far as IPAM is the cause; `None` if it is not.
+    pub fn refusal(&self) -> Option<&Refused> {
+        let of = |is_needed| self.families.iter().filter(move |family| family.is_needed == is_needed);
+        of(true).chain(of(false)).find_map(FamilyAnswer::refused)
+    }
+
+    /// True if IPAM keeps the pod, or the next one of the node, from its address.
+    pub fn is_refused(&self) -> bool {
+        let needed = self.families.iter().filter(|family| family.is_needed);
+        needed.into_iter().any(|family| family.refused().is_some())
+            || matches!(self.standing, PodStanding::NoNode | PodStanding::UnknownPool(_))
+    }
+
+    /// The answer in one sentence.
+    pub fn sentence(&self) -> String {
+        let who = self.pod.as_deref().map_or_else(|| "the next pod".to_owned(), short);
+        let node = short(&self.node);
+        match &self.standing {
+            PodStanding::Has(addresses) => {
+                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                format!("{who} has {} on {node}", addresses.join(", "))
+            }
+            PodStanding::NotBound => format!("{who} is not bound to a node yet: IPAM is asked after that"),
+            PodStanding::HostNetwork => format!("{who} uses the network of its node, and needs no address"),
+            PodStanding::Finished => format!("{who} has finished, and needs no address"),
+            PodStanding::BypassesIpam => format!("{who} names its addresses itself: IPAM is not asked"),
+            PodStanding::NoNode => format!("{who} gets no address: Calico knows no node {node}"),
+            PodStanding::UnknownPool(pool) => {
+                format!(
+                    "{who} gets no address on {node}: it asks for the pool {}, which does not exist",
+                    short(pool)
+                )
+            }
+            PodStanding::NotKnown => {
+                format!("what {who} gets on {node} is not known: the data is not complete")
+            }
+            PodStanding::Asks => self.answers(&who, &node),
+        }
+    }
+
+    fn answers(&self, who: &str, node: &str) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for family in self.families.iter().filter(|family| family.is_needed) {
+            if let Some(refused) = family.refused() {
+                let name = family.name();
+                parts.push(format!("{who} gets no {name} address on {node}: {}", family.why(refused)));
+            }
+        }
+        if parts.is_empty() {
+            let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
+            let given: Vec<String> = given.map(|given| given.address.to_string()).collect();
+            parts.push(match (self.pod.is_some(), given.is_empty()) {
+                (_, true) => format!("no pool says which addresses {who} gets on {node}"),
+                (true, false) => {
+                    format!("nothing of IPAM stands in the way: {who} gets {} on {node}", given.join(", "))
+                }
+                (false, false) => format!("{who} on {node} gets {}", given.join(", ")),
+            });
+        }
+        for family in self.families.iter().filter(|family| !family.is_needed) {
+            if let Some(refused) = family.refused() {
+                let name = family.name();
+                parts.push(format!(
+                    "an {name} address, if it asks for one, it does not get: {}",
+                    family.why(refused)
+                ));
+            }
+        }
+        parts.join("; ")
+    }
+}
+
+/// What the next pod of a node gets; `None` if there is no such node.
+pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
+    let context = Context::new(snapshot, &Options::default());
+    let node = node_of(&context, name)?;
+    Some(explain(&context, None, &node.name, Some(node)))
+}
+
+/// What a pod gets; `None` if there is no such pod.
+pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Explanation> {
+    let context = Context::new(snapshot, &Options::default());
+    let is_meant = |pod: &&Pod| pod.namespace() == *namespace && pod.name() == *name;
+    let pod = snapshot.pods.iter().map(|stored| &stored.value).find(is_meant)?;
+    let on = context.index.calico_node(pod.node());
+    let node = node_of(&context, &on);
+    let addresses: Vec<IpAddr> = pod.addresses().collect();
+    let bypasses = pod.evidence().iter().any(|(_, by)| by & evidence::NO_IPAM != 0);
+    let standing = if pod.finished {
+        PodStanding::Finished
+    } else if pod.host_network {
+        PodStanding::HostNetwork
+    } else if !addresses.is_empty() {
+        PodStanding::Has(addresses)
+    } else if bypasses {
+        PodStanding::BypassesIpam
+    } else if on.is_empty() {
+        PodStanding::NotBound
+    } else if node.is_none() && !context.index.node_exists(&on) {
+        PodStanding::NoNode
+    } else {
+        return Some(explain(&context, Some(pod), &on, node));
+    };
+    Some(Explanation { pod: Some(name_of_pod(pod)), node: on, standing, families: Vec::new() })
+}
+
+fn node_of<'s>(context: &Context<'s>, name: &str) -> Option<&'s Node> {
+    context.snapshot.nodes.iter().map(|stored| &stored.value).find(|node| node.name == name)
+}
+
+fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Node>) -> Explanation {
+    let mut explained = Explanation {
+        pod: pod.map(name_of_pod),
+        node: on.to_owned(),
+        standing: PodStanding::NotKnown,
+        families: Vec::new(),
+    };
+    let (Some(outlook), Some(node)) = (Outlook::new(context.snapshot), node) else { return explained };
+    explained.standing = PodStanding::Asks;
+    let needs = Needs::new(context);
+    for family in Family::BOTH.into_iter().filter(|family| needs.matters(*family)) {
+        let asked = pod.map_or(PodAnswer::AsAny, |pod| answer_for_pod(&outlook, pod, &node.name, family));
+        let answer = match asked {
+            PodAnswer::Asked(answer) => *answer,
+            PodAnswer::AsAny => {
+                outlook.next(&NextAddress { node: &node.name, family, pools: &[], namespace_labels: None })
+            }
+            PodAnswer::NotAsked => continue,
+            PodAnswer::UnknownPool(pool) => {
+                explained.standing = PodStanding::UnknownPool(pool);
+                continue;
+            }
+        };
+        let holder = match answer.outcome.as_ref().err().map(|refused| &refused.reason) {
+            Some(Reason::Taken(address)) => holder_of(context.snapshot, *address),
+            _ => None,
+        };
+        let is_needed = needs.is_needed(family) || pod.is_some_and(|pod| pod.request.is_some());
+        explained.families.push(FamilyAnswer { family, is_needed, answer, holder });
+    }
+    explained
+}
+
+/// Who has an address: whose it is recorded as, or who uses it.
+fn holder_of(snapshot: &Snapshot, address: IpAddr) -> Option<String> {
+    let view = super::address(snapshot, address);
+    let recorded = view.blocks.into_iter().find_map(|block| block.recorded_owner);
+    recorded.or_else(|| view.owners.first().map(|owner| owner.name.clone()))
+}

@@ -1,0 +1,148 @@
+//! What `explain --pod` and `explain --node` print: the answer, what to do, and the steps of the allocator.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use calipam_assign::{AddressSource, Family};
+use calipam_check::ClusterIdentity;
+use calipam_check::views::{Explanation, FamilyAnswer};
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::decisions::{self, Decision};
+use super::document::{Detail, Document};
+use super::table::{Grid, Page};
+use super::text::escape;
+use super::wrap::on_page;
+use crate::hints;
+
+/// Why there is an address or none.
+pub(crate) struct Why<'a> {
+    pub snapshot: &'a Snapshot,
+    pub explanation: &'a Explanation,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    cluster: ClusterIdentity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<&'a str>,
+    node: &'a str,
+    refused: bool,
+    answer: String,
+    steps: Vec<String>,
+    families: Vec<ShownFamily<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownFamily<'a> {
+    family: &'static str,
+    needed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<IpNet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calico: Option<&'a str>,
+    decisions: Vec<Decision>,
+}
+
+impl Why<'_> {
+    fn decisions(&self, family: &FamilyAnswer) -> Vec<Decision> {
+        let node = Node { name: self.explanation.node.clone(), ..Node::default() };
+        family.answer.events.iter().map(|event| decisions::of(self.snapshot, &node, event)).collect()
+    }
+
+    fn family<'f>(&self, family: &'f FamilyAnswer) -> ShownFamily<'f> {
+        let outcome = family.answer.outcome.as_ref();
+        let (given, refused) = (outcome.ok(), outcome.err());
+        ShownFamily {
+            family: name_of(family.family),
+            needed: family.is_needed,
+            address: given.map(|given| given.address),
+            block: given.map(|given| given.block),
+            from: given.map(|given| source(given.source)),
+            reason: refused.map(|refused| refused.reason.name()),
+            calico: refused.map(|refused| refused.calico.as_str()),
+            decisions: self.decisions(family),
+        }
+    }
+}
+
+impl Document for Why<'_> {
+    fn kind(&self) -> &'static str {
+        "AddressExplanation"
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let sentence = self.explanation.sentence();
+        writeln!(out, "{}", on_page(&escape(&sentence), 0, page))?;
+        for step in hints::why::steps(self.snapshot, self.explanation) {
+            writeln!(out, "{}", on_page(&escape(&step), 2, page))?;
+        }
+        let calico = self.explanation.refusal().map(|refused| refused.calico.as_str()).unwrap_or_default();
+        if !calico.is_empty() {
+            writeln!(out, "{}", on_page(&escape(&format!("Calico says: {calico}")), 2, page))?;
+        }
+        if detail == Detail::Short {
+            return Ok(());
+        }
+        for family in self.explanation.families.iter().filter(|family| !family.answer.events.is_empty()) {
+            writeln!(out)?;
+            decisions_table(&self.decisions(family), detail, page).write(out)?;
+        }
+        Ok(())
+    }
+
+    fn schema(&self) -> impl Serialize {
+        let explanation = self.explanation;
+        Shown {
+            cluster: ClusterIdentity::of(self.snapshot),
+            pod: explanation.pod.as_deref(),
+            node: &explanation.node,
+            refused: explanation.is_refused(),
+            answer: explanation.sentence(),
+            steps: hints::why::steps(self.snapshot, explanation),
+            families: explanation.families.iter().map(|family| self.family(family)).collect(),
+        }
+    }
+}
+
+fn name_of(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}
+
+fn source(source: AddressSource) -> &'static str {
+    match source {
+        AddressSource::OwnBlock => "own-block",
+        AddressSource::NewBlock => "new-block",
+        AddressSource::Reclaimed => "reclaimed-block",
+        AddressSource::Borrowed => "borrowed",
+    }
+}
+
+fn decisions_table(decisions: &[Decision], detail: Detail, page: Page) -> Grid {
+    let mut grid = Grid::new(page, detail, "STEP  SUBJECT  DECISION  KEY");
+    grid.can_do_without(&["KEY"]);
+    for decision in decisions {
+        let keys: Vec<String> = decision.keys.iter().map(Key::to_string).collect();
+        grid.row([
+            decision.step.to_string(),
+            decision.subject.to_string(),
+            decision.detail.clone(),
+            keys.join(" "),
+        ]);
+    }
+    grid
+}
