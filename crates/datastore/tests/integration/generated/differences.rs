@@ -12,7 +12,7 @@ pub(super) enum Side {
 }
 
 /// Side, code, what the evidence must hold (empty for anything), and the reason.
-const DIFFERENCES: [(Side, &str, &str, &str); 15] = [
+const DIFFERENCES: [(Side, &str, &str, &str); 17] = [
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
         Side::Etcd,
@@ -42,6 +42,8 @@ const DIFFERENCES: [(Side, &str, &str, &str); 15] = [
     (Side::Kubernetes, "service-address-extra", "", "as before"),
     (Side::Kubernetes, "service-without-address", "", "as before"),
     (Side::Kubernetes, "unallocated-in-use", "\"service\"", "as before"),
+    (Side::Kubernetes, "pool-overlaps-services", "", "as before"),
+    (Side::Kubernetes, "pods-without-calico-ipam", "", "nodes in etcd do not state the ranges of their pods"),
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
