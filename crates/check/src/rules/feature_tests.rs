@@ -120,6 +120,9 @@ fn services_where_the_controller_is_off() {
     cluster.0.mark_read([Source::Services]);
     let assign_ips = Some(AssignIps::AllServices);
     let off = KubeControllersConfiguration::default();
+    cluster.0.kube_controllers = Some(off.clone());
+    assert_eq!(verdict(&cluster), [""; 0], "it gets its address elsewhere, or by hand");
+    cluster.0.services[0].value.names_calico = true;
     let states = [
         (off.clone(), "v3.32.1", Some("controller-off")),
         (KubeControllersConfiguration { no_section: true, ..off.clone() }, "v3.32.1", Some("no-section")),
@@ -146,9 +149,9 @@ fn services_where_the_controller_is_off() {
     web.asks = true;
     assert_eq!(causes(&cluster), [Value::Null], "it names its pool");
     cluster.0.pools.pop();
-    assert_eq!(causes(&cluster), [Value::Null; 0], "it may be a cloud's");
-    cluster.0.services[0].value.names_calico = true;
     assert_eq!(causes(&cluster), [json!("no-pool")]);
+    cluster.0.services[0].value.names_calico = false;
+    assert_eq!(causes(&cluster), [Value::Null; 0], "it may be a cloud's");
     cluster.0.kube_controllers = None;
     assert_eq!(causes(&cluster), [Value::Null; 0]);
 }

@@ -10,8 +10,8 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoAddress, OwnerEvidence, OwnerKind, Subject};
 
-/// Checks whether services that Calico serves, or should serve, have addresses. Without a pool for LoadBalancers these are
-/// only those that name Calico: others may be a cloud's.
+/// Checks whether services that Calico serves, or should serve, have addresses. Without a pool for LoadBalancers or the controller
+/// these are only those that name Calico: others get their addresses elsewhere, or by hand.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let old = |service: &Service| {
         service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
@@ -31,7 +31,10 @@ fn without_address(context: &Context<'_>, pools: &[&Pool], service: &Service) ->
     let serves = snapshot.serves_services()?;
     let cause = match serves {
         _ if pools.is_empty() => (service.names_calico && !is_in_doubt).then_some(Some(NoAddress::NoPool)),
-        Err(why) => service.is_managed(AssignIps::AllServices).then_some(Some(NoAddress::NotServed(why))),
+        Err(why) => {
+            let is_meant = service.names_calico && service.is_managed(AssignIps::AllServices);
+            is_meant.then_some(Some(NoAddress::NotServed(why)))
+        }
         Ok(assign) => service.is_managed(assign).then(|| {
             let is_manual = !service.asks && pools.iter().all(|pool| !pool.automatic);
             (is_manual && !is_in_doubt).then_some(NoAddress::PoolsManual)

@@ -80,6 +80,8 @@ fn a_key_of_wireguard_needs_an_address_of_its_family() {
     assert_eq!(judged(json!({})), [""; 0], "WireGuard is off there");
     let mut two = cluster(peer.clone(), both, json!({}), v4.clone());
     two.resource("ippools/six", json!({"cidr": "fd00::/64", "blockSize": 122}));
+    assert_eq!(missing(&two), says("spec.wireguard.interfaceIPv4Address"), "it has no block of IPv6");
+    two.block("fd00::4/126", Some("host:node-2"), FREE);
     let fields = "spec.wireguard.interfaceIPv4Address and spec.wireguard.interfaceIPv6Address";
     assert_eq!(missing(&two), says(fields));
 }

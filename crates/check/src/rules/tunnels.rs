@@ -13,7 +13,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
 
-/// Checks the nodes on which Calico runs: those with a block. Where pods have addresses of another IPAM, tunnels may have
+/// Checks the nodes on which Calico assigns addresses of the family: those with a block of it. Where pods have addresses of another IPAM, tunnels may have
 /// them, too, without a field of the node.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let (snapshot, index) = (context.snapshot, &context.index);
@@ -34,12 +34,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let offers = |pool: &&Pool| !pool.disabled && !pool.deleting && pool.allows(PoolUse::Tunnel);
     let selected = |pool| Some((pool, NodeSelector::of(pool).ok()?));
     let pools: Vec<(&Pool, NodeSelector)> = pools.filter(offers).filter_map(selected).collect();
-    let hosts: HashSet<&str> = index.blocks.iter().filter_map(|block| block.owner?.host()).collect();
+    let owned = index.blocks.iter().filter_map(|block| Some((block.owner?.host()?, !is_v4(block.key))));
+    let hosts: HashSet<(&str, bool)> = owned.collect();
     let is_broken = |node: &Node| {
         let key = Some(Key::Node(node.name.clone()));
         snapshot.defects.iter().any(|defect| defect.key == key)
     };
-    for node in nodes.iter().filter(|node| hosts.contains(node.name.as_str())) {
+    for node in &nodes {
         let needs = |kind: &TunnelKind| {
             let suits = |(pool, selector): &(&Pool, NodeSelector)| {
                 is_v4(pool.cidr) != kind.is_v6()
@@ -48,7 +49,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             };
             pools.iter().any(suits)
         };
-        let lacking = kinds.iter().filter(|kind| !has(node, **kind) && needs(kind));
+        let runs = |kind: &TunnelKind| hosts.contains(&(node.name.as_str(), kind.is_v6()));
+        let lacking = kinds.iter().filter(|kind| !has(node, **kind) && runs(kind) && needs(kind));
         let fields: Vec<OwnerField> = lacking.map(|kind| OwnerField::Tunnel(*kind)).collect();
         if !fields.is_empty() && !is_broken(node) {
             out.push(finding(node, fields));

@@ -12,7 +12,7 @@ pub(super) enum Side {
 }
 
 /// Side, code, what the evidence must hold (empty for anything), and the reason.
-const DIFFERENCES: [(Side, &str, &str, &str); 24] = [
+const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
         Side::Etcd,
@@ -56,6 +56,8 @@ const DIFFERENCES: [(Side, &str, &str, &str); 24] = [
     (Side::Etcd, "block-of-missing-node", "", "as before"),
     (Side::Etcd, "affinity-of-missing-node", "", "as before"),
     (Side::Etcd, "endpoint-of-missing-node", "", "as before"),
+    (Side::Kubernetes, "pool-overlaps-services", "", "as before"),
+    (Side::Kubernetes, "pods-without-calico-ipam", "", "nodes in etcd do not state the ranges of their pods"),
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
