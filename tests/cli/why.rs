@@ -48,6 +48,12 @@ impl Lists {
 
     fn pod(&mut self, name: &str, node: &str, annotations: Value, created: &str, address: Option<&str>) {
         let (namespace, name) = name.split_once('/').unwrap();
+        let mut annotations = annotations;
+        if let Some(address) = address {
+            // As the CNI plugin leaves it.
+            annotations["cni.projectcalico.org/podIPs"] = address.into();
+            annotations["cni.projectcalico.org/podIP"] = address.into();
+        }
         let status = match address {
             Some(address) => json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}),
             None => json!({"phase": "Pending"}),

@@ -107,6 +107,8 @@ impl<'s> Judge<'_, 's> {
             | Reason::NoneAutomatic
             | Reason::NoneSelectsNamespace
             | Reason::NoneForWorkloads => self.are_named(family),
+            // Pods of Windows may have another IPAM.
+            Reason::WindowsNeedsStrictAffinity => true,
             _ => false,
         };
         match (self.needs.of(family), waits) {
