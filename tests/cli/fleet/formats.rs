@@ -82,7 +82,7 @@ fn a_thousand_clusters_are_one_page() {
     let text = |id: &str| format!("document.getElementById('{id}').textContent");
     assert_eq!(page.evaluate(&text("clusters-shown")).unwrap(), "100 of 1,000 shown");
     let first = "document.querySelector('#clusters-table tbody tr td').textContent";
-    assert_eq!(page.evaluate(first).unwrap(), "mesh/a");
+    assert_eq!(page.evaluate(first).unwrap(), "mesh/b");
 
     // Sorted by name, numbers by their value; and all of them.
     page.evaluate("document.querySelector('#clusters-table th button').click()").unwrap();

@@ -101,8 +101,11 @@ impl<'s> Judge<'_, 's> {
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
         let waits = self.pods.waiting_on(node).any(|pod| pod.request.is_none());
         let may_be_meant = match refused.reason {
-            // It may be meant to have none.
-            Reason::NoAutoAllocation => self.claimants.held_by(&AffinityType::Host, &node.name).is_empty(),
+            // Without a block of the family it may be meant to have none.
+            Reason::NoAutoAllocation => {
+                let held = self.claimants.held_by(&AffinityType::Host, &node.name);
+                held.iter().all(|held| Family::of(held.cidr) != family)
+            }
             Reason::NoneSelectsNode
             | Reason::NoneAutomatic
             | Reason::NoneSelectsNamespace
