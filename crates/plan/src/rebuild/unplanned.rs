@@ -101,7 +101,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
-            (Why::NeedsDecision, "`calipam explain --node` says what to change")
+            (Why::NeedsDecision, "give its nodes a pool or a block that they may use")
         }
         Code::PodsWithoutCalicoIpam => {
             (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
@@ -123,6 +123,10 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
         Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
         Code::DuplicateAddress | Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
+        Code::NodeWithoutAddresses => match &finding.subject {
+            Subject::Node(node) => Some(SuggestedAction::ExplainNode(node.clone())),
+            _ => None,
+        },
         _ => None,
     }
 }
