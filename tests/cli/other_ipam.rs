@@ -81,7 +81,7 @@ fn pods_of_host_local_are_one_finding_and_nothing_to_rebuild() {
     assert_eq!(check["findings"][0]["evidence"], json!({"pods": 3, "leftOver": 1}));
 
     let plan = on(folder.path(), &["rebuild", "-o", "json"]).json();
-    assert_eq!(plan["actions"], json!([]), "{plan}");
+    assert_eq!(plan["changes"], json!([]), "{plan}");
     let compared = on(folder.path(), &["show", "--compare"]);
     assert!(
         compared.stdout.contains("Pods have addresses of host-local, not of Calico IPAM"),
