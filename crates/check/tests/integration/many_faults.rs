@@ -51,6 +51,10 @@ fn every_rule_that_etcd_decides_has_a_fault() {
         "service-address-extra",
         "pods-without-calico-ipam",
         "pool-overlaps-services",
+        "unrecorded-address",
+        "wrong-node-recorded",
+        "node-object-missing",
+        "pod-without-address",
     ];
     let mut clusters = vec![Cluster::all_faults(ClusterSpec::new(1), 1)];
     for fault in Fault::ALL.iter().filter(|fault| fault.stands_alone()) {
