@@ -17,7 +17,8 @@ fn all_faults_together_give_exactly_the_ground_truth() {
 
 #[test]
 fn all_faults_several_times_over() {
-    assert_truth("all faults, 4 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 4));
+    // More than three nodes without an address for one reason would share a finding.
+    assert_truth("all faults, 3 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 3));
 }
 
 #[test]
