@@ -100,6 +100,7 @@ async fn every_rule_that_kubernetes_decides_has_a_fault() {
         "unexpected-affinity-type",
         "invalid-pool-selector",
         "pods-without-calico-ipam",
+        "pod-without-address",
     ];
     for flavour in FLAVOURS {
         let cluster = Cluster::all_faults_of(ClusterSpec::new(1), Form::of(flavour), 1).kubernetes(flavour);

@@ -110,11 +110,16 @@ impl Cluster {
         self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
     }
 
-    /// A pod of a node on which Calico does not run.
-    fn add_pods_of_another_plugin(&mut self) {
+    /// A node of Kubernetes on which Calico does not run.
+    pub(in crate::cluster) fn put_foreign_node(&mut self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
             "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
         self.put_kubernetes_only("nodes", "", "fargate-1", node);
+    }
+
+    /// A pod of such a node.
+    fn add_pods_of_another_plugin(&mut self) {
+        self.put_foreign_node();
         self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 

@@ -94,6 +94,7 @@ pub(super) fn of_other_plugin(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     let free = cluster.block_mut(block).address(40);
     let in_no_block = cluster.spare_block().addr();
+    cluster.put_foreign_node();
     for address in [free, in_no_block] {
         let name = format!("hybrid-{}", address.to_string().replace(['.', ':'], "-"));
         cluster.put_running_pod("hybrid", &name, "fargate-1", address);

@@ -73,6 +73,7 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {}, "spec": {}, "status": {}});
     cluster.put_kubernetes_only("nodes", "", name, object);
     cluster.expect_in(&[Form::EtcdWithKubernetes], "node-object-missing", name);
+    cluster.expect_in(&Form::IN_KUBERNETES, "tunnel-address-missing", name);
     for block in &info.blocks {
         cluster.expect_in(&[Form::Etcd], "block-of-missing-node", block);
         cluster.expect_in(&[Form::Etcd], "affinity-of-missing-node", format!("{name}/{block}"));
