@@ -41,7 +41,6 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Kubernetes, "leaked-address", "service-gone", "without a kubeconfig services are not read"),
     (Side::Kubernetes, "service-address-extra", "", "as before"),
     (Side::Kubernetes, "service-without-address", "", "as before"),
-    (Side::Kubernetes, "tunnel-address-missing", "", "etcd has no object of the node whose tunnels are lost"),
     (Side::Kubernetes, "unallocated-in-use", "\"service\"", "as before"),
     (Side::Kubernetes, "wrong-node-recorded", "", "only the pod says on which node it runs"),
     (Side::Kubernetes, "unrecorded-address", "", "without a kubeconfig pods are not read"),
@@ -59,6 +58,7 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Etcd, "endpoint-of-missing-node", "", "as before"),
     (Side::Kubernetes, "pool-overlaps-services", "", "as before"),
     (Side::Kubernetes, "pods-without-calico-ipam", "", "nodes in etcd do not state the ranges of their pods"),
+    (Side::Kubernetes, "tunnel-address-missing", "", "etcd has no object of the node whose tunnels are lost"),
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
