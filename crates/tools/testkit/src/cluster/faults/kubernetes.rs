@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 
 use crate::cluster::build::sub_block;
@@ -229,9 +229,12 @@ pub(super) fn machine_gone(cluster: &mut Cluster) {
 
 /// A service that is not a load balancer, with an address in the cluster.
 pub(super) fn pool_over_services(cluster: &mut Cluster) {
-    let (pool, cidr) = cluster.extra_pool();
+    // In the range of the test API server's services, which takes no other address for one.
+    let number = cluster.next_pool as u8;
+    let (pool, _) = cluster.extra_pool();
+    let cidr = IpNet::from(Ipv4Net::new_assert([10, 96, number, 0].into(), 24));
     cluster.put_pool(&pool, Pool::new(cidr, 28));
-    let address = cidr.addr();
+    let address = IpAddr::from([10, 96, number, 10]);
     let spec = json!({"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address],
         "ports": [{"port": 443, "protocol": "TCP"}]});
     let service =
