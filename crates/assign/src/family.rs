@@ -1,5 +1,6 @@
 //! The two address families.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -34,6 +35,14 @@ impl Family {
         }
     }
 
+    /// The name in documents and keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "ipv4",
+            Self::V6 => "ipv6",
+        }
+    }
+
     /// The prefix length of a single address.
     pub fn bits(self) -> u8 {
         match self {
@@ -48,5 +57,11 @@ impl Family {
             Self::V4 => cidr::BLOCK_PREFIXES_V4,
             Self::V6 => cidr::BLOCK_PREFIXES_V6,
         }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IPv{}", self.number())
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct IndexedSnapshot<'s> {
     nodes: HashMap<&'s str, usize>,
     /// By holder.
     affinities: HashMap<(&'s AffinityType, &'s str), Vec<usize>>,
-    /// What cannot be decoded, and why.
+    /// Objects that cannot be decoded, each with the reason.
     undecodable: BTreeMap<&'s Key, &'s str>,
 }
 

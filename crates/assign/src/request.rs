@@ -133,8 +133,7 @@ impl Assigned {
             return None;
         }
         let (found, requested) = (self.addresses.len(), self.requested);
-        let mut text =
-            format!("Assigned {found} out of {requested} requested IPv{} addresses", self.family.number());
+        let mut text = format!("Assigned {found} out of {requested} requested {} addresses", self.family);
         for message in &self.messages {
             text.push_str(&format!("; {message}"));
         }

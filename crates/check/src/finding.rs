@@ -18,7 +18,6 @@ use serde::{Serialize, Serializer};
 
 pub use self::evidence::*;
 pub use self::fleet::*;
-pub(crate) use self::no_address::name_of;
 pub use self::no_address::{NoAddressEvidence, PassedOverEvidence, RefusalEvidence};
 pub use self::owner::*;
 pub use self::pool::*;

@@ -3,6 +3,7 @@
 mod blocks;
 mod host_local;
 mod mentions;
+mod nodes;
 mod owners;
 mod stored;
 mod usage;
@@ -17,14 +18,16 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source, Versioned};
+use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Versioned};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
 pub use self::blocks::IndexedBlock;
 use self::blocks::index_blocks;
+pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
+use self::nodes::{left_nodes, nodes_in_pools};
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
 use crate::claim::is_launcher;
@@ -399,29 +402,4 @@ impl<'s> Index<'s> {
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {
         self.uses_in(address.into())
     }
-}
-
-/// Calico's names of nodes that Kubernetes has no more. Those that refer to no node of it are of another orchestrator.
-fn left_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
-    // A cluster without a single node is one of which the nodes were not read.
-    let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());
-    let is_left =
-        |node: &&Node| node.kubernetes_name.as_deref().is_some_and(|name| !kubernetes.contains(name));
-    nodes.filter(is_left).map(|node| node.name.as_str()).collect()
-}
-
-/// True if host-local serves all pods, and Calico IPAM none.
-pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
-    snapshot.has_read(Source::Pods)
-        && host_local::pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
-}
-
-/// Addresses of nodes that are in pools, where pods could get them, too.
-fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastMap<IpAddr, u32> {
-    let addresses = (0..)
-        .zip(&snapshot.nodes)
-        .filter(|(_, node)| !left.contains(node.value.name.as_str()))
-        .flat_map(|(position, node)| node.value.addresses.iter().map(move |address| (*address, position)));
-    let is_in_pool = |address: &IpAddr| snapshot.pools.iter().any(|pool| pool.value.cidr.contains(address));
-    addresses.filter(|(address, _)| is_in_pool(address)).collect()
 }

@@ -113,7 +113,7 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
     Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
 }
 
-/// Says that Calico ignores a configuration of the allocator.
+/// A note that Calico ignores a configuration of the allocator.
 pub fn says_ignored(name: &str) -> String {
     format!(
         "Calico ignores the IPAM configuration {}: only the one called default counts",
@@ -125,7 +125,7 @@ const UNUSED: &str = "There is no block, handle or affinity: this cluster does n
 const SERVES_SERVICES: &str =
     "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
 
-/// Says that Calico IPAM does not assign the addresses of pods, in a sentence; `None` if it does, or that is not known.
+/// A sentence that Calico IPAM does not assign the addresses of pods; `None` if it does, or that is not known.
 pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     let is_ipam = |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_)));
     let read = |source| snapshot.has_read(source);

@@ -5,6 +5,7 @@
 
 mod fleet;
 mod names;
+mod reasons;
 
 use std::fmt;
 
@@ -17,13 +18,11 @@ pub(crate) use self::fleet::HERE;
 use self::names::{addresses, list};
 pub(crate) use self::names::{name_of_claim, short};
 pub use self::names::{names_of_mentions, names_of_owners};
-use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{
     AddressEvidence, AffinityEvidence, BlockEvidence, Conflicting, Detail, Evidence, Finding, HandleEvidence,
-    InvalidSelector, KeyDefect, LeakReason, NoAddressEvidence, NodeEvidence, NodePoolEvidence,
-    OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState, PoolEvidence, RecordEvidence, RefusalEvidence,
-    Subject, UndecodableEvidence,
+    InvalidSelector, KeyDefect, NoAddressEvidence, OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState,
+    PoolEvidence, RecordEvidence, RefusalEvidence, Subject, UndecodableEvidence,
 };
 
 impl fmt::Display for Finding {
@@ -65,7 +64,7 @@ impl Finding {
             Evidence::Pool(evidence) => {
                 format!("{} ({subject}) {}", short(&evidence.name), self.says_of_pool(evidence))
             }
-            Evidence::Node(evidence) => format!("{subject} {}", says_of_node(self.code, evidence)),
+            Evidence::Node(evidence) => format!("{subject} {}", reasons::of_node(self.code, evidence)),
             Evidence::NoAddress(evidence) => self.says_of_refusals(evidence, &subject),
             Evidence::Endpoint(owner) => self.says_of_owner(owner),
             Evidence::Configuration(settings) => match self.code {
@@ -149,7 +148,8 @@ impl Finding {
             }
             (_, Detail::FreeIn(block)) => format!("used by {}, but free in {block}", users()),
             (_, Detail::Leaked(reason)) => {
-                let why = records.first().map_or_else(String::new, |record| explain(*reason, record));
+                let why =
+                    records.first().map_or_else(String::new, |record| reasons::of_leak(*reason, record));
                 format!("allocated to {}, {why}", recorded(records.first()))
             }
             (_, Detail::HeldOn(held)) => {
@@ -297,8 +297,7 @@ impl Finding {
     }
 
     fn says_of_refusals(&self, evidence: &NoAddressEvidence, subject: &str) -> String {
-        let of =
-            |refusal: &RefusalEvidence| format!("{} address: {}", refusal.family_in_words(), refusal.why);
+        let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
         let refusals: Vec<String> = evidence.refusals.iter().map(of).collect();
         if let Some(node) = &evidence.node {
             return format!("{subject} gets no {} (on {})", refusals.join("; no "), short(node));
@@ -391,37 +390,4 @@ impl RecordEvidence {
     fn holder(&self) -> String {
         name_of_claim(&self.record.as_ref())
     }
-}
-
-/// Why nothing uses a recorded address.
-fn explain(reason: Option<LeakReason>, record: &RecordEvidence) -> String {
-    let attribute = record.record.as_ref();
-    let node = attribute.get("node").map(|node| node.to_string());
-    match (reason, node) {
-        (Some(LeakReason::NodeGone), node) => match (Claim::of(&attribute), node) {
-            (Claim::Tunnel { node, .. }, _) | (_, Some(node)) => format!("but {node} does not exist"),
-            _ => "but its node does not exist".to_owned(),
-        },
-        (Some(LeakReason::PodMoved), node) => {
-            format!("which is not on {} any more", node.as_deref().unwrap_or("its node"))
-        }
-        (Some(LeakReason::NoOwner), Some(node)) => format!("which is gone from {node}"),
-        (Some(LeakReason::NoOwner | LeakReason::ServiceGone | LeakReason::VmGone), _) => {
-            "which is gone".to_owned()
-        }
-        (Some(LeakReason::PodHasOtherAddress), _) => "which has another address".to_owned(),
-        (Some(LeakReason::PodFinished), _) => "which has finished".to_owned(),
-        (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
-        (Some(LeakReason::UnknownOwner) | None, _) => "and nothing uses it".to_owned(),
-    }
-}
-
-fn says_of_node(code: Code, evidence: &NodeEvidence) -> String {
-    if code == Code::NodeObjectMissing {
-        return "is a node of Kubernetes and holds blocks, but Calico has no object of it".to_owned();
-    }
-    let Some(NodePoolEvidence { pool, blocks, limit }) = evidence.pools.first() else {
-        return "has too many blocks".to_owned();
-    };
-    format!("has {blocks} blocks in {}, more than the limit of {}", short(pool), limit.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Which families new pods ask for: which ones the CNI plugin asks for no datastore says, but the pods that run do.
+//! The families that new pods ask for. No datastore says which ones the CNI plugin asks for, but the pods that run show it.
 
 use std::cell::OnceCell;
 
@@ -10,7 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::Context;
 use crate::index::Owner;
 
-/// Whether new pods ask for an address of a family.
+/// The need of new pods for an address of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Pods have addresses of the family in pools.

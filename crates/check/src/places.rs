@@ -1,4 +1,4 @@
-//! What a cluster has outside of Calico IPAM: its nodes' own addresses and those of services, which no pool must give to pods.
+//! Addresses of a cluster outside of Calico IPAM: those of its nodes and services, which no pool must give to pods.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those in `region`.
+    /// Gathers the addresses in `region`.
     pub fn of(snapshot: &Snapshot, region: impl IntoIterator<Item = IpNet>) -> Self {
         let region = CidrSet::new(region);
         let reserved = snapshot.reservations.iter().flat_map(|found| found.value.cidrs.iter().copied());
@@ -42,7 +42,7 @@ impl Places {
     }
 }
 
-/// Those of `places`, which are ascending, that are in a range.
+/// The part of `places`, which are ascending, that is in a range.
 pub(crate) fn within(places: &[Place], cidr: IpNet) -> &[Place] {
     let from = places.partition_point(|place| place.address < cidr.network());
     let len = places[from..].partition_point(|place| place.address <= cidr.broadcast());

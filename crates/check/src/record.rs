@@ -27,7 +27,7 @@ impl Record<'_, '_> {
     }
 }
 
-/// How a record names an owner.
+/// The way in which a record names an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// Nothing in the record speaks against it.

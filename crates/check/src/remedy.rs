@@ -32,7 +32,7 @@ pub enum Remedy {
 }
 
 impl Finding {
-    /// What repairs it, where calipam or a restart can.
+    /// Returns the repair, where calipam or a restart can do it.
     pub fn remedy(&self) -> Option<Remedy> {
         match (self.code, &self.subject) {
             // The record does not say whose it was: a person has to.

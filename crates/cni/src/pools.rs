@@ -45,7 +45,7 @@ fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<I
         CniError::internal(format!("error parsing pool {entry:?}: invalid CIDR address: {entry}"))
     })?;
     if Family::of(cidr) != family {
-        let text = format!("{:?} isn't a IPv{} address", cidr.addr().to_string(), family.number());
+        let text = format!("{:?} isn't a {family} address", cidr.addr().to_string());
         return Err(CniError::internal(text));
     }
     Ok(cidr)

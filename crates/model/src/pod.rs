@@ -1,10 +1,12 @@
 //! Pods of Kubernetes, reduced to what says which addresses they use (facts 2.12).
 
-use std::collections::HashMap;
+mod named;
+
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
+use self::named::Named;
 use crate::cidr;
 use crate::key::Key;
 use crate::packing::{boxed_texts, take_sized};
@@ -75,7 +77,7 @@ pub struct PodParts<'a> {
     pub machine: Option<&'a str>,
 }
 
-/// What a pod asks of IPAM by its annotations.
+/// A pod's request to IPAM by its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequest {
     /// The IPv4 and IPv6 pools, by name or CIDR; empty for those that select node and namespace.
@@ -89,9 +91,9 @@ pub struct Pod {
     /// Namespace, name, node, container ID and machine, packed.
     text: Box<[u8]>,
     addresses: Box<[(IpAddr, u8)]>,
-    /// What its annotations ask for; `None` if they ask for nothing, as those of most pods.
+    /// The request of its annotations; `None` if there is none, as with most pods.
     pub request: Option<Box<PodRequest>>,
-    /// When it was created, in seconds since 1970; 0 if that is not known. There may be a million pods.
+    /// The time of its creation, in seconds since 1970; 0 if that is not known. There may be a million pods.
     created: u32,
     /// Finished pods own no addresses.
     pub finished: bool,
@@ -124,7 +126,7 @@ impl Pod {
     pub fn new(parts: &PodParts<'_>) -> (Self, Vec<FieldDefect>) {
         let fields =
             [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")];
-        let mut found = Found::default();
+        let mut found = Named::default();
         found.read(parts);
         let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
         let finished = matches!(parts.phase, "Failed" | "Succeeded" | "Completed")
@@ -244,7 +246,7 @@ impl Pod {
     }
 }
 
-/// What the annotations of a pod ask for. What cannot be read asks for nothing: the plugin says what is wrong with it.
+/// Reads the request of a pod's annotations. An annotation that cannot be read asks for nothing: the plugin names its fault.
 fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
     let list = |json: Option<&str>| -> Vec<String> {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
@@ -255,100 +257,6 @@ fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
         addresses: addresses.iter().filter_map(|text| cidr::parse_address(text)).collect(),
     };
     (request != PodRequest::default()).then(|| Box::new(request))
-}
-
-/// As many addresses are looked through faster than looked up.
-const FEW: usize = 16;
-
-/// Addresses found so far.
-#[derive(Default)]
-struct Found {
-    addresses: Vec<(IpAddr, u8)>,
-    /// Where each address stands, once they are many.
-    positions: HashMap<IpAddr, usize>,
-    defects: Vec<FieldDefect>,
-}
-
-impl Found {
-    fn read(&mut self, parts: &PodParts<'_>) {
-        if parts.status_ips.is_empty() {
-            self.add_list("status.podIP", parts.status_ip, evidence::STATUS);
-        }
-        for ip in &parts.status_ips {
-            self.add_list("status.podIPs", ip, evidence::STATUS);
-        }
-        let ips = parts.cni_ips.filter(|ips| !ips.is_empty()).or(parts.cni_ip).unwrap_or("");
-        self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
-        self.add_list("vpc.amazonaws.com/pod-ips", parts.aws_ips.unwrap_or(""), evidence::AWS);
-        self.add_json("cni.projectcalico.org/ipAddrsNoIpam", parts.no_ipam, strings);
-        self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
-        self.add_json("k8s.v1.cni.cncf.io/networks-status", parts.networks_status, ips_of);
-    }
-
-    fn add_list(&mut self, field: &str, list: &str, by: u8) {
-        for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
-            match cidr::parse_address(text) {
-                Some(address) => self.add(address, by),
-                None => self.defects.push(FieldDefect::new(field, format!("{text:?} is not an address"))),
-            }
-        }
-    }
-
-    fn add_json(
-        &mut self,
-        field: &str,
-        json: Option<&str>,
-        read: fn(&serde_json::Value) -> Vec<(String, u8)>,
-    ) {
-        let Some(json) = json.filter(|j| !j.trim().is_empty()) else { return };
-        match serde_json::from_str(json) {
-            Ok(value) => read(&value).iter().for_each(|(text, by)| self.add_list(field, text, *by)),
-            Err(error) => self.defects.push(FieldDefect::new(field, format!("not JSON: {error}"))),
-        }
-    }
-
-    fn add(&mut self, address: IpAddr, by: u8) {
-        match self.position(address) {
-            Some(position) => self.addresses[position].1 |= by,
-            None => {
-                if !self.positions.is_empty() {
-                    self.positions.insert(address, self.addresses.len());
-                }
-                self.addresses.push((address, by));
-            }
-        }
-    }
-
-    /// Where an address stands. A pod has one or two; an annotation may name tens of thousands.
-    fn position(&mut self, address: IpAddr) -> Option<usize> {
-        if self.addresses.len() < FEW {
-            return self.addresses.iter().position(|(known, _)| *known == address);
-        }
-        if self.positions.is_empty() {
-            let known = self.addresses.iter().enumerate();
-            self.positions = known.map(|(position, (address, _))| (*address, position)).collect();
-        }
-        self.positions.get(&address).copied()
-    }
-}
-
-/// The strings of a JSON list: addresses that bypass IPAM.
-fn strings(value: &serde_json::Value) -> Vec<(String, u8)> {
-    texts(value).map(|text| (text, evidence::NO_IPAM)).collect()
-}
-
-fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
-    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
-}
-
-/// The `ips` of every object of a JSON list. The entry of the default network repeats the pod's own.
-fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
-    let networks = value.as_array().into_iter().flatten();
-    let by = |network: &serde_json::Value| match network["default"].as_bool() {
-        Some(true) => evidence::NETWORK_STATUS,
-        _ => evidence::NETWORK_STATUS | evidence::SECONDARY,
-    };
-    networks.flat_map(|network| texts(&network["ips"]).map(move |text| (text, by(network)))).collect()
 }
 
 #[cfg(test)]

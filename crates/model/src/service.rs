@@ -32,7 +32,7 @@ pub struct Service {
     pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`. Entries with a host name only have none.
     pub ingress: Vec<IpAddr>,
-    /// Of another type than `LoadBalancer`: nothing but its addresses in the cluster is of interest.
+    /// True for another type than `LoadBalancer`, of which only the addresses in the cluster are of interest.
     pub is_internal: bool,
     /// `spec.clusterIPs`.
     pub cluster_ips: Vec<IpAddr>,

@@ -264,7 +264,7 @@ impl Snapshot {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
     }
 
-    /// Which LoadBalancer services Calico's controller serves; `None` if its configuration was not read or does not exist.
+    /// The LoadBalancer services that Calico's controller serves; `None` if its configuration was not read or does not exist.
     pub fn serves_services(&self) -> Option<Result<AssignIps, NotServed>> {
         Some(self.kube_controllers.as_ref()?.serves(self.cluster.as_ref()))
     }

@@ -1,4 +1,4 @@
-//! Whether the Kubernetes that was read is that of the etcd. Nothing in etcd names its cluster, and nodes of two clusters may have
+//! Doubts that the Kubernetes that was read is that of the etcd. Nothing in etcd names its cluster, and nodes of two clusters may have
 //! the same names: the ages of nodes and the addresses of pods tell them apart.
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ pub enum Doubt {
     UnknownPods(usize),
 }
 
-/// What speaks against one cluster; `None` if a pod speaks for it, or only etcd or Kubernetes was read.
+/// Returns the doubt; `None` if a pod speaks for one cluster, or only etcd or Kubernetes was read.
 pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;

@@ -1,4 +1,4 @@
-//! Whether a range can be that of a pool at all, by what the cluster itself has there.
+//! Ranges that no pool can have, because of what the cluster itself has there.
 
 use calipam_check::{Place, Places};
 use calipam_model::IpNet;

@@ -370,7 +370,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// Who used an address: owners, or what names it by evidence that does not decide. What is named is never leaked.
+/// The users of an address: owners, or objects that name it by evidence that does not decide. A named address is never leaked.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {

@@ -47,11 +47,11 @@ pub struct Live {
     pub trends: Trends,
 }
 
-/// What the last check has found.
+/// The findings of the last check.
 struct Found {
-    /// What stands of it.
+    /// The report with those that stand.
     report: Report,
-    /// What has not stood for long enough.
+    /// Those that have not stood for long enough.
     waiting: Vec<Finding>,
 }
 
@@ -61,14 +61,14 @@ pub struct LiveCounts {
     /// Keys that have changed.
     pub changes: u64,
     pub checks: u64,
-    /// How often everything was read.
+    /// The number of whole reads.
     pub reads: u64,
 }
 
 /// What was done in a step.
 #[derive(Debug)]
 pub enum Step {
-    /// So many changes were read.
+    /// The number of changes that were read.
     Changes(usize),
     /// Everything was read, since the changes are not known; without a reason, since it was due.
     Whole(Option<WhyWhole>),
@@ -229,7 +229,7 @@ impl Live {
     /// Reads everything, and checks it. [`Self::step`] does so each hour.
     ///
     /// # Errors
-    /// As [`Self::step`].
+    /// Fails where [`Self::step`] does.
     pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
         self.read_for(datastore, operator, None).await
     }

@@ -88,7 +88,7 @@ pub enum Note<'a> {
         after: SignedDuration,
         kind: PlanKind,
     },
-    /// So many addresses are read again after this time; what does not have to wait for that is written first.
+    /// The number of addresses that are read again after this time. What does not have to wait is written first.
     WrittenFirst {
         waiting: usize,
         after: SignedDuration,
@@ -122,7 +122,7 @@ pub enum Note<'a> {
     LockStays,
     /// The killed run that is undone has left the datastore locked, and the lock is restored with it.
     LockOfRun(&'a StaleLock),
-    /// That lock stays: pools of that run are not undone.
+    /// The lock that stays: pools of that run are not undone.
     LockStaysForPools(&'a StaleLock),
     /// A lock that was to be restored stays: ClusterInformation has changed since.
     LockChanged,

@@ -1,4 +1,4 @@
-//! What a request gets: an address, or the reason why not.
+//! The answer to a request: an address, or the reason for none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
 use crate::request::{AutoAssigned, Message};
 
-/// What a request gets, and how the allocator came to it.
+/// The answer to a request, with the decisions that led to it.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub outcome: std::result::Result<Given, Refused>,
-    /// What it decided, in order.
+    /// The allocator's decisions, in order.
     pub events: Vec<Event>,
 }
 
@@ -31,7 +31,7 @@ pub struct Given {
     pub source: AddressSource,
 }
 
-/// How a node comes by an address.
+/// The kind of block that gives an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressSource {
     /// It is in a block of the node.
@@ -56,7 +56,7 @@ pub struct Refused {
     pub serving: Vec<String>,
 }
 
-/// What keeps a node from an address.
+/// The reason for no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no such node.
@@ -165,18 +165,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Addresses that were released and are not given out again for a while.
+/// Released addresses that are not assigned again until they have cooled down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooling {
     pub addresses: u32,
-    /// When the first of them can be given out.
+    /// The time from which the first of them can be assigned.
     pub first: Timestamp,
-    /// When all of them can.
+    /// The time from which all of them can.
     pub last: Timestamp,
 }
 
 impl Cooling {
-    /// What cools down in some blocks at a time; `None` if nothing does.
+    /// The addresses of some blocks that cool down at a time; `None` if none does.
     pub fn of<'b>(
         blocks: impl IntoIterator<Item = &'b Block>,
         now: Timestamp,
@@ -226,9 +226,9 @@ impl Answer {
             Ok(done) => {
                 let assigned = done.v4.or(done.v6);
                 let shortage = assigned.as_ref().and_then(|assigned| assigned.shortage());
-                let family = request.family.number();
+                let family = request.family;
                 let calico = shortage
-                    .map(|shortage| format!("failed to request IPv{family} addresses: {shortage}"))
+                    .map(|shortage| format!("failed to request {family} addresses: {shortage}"))
                     .unwrap_or_default();
                 let messages = assigned.map(|assigned| assigned.messages).unwrap_or_default();
                 (of_shortage(outlook, &messages, &events), calico)

@@ -66,13 +66,13 @@ struct OpenPool<'s> {
 struct Alike {
     family: Family,
     pools: Vec<usize>,
-    /// How many blocks of these pools it holds, where it may hold no more.
+    /// The number of blocks of these pools that it holds, where it may hold no more.
     held: Option<u32>,
     windows: bool,
     single_block: bool,
 }
 
-/// What the nodes of a snapshot get.
+/// Answers requests of the nodes of a snapshot, as the allocator would.
 pub struct Outlook<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     config: IpamConfig,
@@ -88,7 +88,7 @@ pub struct Outlook<'s> {
     remembered: RefCell<HashMap<Alike, Option<Arc<Refused>>>>,
 }
 
-/// What is known of a node's own blocks.
+/// The state of a node's own blocks.
 enum OwnBlocks {
     /// One has a free address.
     Free,
@@ -96,7 +96,7 @@ enum OwnBlocks {
     Full(u32),
     /// The allocator changes affinities or blocks before it knows.
     Odd,
-    /// What one of them holds is not known.
+    /// The content of one of them is not known.
     Unknown,
 }
 
@@ -170,7 +170,7 @@ impl<'s> Outlook<'s> {
         Ok(found)
     }
 
-    /// What a request gets.
+    /// Answers a request for any address.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
         let NextAddress { node, family, pools, namespace_labels } = *request;
         let known = self.indexed.node(node).map(|node| &node.value);
@@ -200,7 +200,7 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// What a pod gets that asks for this address.
+    /// Answers a pod that asks for this address.
     pub fn next_named(&self, node: &str, address: IpAddr) -> Answer {
         let windows = self.indexed.node(node).is_some_and(|node| node.value.is_windows());
         let asked =
@@ -309,7 +309,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// What a request says: nothing, unless that is another limit than the configured one.
+    /// The limit that a request states: 0 for the configured one.
     fn most_blocks(&self, single_block: bool) -> u32 {
         match (single_block, self.limit) {
             (true, _) => 1,
@@ -328,7 +328,7 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.pools.iter().map(|stored| &stored.value)
     }
 
-    /// What cools down in some pools, which was free otherwise.
+    /// The addresses of some pools that cool down, and would be free otherwise.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
         let within =

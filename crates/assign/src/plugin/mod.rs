@@ -87,7 +87,7 @@ pub enum Failure<E> {
     #[error("the datastore did not finish within {} s", .0.as_secs())]
     TooSlow(Duration),
     /// There are not as many addresses as were asked for.
-    #[error("failed to request IPv{} addresses: {shortage}", family.number())]
+    #[error("failed to request {family} addresses: {shortage}")]
     Short { family: Family, shortage: String },
     /// Which addresses a machine has is not known.
     #[error("failed to get existing IPs for VM handle {handle}: {error}")]

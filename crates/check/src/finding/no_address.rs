@@ -1,4 +1,4 @@
-//! How it is known that pods get no address.
+//! Evidence about nodes and pods that get no address.
 
 use calipam_assign::{Family, PoolPassedOver, Refused};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub struct NoAddressEvidence {
     /// The nodes, where the finding is about several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// How many pods wait on a node.
+    /// The number of pods that wait on a node.
     #[serde(skip_serializing_if = "is_zero")]
     pub waiting_pods: usize,
     /// The first of them, as `namespace/name`.
@@ -36,7 +36,7 @@ pub struct RefusalEvidence {
     pub reason: &'static str,
     /// The reason in words.
     pub why: String,
-    /// What Calico says.
+    /// Calico's own words.
     pub calico: String,
     /// The pools that do not serve the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +57,7 @@ impl RefusalEvidence {
             why: why.to_string(),
         };
         Self {
-            family: name_of(family),
+            family: family.name(),
             reason: refused.reason.name(),
             why: refused.reason.to_string(),
             calico: refused.calico.clone(),
@@ -65,16 +65,8 @@ impl RefusalEvidence {
         }
     }
 
-    /// `IPv4` or `IPv6`.
-    pub(crate) fn family_in_words(&self) -> &'static str {
-        if self.family == name_of(Family::V4) { "IPv4" } else { "IPv6" }
-    }
-}
-
-/// A family in documents.
-pub(crate) fn name_of(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
+    /// The family of [`Self::family`].
+    pub(crate) fn of_family(&self) -> Family {
+        if self.family == Family::V4.name() { Family::V4 } else { Family::V6 }
     }
 }

@@ -20,7 +20,7 @@ pub struct PoolEvidence {
     /// Addresses that are allocated, cooling or reserved by Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub in_use: Option<u128>,
-    /// Of these, addresses that cool down.
+    /// Addresses among these that cool down.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub cooling: Option<u128>,
     /// Addresses that could be in use: the size without IP reservations.

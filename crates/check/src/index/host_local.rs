@@ -1,4 +1,4 @@
-//! Whether pods have addresses of the plugin host-local instead of Calico IPAM.
+//! Pods that have addresses of the plugin host-local instead of Calico IPAM.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,14 @@ use calipam_model::pod::Pod;
 use calipam_model::snapshot::{DatastoreKind, Defect, Snapshot, Source};
 
 use super::IndexedBlock;
-use super::blocks::blocks_around;
+use super::blocks::{blocks_around, index_blocks};
 use crate::FastMap;
 use crate::claim::Claim;
+
+/// True if host-local serves all pods, and Calico IPAM none.
+pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
+    snapshot.has_read(Source::Pods) && pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
+}
 
 /// The number of pods that Calico networks if host-local assigned the addresses of all of them, else 0: each is in the
 /// range of its node, one at least has no record, and no record says that Calico assigned it. What blocks record for pods is

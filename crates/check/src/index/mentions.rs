@@ -1,4 +1,4 @@
-//! What names an address without owning it for certain.
+//! Objects that name an address without owning it for certain.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const FIELDS_OF_PODS: [(u8, &str); 5] = [
 ];
 
 impl Index<'_> {
-    /// What names the address and is none of its users, in the order of the names. Looks through the whole snapshot.
+    /// The objects that name the address and are none of its users, by name. Looks through the whole snapshot.
     pub fn mentions(&self, address: IpAddr) -> Vec<Mention> {
         if !self.is_mentioned(address) {
             return Vec::new();

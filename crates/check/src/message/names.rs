@@ -75,7 +75,7 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     }
 }
 
-/// How a message names what names an address: `pod default/web-0 on node-1 (status.podIPs)`.
+/// The name in messages of an object that names an address: `pod default/web-0 on node-1 (status.podIPs)`.
 pub fn names_of_mentions(mentions: &[Mention]) -> String {
     match mentions {
         // An object that cannot be decoded, or a node by its own address.

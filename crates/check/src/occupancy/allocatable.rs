@@ -75,7 +75,7 @@ pub struct Allocatable {
     /// Addresses that the nodes together can get from the pool, as long as they ask for no other pool's:
     /// pools share the block limit, so that their numbers do not add up. `None` if it is not known.
     pub addresses: Option<u128>,
-    /// Where it serves only requests that name it: how many these can get.
+    /// The number that requests can get which name it, where it serves no others.
     pub by_name: Option<u128>,
     /// Why that is not all that is free; empty if it is.
     pub limits: Vec<Limit>,

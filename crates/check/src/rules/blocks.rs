@@ -125,7 +125,7 @@ fn check_owner(
     }
 }
 
-/// What a finding says of a node that is gone and has left its object in Calico.
+/// Returns the detail about a node that is gone and has left its object in Calico.
 pub(super) fn left_behind(context: &Context<'_>, node: &str) -> Detail {
     if context.index.node(node).is_some() { Detail::LeftBehind } else { Detail::None }
 }

@@ -18,13 +18,13 @@ use calipam_model::snapshot::Source;
 use self::pods::PodsOfNodes;
 use crate::Context;
 use crate::code::{Code, Severity};
-use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subject, name_of};
+use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subject};
 use crate::needs::{Need, Needs, pools_of};
 use crate::occupancy::Claimants;
 
-/// So many nodes that get no address for one reason have a finding each; more of them share one.
+/// Most nodes without an address for one reason that have a finding each; more of them share one.
 const MOST_SINGLE: usize = 3;
-/// So many waiting pods are named.
+/// Most waiting pods that are named.
 const MOST_NAMED: usize = 20;
 
 /// Checks every node that runs pods, and every pod that waits.
@@ -97,7 +97,7 @@ impl<'s> Judge<'_, 's> {
         nodes.filter(|node| self.context.index.node_exists(&node.name))
     }
 
-    /// How bad it is; `None` if it may be meant. `fails` if the node lacks a family that pods do ask for.
+    /// The severity; `None` if it may be meant. `fails` if the node lacks a family that pods do ask for.
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
         let waits = self.pods.waiting_on(node).any(|pod| pod.request.is_none());
         let may_be_meant = match refused.reason {
@@ -136,7 +136,7 @@ impl<'s> Judge<'_, 's> {
         let mut single: BTreeMap<&str, Vec<NodeRefusal<'_>>> = BTreeMap::new();
         for ((family, reason), group) in groups {
             if group.len() > MOST_SINGLE {
-                let subject = Subject::Cluster(format!("{}/{reason}", name_of(family)));
+                let subject = Subject::Cluster(format!("{}/{reason}", family.name()));
                 out.push(self.finding(subject, &group));
             } else {
                 group
@@ -238,11 +238,11 @@ impl<'s> Judge<'_, 's> {
     }
 }
 
-/// What IPAM answers to a pod.
+/// The answer of IPAM to a pod.
 pub(crate) enum PodAnswer {
     /// It asks for nothing in particular.
     AsAny,
-    /// What it gets of the pools, or of the address, that it asks for.
+    /// The answer about the pools, or the address, that it asks for.
     Asked(Box<Answer>),
     /// It names addresses, and none of this family.
     NotAsked,
@@ -250,7 +250,7 @@ pub(crate) enum PodAnswer {
     UnknownPool(String),
 }
 
-/// What a pod gets of a family by its annotations.
+/// Answers a pod for a family by its annotations.
 pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, family: Family) -> PodAnswer {
     let Some(request) = &pod.request else { return PodAnswer::AsAny };
     let mut wanted = request.addresses.iter().filter(|address| Family::of_address(**address) == family);

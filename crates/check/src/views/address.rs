@@ -38,7 +38,7 @@ pub struct AddressView {
     /// Who is known to use it. If `partly_read` names sources, others may as well.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// What names it without owning it for certain.
+    /// The objects that name it without owning it for certain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
     /// What is wrong with it, as far as the objects that were read decide that.

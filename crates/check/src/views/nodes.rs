@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::blocks::pool_of;
-use crate::finding::name_of;
 use crate::index::IndexedBlock;
 use crate::occupancy::{Claimants, Occupancy};
 use crate::{Context, FastMap, Options};
@@ -81,7 +80,7 @@ pub struct NodeFamily {
     pub family: &'static str,
     /// Free addresses of its blocks.
     pub free: u32,
-    /// Whether its next pod gets no address; `None` if that is not known.
+    /// True if its next pod gets no address; `None` if that is not known.
     pub without_address: Option<bool>,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +151,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     for ((node, pool, family), Row { blocks, headroom, free }) in rows {
         let limit = if is_single(&node) { Some(1) } else { claimants.limit };
         let node = nodes.entry(node).or_default();
-        node.pools.push(NodePool { pool, family: name_of(family), blocks, limit, headroom });
+        node.pools.push(NodePool { pool, family: family.name(), blocks, limit, headroom });
         node.family(family).free += free;
     }
     for (name, view) in &mut nodes {
@@ -166,7 +165,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
 
 impl NodeView {
     fn family(&mut self, family: Family) -> &mut NodeFamily {
-        let family = name_of(family);
+        let family = family.name();
         let known = self.families.iter().position(|of_node| of_node.family == family);
         let at = known.unwrap_or_else(|| {
             self.families.push(NodeFamily { family, free: 0, without_address: None, reason: None });

@@ -46,7 +46,7 @@ pub struct PoolView {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// When the first of these is free, and when all are.
+    /// The times from which the first of these, and all of them, are free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooled: Option<[Timestamp; 2]>,
     /// Reserved by Windows nodes.
@@ -61,7 +61,7 @@ pub struct PoolView {
     /// pools share the block limit, so that their numbers do not add up. `None` if it is not known; `limited_by`
     /// says why.
     pub allocatable: Option<Count>,
-    /// Of a pool that serves only requests which name it: the free ones that these can get.
+    /// The free ones that requests by name can get, where the pool serves no others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_name: Option<Count>,
     /// Why not all free ones are allocatable; empty if they are.
@@ -132,7 +132,7 @@ fn view(
     }
 }
 
-/// When the first cooling address of a pool is free, and when all are.
+/// The times from which the first cooling address of a pool, and all of them, are free.
 fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Option<[Timestamp; 2]> {
     let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
     let cooling = Cooling::of(blocks, occupancy.now(), config)?;

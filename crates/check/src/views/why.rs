@@ -12,7 +12,7 @@ use crate::needs::Needs;
 use crate::rules::without_address::{PodAnswer, answer_for_pod, name_of_pod};
 use crate::{Context, Options};
 
-/// What a pod, or the next pod of a node, gets.
+/// The answer to a pod, or to the next pod of a node.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// `namespace/name`; `None` for the next pod.
@@ -20,11 +20,11 @@ pub struct Explanation {
     /// The node; empty for a pod that is not bound.
     pub node: String,
     pub standing: PodStanding,
-    /// What the allocator answers, IPv4 first.
+    /// The allocator's answers, IPv4 first.
     pub families: Vec<FamilyAnswer>,
 }
 
-/// What becomes of a pod's request.
+/// The state of a pod's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodStanding {
     /// It asks IPAM for addresses.
@@ -44,27 +44,20 @@ pub enum PodStanding {
     NotKnown,
 }
 
-/// What the allocator answers for a family.
+/// The allocator's answer for a family.
 #[derive(Clone, Debug)]
 pub struct FamilyAnswer {
     pub family: Family,
     /// The cluster's pods have addresses of it, or none has any.
     pub is_needed: bool,
     pub answer: Answer,
-    /// Who holds the address that was asked for.
+    /// The holder of the address that was asked for.
     pub holder: Option<String>,
 }
 
 impl FamilyAnswer {
     fn refused(&self) -> Option<&Refused> {
         self.answer.outcome.as_ref().err()
-    }
-
-    fn name(&self) -> &'static str {
-        match self.family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        }
     }
 
     /// The reason, with who is in the way.
@@ -121,7 +114,7 @@ impl Explanation {
         let mut parts: Vec<String> = Vec::new();
         for family in self.families.iter().filter(|family| family.is_needed) {
             if let Some(refused) = family.refused() {
-                let name = family.name();
+                let name = family.family;
                 parts.push(format!("{who} gets no {name} address on {node}: {}", family.why(refused)));
             }
         }
@@ -138,7 +131,7 @@ impl Explanation {
         }
         for family in self.families.iter().filter(|family| !family.is_needed) {
             if let Some(refused) = family.refused() {
-                let name = family.name();
+                let name = family.family;
                 parts.push(format!(
                     "an {name} address, if it asks for one, it does not get: {}",
                     family.why(refused)
@@ -149,14 +142,14 @@ impl Explanation {
     }
 }
 
-/// What the next pod of a node gets; `None` if there is no such node.
+/// Explains the next pod of a node; `None` if there is no such node.
 pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
     let node = node_of(&context, name)?;
     Some(explain(&context, None, &node.name, Some(node)))
 }
 
-/// What a pod gets; `None` if there is no such pod.
+/// Explains a pod; `None` if there is no such pod.
 pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
     let is_meant = |pod: &&Pod| pod.namespace() == *namespace && pod.name() == *name;
@@ -220,7 +213,7 @@ fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Nod
     explained
 }
 
-/// Who has an address: whose it is recorded as, or who uses it.
+/// The holder of an address: the owner that its record names, or else a user.
 fn holder_of(snapshot: &Snapshot, address: IpAddr) -> Option<String> {
     let view = super::address(snapshot, address);
     let recorded = view.blocks.into_iter().find_map(|block| block.recorded_owner);

@@ -252,7 +252,7 @@ fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
     }
 }
 
-/// How the first pod or node that gets no address is explained.
+/// The hint that explains the first pod or node without an address.
 fn explain_refusal(report: &Report) -> Option<String> {
     let of = |code| report.findings.iter().find(move |finding: &&Finding| finding.code == code);
     if let Some(Finding { subject: Subject::Endpoint(pod), .. }) = of(Code::PodWithoutAddress) {

@@ -39,7 +39,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
 }
 
-/// What a pod gets.
+/// Explains a pod.
 ///
 /// # Errors
 /// If there is no such pod, or pods were not read.

@@ -196,7 +196,7 @@ fn addresses(
     Ok(Outcome::Clean)
 }
 
-/// Says how pods are read.
+/// The hint that says how to read pods.
 pub(super) fn read_pods() -> String {
     format!("pods were not read: {}", name_kubeconfig())
 }

@@ -1,4 +1,4 @@
-//! What to do where a pod gets no address, as commands.
+//! The commands that help a pod without an address.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, PodStanding};
@@ -6,7 +6,7 @@ use calipam_model::snapshot::Snapshot;
 
 use super::command;
 
-/// What to do, the likeliest first.
+/// The next steps, the likeliest first.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;

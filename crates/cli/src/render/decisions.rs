@@ -1,6 +1,6 @@
 //! What the allocator decided, in words: what it looked at, what came of it, and the keys that decided.
 
-use calipam_assign::{Event, Family, NotReclaimed, OwnBlock, Passed};
+use calipam_assign::{Event, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
@@ -60,7 +60,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     let config = || vec![Key::IpamConfig];
     let (step, subject, detail, keys) = match event {
         Event::Family { family, wanted } => {
-            let detail = format!("{wanted} {} wanted", family_name(*family));
+            let detail = format!("{wanted} {family} wanted");
             (DecisionStep::Request, named(), detail, vec![Key::Node(node.name.clone())])
         }
         Event::PoolServes { pool, cidr } => {
@@ -211,11 +211,4 @@ fn block_and_affinity(key: &AffinityKey) -> Vec<Key> {
 
 fn owner_name(owner: Option<&BlockOwner>) -> String {
     owner.map_or_else(|| "no owner".to_owned(), ToString::to_string)
-}
-
-fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "IPv4",
-        Family::V6 => "IPv6",
-    }
 }

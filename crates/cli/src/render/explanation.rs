@@ -18,7 +18,7 @@ pub(crate) fn text(code: Code) -> &'static str {
     section(code).unwrap_or(code.summary())
 }
 
-/// What `explain` prints: the rules that were named, or all of them.
+/// The output of `explain`: the rules that were named, or all of them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,

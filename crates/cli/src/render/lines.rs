@@ -14,19 +14,22 @@ pub(in crate::render) struct Lines<'w> {
 }
 
 impl<'w> Lines<'w> {
-    /// Of JSON, which has such characters in strings alone.
+    /// A writer of JSON, which has such characters in strings alone.
     pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: escaped }
     }
 
-    /// Of YAML on whose lines each text is plain or in double quotes.
+    /// A writer of YAML whose texts are each on one line, plain or in double quotes.
     pub(in crate::render) fn yaml(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: yaml_line }
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
+        // Both writers escape the control characters of ASCII but DEL themselves, so that nearly every line needs no look at its
+        // characters.
+        let is_plain = self.line.is_ascii() && !self.line.contains(&0x7f);
         match str::from_utf8(&self.line) {
-            Ok(line) if line.chars().any(|c| c != '\n' && is_unsafe(c)) => {
+            Ok(line) if !is_plain && line.chars().any(|c| c != '\n' && is_unsafe(c)) => {
                 self.out.write_all((self.escape)(line).as_bytes())?;
             }
             _ => self.out.write_all(&self.line)?,

@@ -1,9 +1,9 @@
-//! What `explain --pod` and `explain --node` print: the answer, what to do, and the steps of the allocator.
+//! The output of `explain --pod` and `explain --node`: the answer, the next steps, and the decisions of the allocator.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use calipam_assign::{AddressSource, Family};
+use calipam_assign::AddressSource;
 use calipam_check::ClusterIdentity;
 use calipam_check::views::{Explanation, FamilyAnswer};
 use calipam_model::IpNet;
@@ -65,7 +65,7 @@ impl Why<'_> {
         let outcome = family.answer.outcome.as_ref();
         let (given, refused) = (outcome.ok(), outcome.err());
         ShownFamily {
-            family: name_of(family.family),
+            family: family.family.name(),
             needed: family.is_needed,
             address: given.map(|given| given.address),
             block: given.map(|given| given.block),
@@ -113,13 +113,6 @@ impl Document for Why<'_> {
             steps: hints::why::steps(self.snapshot, explanation),
             families: explanation.families.iter().map(|family| self.family(family)).collect(),
         }
-    }
-}
-
-fn name_of(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
     }
 }
 

@@ -44,7 +44,7 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
     for (family, _, named) in wanted.into_iter().filter(|(_, wanted, _)| *wanted) {
         let of_family = pools.iter().filter(|pool| Family::of(pool.cidr) == family);
         if !of_family.into_iter().any(|pool| serves(pool, named, &found)) {
-            let text = format!("no enabled IPv{} pool serves the workloads of node {node}", family.number());
+            let text = format!("no enabled {family} pool serves the workloads of node {node}");
             return Err(CniError::internal(text));
         }
     }

@@ -21,10 +21,10 @@ use crate::read::whole;
 use crate::read::whole::etcd::pull::Collector;
 use crate::secret::redact_url;
 
-/// How long etcd may take to report what has changed before everything is read instead.
+/// The time that etcd has to report changes before everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How far an etcd was followed.
+/// The point up to which an etcd was followed.
 #[derive(Debug)]
 pub(super) struct EtcdFollowed {
     identity: Identity,
@@ -94,11 +94,11 @@ impl EtcdFollowed {
     }
 }
 
-/// What has changed since.
+/// Changes since that point.
 pub(super) struct EtcdNews {
     /// Ascending.
     keys: Vec<Vec<u8>>,
-    /// What is stored under them now.
+    /// The values that are stored under them now.
     fresh: Snapshot,
     last: LastWrite,
     begun: Begun,

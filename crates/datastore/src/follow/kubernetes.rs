@@ -151,7 +151,7 @@ impl KubeFollowed {
         Ok(())
     }
 
-    /// What has changed since it was asked for last; or why everything has to be read.
+    /// Returns the changes since the last call, or why everything has to be read.
     ///
     /// # Errors
     /// Where the server cannot be asked. The next time, what has been reported and not taken is reported again.

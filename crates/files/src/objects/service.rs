@@ -91,7 +91,7 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     }
 }
 
-/// What an export keeps of a service, if it is of type `LoadBalancer` or has an address in the cluster.
+/// The part of a service that an export keeps, if it is of type `LoadBalancer` or has an address in the cluster.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
     let mut service = read(object, encoding)?;
     if !service.spec.is_wanted() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::state::{BlockFields, Record};
 
-/// What happened to a block. Together, the events between two states say everything that differs.
+/// An event of a block. The events between two states together say everything that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockEvent {
     /// What is known first: at the oldest revision that is kept, or after one that cannot be decoded.

@@ -11,7 +11,7 @@ use crate::DecodeError;
 use crate::json;
 use crate::snapshot::FieldDefect;
 
-/// What IPAM needs of the configuration of kube-controllers: what runs, by its status, else what is configured.
+/// The configuration of kube-controllers as far as IPAM needs it: as it runs, by its status, else as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeControllersConfiguration {
     /// `controllers.node.leakGracePeriod`.
@@ -126,7 +126,7 @@ impl KubeControllersConfiguration {
         Ok((Self { leak_grace_period, assign_ips, no_section }, defects))
     }
 
-    /// Which services are served, given the version of Calico; of an unknown one, as of the newest.
+    /// The services that are served by a version of Calico; by an unknown one, as by the newest.
     pub fn serves(&self, cluster: Option<&ClusterInformation>) -> Result<AssignIps, NotServed> {
         // Before these, a controller that the environment alone starts serves nobody, whatever its status says.
         let serves_all = |version| match version {

@@ -1,4 +1,4 @@
-//! What has to hold of the pools after a change of them: when `migrate` writes one, when it goes on, and when an undo takes that
+//! Conditions on the pools after a change of them: when `migrate` writes one, when it goes on, and when an undo takes that
 //! back.
 
 use std::mem;
@@ -54,7 +54,7 @@ pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
     pool.is_enabled() && is_v4(pool.cidr) == is_v4(cidr)
 }
 
-/// The blocks, and the affinities for some, that lie in a pool and are not of its size. Calico would use both, and assign
+/// The blocks of a pool that are not of its size, and those that affinities name. Calico would use both, and assign
 /// addresses twice.
 pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
     let blocks = snapshot.blocks.iter().map(|block| block.value.key);
@@ -65,23 +65,22 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
     all.filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
 }
 
-/// Who uses an address of a pool that is enabled, and in none that is enabled afterwards.
+/// The users of addresses of enabled pools that are in no pool that is enabled afterwards.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
     let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
     pools.flat_map(|pool| users(index, pool.cidr)).filter(|user| !stays(user)).collect()
 }
 
-/// What the allocator finds for the users with the pools as they would be. Nothing is kept: the snapshot is afterwards as it was.
+/// The room that the allocator finds for the users with the pools as they would be. The snapshot is afterwards as it was.
 pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
     let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
     let before = mem::replace(&mut snapshot.pools, after);
     let of_family = |family: Family| {
-        let is_of = |user: &&User| user.address.is_ipv4() == (family == Family::V4);
-        let users: Vec<User> = users.iter().filter(is_of).cloned().collect();
-        assign_to(snapshot, family, &users)
+        let users = users.iter().filter(|user| Family::of_address(user.address) == family);
+        assign_to(snapshot, family, &users.cloned().collect::<Vec<_>>())
     };
-    let capacity = [Family::V4, Family::V6].into_iter().flat_map(of_family).collect();
+    let capacity = Family::BOTH.into_iter().flat_map(of_family).collect();
     snapshot.pools = before;
     capacity
 }

@@ -11,7 +11,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// Of a node that is gone from Kubernetes, Calico may still have the object: then this has to stay as it was read.
+/// The object that Calico may still have of a node that is gone from Kubernetes: it has to stay as it was read.
 pub(crate) fn expect_left(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
     for (key, expect) in parts.flat_map(|part| &mut part.evidence) {

@@ -41,7 +41,7 @@ impl Touched {
     }
 }
 
-/// Where in their lists these blocks, handles and affinities stand.
+/// The positions of blocks, handles and affinities in their lists.
 pub(super) fn indices(snapshot: &Snapshot, wanted: &HashSet<Key>) -> HashMap<Key, usize> {
     let mut indices = HashMap::new();
     let mut add = |key: Key, index: usize| {

@@ -15,7 +15,7 @@ pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
     pub from: usize,
     pub to: usize,
-    /// How much evidence one write has room for.
+    /// The most pieces of evidence that one write has room for.
     pub evidence: usize,
     /// Why the step is not undone.
     pub refusal: Option<String>,

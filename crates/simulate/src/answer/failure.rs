@@ -1,4 +1,4 @@
-//! What becomes of the addresses of a node that fails?
+//! The question what becomes of the addresses of a node that fails.
 
 use serde::Serialize;
 
@@ -26,9 +26,9 @@ pub struct Point {
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     pub points: Vec<Point>,
-    /// When the node held no address any more; `None` if that did not come.
+    /// The time at which the node held no address any more; `None` if that did not come.
     pub addresses_free_after: Option<Micros>,
-    /// When the node had no block any more.
+    /// The time at which the node had no block any more.
     pub blocks_free_after: Option<Micros>,
     /// Most pods at a time that should run and did not.
     pub max_pending: u64,
@@ -43,7 +43,7 @@ pub struct Failure {
     pub node: String,
     /// Addresses that it held when it failed.
     pub held: u64,
-    /// When, from its failure, the node is removed from the cluster; `None` for never.
+    /// The time from its failure after which the node is removed from the cluster; `None` for never.
     pub removed_after: Option<Micros>,
     pub with_collector: Course,
     pub without_collector: Course,

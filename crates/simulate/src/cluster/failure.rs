@@ -12,7 +12,7 @@ use crate::time::Micros;
 /// The time from the removal of a node until the pods go that were bound to it (the collector of pods of Kubernetes).
 const ORPHANS: Micros = Micros::from_secs(40);
 
-/// What a node held when it failed.
+/// The addresses and blocks that a node held when it failed.
 pub(crate) struct HeldByFailed {
     node: Rc<str>,
     failed_at: Micros,

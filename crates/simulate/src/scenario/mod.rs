@@ -21,7 +21,7 @@ pub use self::start::{Start, StartPod};
 use crate::datastore::{Costs, CostsError};
 use crate::time::Micros;
 
-/// What is simulated.
+/// The cluster and the load that are simulated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scenario {

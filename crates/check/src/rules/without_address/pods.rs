@@ -9,12 +9,12 @@ use jiff::SignedDuration;
 
 use crate::Context;
 
-/// So long a pod may be without an address before it counts as waiting.
+/// The age from which a pod without an address counts as waiting.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Nodes by their packed names.
 pub(super) struct PodsOfNodes<'s> {
-    /// Those on which pods have, or wait for, an address of their own.
+    /// The nodes on which pods have, or wait for, an address of their own.
     with_pods: HashSet<&'s [u8]>,
     waiting: HashMap<&'s [u8], Vec<&'s Pod>>,
 }
@@ -42,7 +42,7 @@ impl<'s> PodsOfNodes<'s> {
     }
 }
 
-/// What pods may call a node: its name in Calico, or that in Kubernetes.
+/// The names by which pods may call a node: in Calico and in Kubernetes.
 fn names(node: &Node) -> impl Iterator<Item = Text> {
     let names = std::iter::once(node.name.as_str()).chain(node.kubernetes_name.as_deref());
     names.map(Text::new).collect::<Vec<_>>().into_iter()

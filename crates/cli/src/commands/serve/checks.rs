@@ -164,7 +164,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// How long it rests for the cost of the last check, which took so long.
+    /// The rest after a check that took so long.
     fn rest_for(&self, took: Duration) -> Duration {
         let used = processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
         match used {

@@ -18,7 +18,7 @@ pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Most endpoints of one pod: one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// Of so many endpoints all are read, to find who else uses an address: keys do not tell it.
+/// Most endpoints that are all read, to find other users of an address: keys do not tell them.
 const FEW_ENDPOINTS: i64 = 1000;
 
 /// Reads around an address or a handle, all at one revision. Pools and configuration are read whole.
@@ -61,7 +61,7 @@ struct Reader<'c> {
     client: &'c EtcdClient,
     snapshot: Snapshot,
     revision: i64,
-    /// How many there are.
+    /// The number of endpoints.
     endpoints: i64,
     known: BTreeSet<Vec<u8>>,
 }

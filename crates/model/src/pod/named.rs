@@ -1,0 +1,102 @@
+//! Addresses that the status and the annotations of a pod name.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use super::{PodParts, evidence};
+use crate::cidr;
+use crate::snapshot::FieldDefect;
+
+/// As many addresses are looked through faster than looked up.
+const FEW: usize = 16;
+
+/// The addresses that a pod object names, each with its evidence.
+#[derive(Default)]
+pub(super) struct Named {
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Where each address stands, once they are many.
+    positions: HashMap<IpAddr, usize>,
+    pub defects: Vec<FieldDefect>,
+}
+
+impl Named {
+    pub(super) fn read(&mut self, parts: &PodParts<'_>) {
+        if parts.status_ips.is_empty() {
+            self.add_list("status.podIP", parts.status_ip, evidence::STATUS);
+        }
+        for ip in &parts.status_ips {
+            self.add_list("status.podIPs", ip, evidence::STATUS);
+        }
+        let ips = parts.cni_ips.filter(|ips| !ips.is_empty()).or(parts.cni_ip).unwrap_or("");
+        self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
+        self.add_list("vpc.amazonaws.com/pod-ips", parts.aws_ips.unwrap_or(""), evidence::AWS);
+        self.add_json("cni.projectcalico.org/ipAddrsNoIpam", parts.no_ipam, strings);
+        self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
+        self.add_json("k8s.v1.cni.cncf.io/networks-status", parts.networks_status, ips_of);
+    }
+
+    fn add_list(&mut self, field: &str, list: &str, by: u8) {
+        for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
+            match cidr::parse_address(text) {
+                Some(address) => self.add(address, by),
+                None => self.defects.push(FieldDefect::new(field, format!("{text:?} is not an address"))),
+            }
+        }
+    }
+
+    fn add_json(
+        &mut self,
+        field: &str,
+        json: Option<&str>,
+        read: fn(&serde_json::Value) -> Vec<(String, u8)>,
+    ) {
+        let Some(json) = json.filter(|j| !j.trim().is_empty()) else { return };
+        match serde_json::from_str(json) {
+            Ok(value) => read(&value).iter().for_each(|(text, by)| self.add_list(field, text, *by)),
+            Err(error) => self.defects.push(FieldDefect::new(field, format!("not JSON: {error}"))),
+        }
+    }
+
+    fn add(&mut self, address: IpAddr, by: u8) {
+        match self.position(address) {
+            Some(position) => self.addresses[position].1 |= by,
+            None => {
+                if !self.positions.is_empty() {
+                    self.positions.insert(address, self.addresses.len());
+                }
+                self.addresses.push((address, by));
+            }
+        }
+    }
+
+    /// Where an address stands. A pod has one or two; an annotation may name tens of thousands.
+    fn position(&mut self, address: IpAddr) -> Option<usize> {
+        if self.addresses.len() < FEW {
+            return self.addresses.iter().position(|(known, _)| *known == address);
+        }
+        if self.positions.is_empty() {
+            let known = self.addresses.iter().enumerate();
+            self.positions = known.map(|(position, (address, _))| (*address, position)).collect();
+        }
+        self.positions.get(&address).copied()
+    }
+}
+
+/// The strings of a JSON list: addresses that bypass IPAM.
+fn strings(value: &serde_json::Value) -> Vec<(String, u8)> {
+    texts(value).map(|text| (text, evidence::NO_IPAM)).collect()
+}
+
+fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
+    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
+}
+
+/// The `ips` of every object of a JSON list. The entry of the default network repeats the pod's own.
+fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
+    let networks = value.as_array().into_iter().flatten();
+    let by = |network: &serde_json::Value| match network["default"].as_bool() {
+        Some(true) => evidence::NETWORK_STATUS,
+        _ => evidence::NETWORK_STATUS | evidence::SECONDARY,
+    };
+    networks.flat_map(|network| texts(&network["ips"]).map(move |text| (text, by(network)))).collect()
+}
