@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 
 use super::site::*;
 use crate::cli::program::Run;
-use crate::cli::pty::Terminal;
 
 pub(super) const OLD: &str = "default-ipv4-ippool";
 pub(super) const NEW: &str = "default-ipv4-ippool-10-99-0-0-16";
-const TO: [&str; 4] = ["--from", OLD, "--to-cidr", "10.99.0.0/16"];
+pub(super) const TO: [&str; 4] = ["--from", OLD, "--to-cidr", "10.99.0.0/16"];
 
 /// As it is now, without a cooldown of released addresses.
 pub(super) fn spec() -> ClusterSpec {
@@ -35,7 +34,7 @@ pub(super) fn resume(site: &Site, phase: &str) -> Run {
     run
 }
 
-fn phase(site: &Site) -> Value {
+pub(super) fn phase(site: &Site) -> Value {
     migrate(site, &["status", "--from", OLD, "-o", "json"]).json()
 }
 
@@ -316,123 +315,6 @@ fn addresses_that_cool_down_keep_their_block_until_they_have() {
     assert_eq!(site.run(&["configure", "--ip-cooldown-seconds", "0", "--yes"]).code, 0);
     resume(&site, "clean-up");
     assert_eq!(left_of_old(&site), BTreeSet::new());
-}
-
-/// Undoing phases in another order than the last first would leave the cluster without a pool, or its users without addresses.
-#[test]
-fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
-    let last = "no other pool of its family would be enabled";
-    let refused = |site: &Site, run: &Run, says: &str| {
-        let before = site.dump();
-        let undo = site.undo(&journal_of(run));
-        assert!(undo.code == 1 && undo.stdout.contains(says), "{undo:?}");
-        assert_eq!(site.dump(), before);
-    };
-    let site = Site::of(&cluster());
-    let created = migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat());
-    let disabled = resume(&site, "disable");
-    refused(&site, &created, last);
-    let enabled = site.undo(&journal_of(&disabled));
-    assert_eq!(enabled.code, 0, "{enabled:?}");
-    assert_eq!(site.undo(&journal_of(&created)).code, 0);
-    refused(&site, &enabled, last);
-
-    // A pool that was there before.
-    let mut closed = pool(&site, OLD).unwrap();
-    (closed["metadata"]["name"], closed["spec"]["cidr"]) = ("closed".into(), "10.98.0.0/16".into());
-    closed["spec"]["disabled"] = true.into();
-    site.put(&key::pool("closed"), closed.to_string());
-    let opened = migrate(&site, &["--from", OLD, "--to", "closed", "--apply", "--yes"]);
-    resume(&site, "disable");
-    refused(&site, &opened, last);
-
-    let site = Site::of(&cluster());
-    let narrow = ["--from", OLD, "--to-cidr", "10.99.0.0/30", "--block-size", "30"];
-    let go_on = [&narrow[..], &["--apply", "--yes", "--force"]].concat();
-    assert_eq!(migrate(&site, &go_on).code, 0);
-    let disabled = migrate(&site, &go_on);
-    assert_eq!(disabled.code, 0, "{disabled:?}");
-    let enabled = site.undo(&journal_of(&disabled));
-    refused(&site, &enabled, "of 12 users; first node-");
-}
-
-/// The pool that others have taken away was the only one that the old pool could be left for.
-#[test]
-fn a_migration_without_a_pool_to_go_to_begins_anew() {
-    let site = Site::of(&cluster());
-    assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
-    resume(&site, "disable");
-    leave(&site);
-    resume(&site, "clean-up");
-    site.delete(&key::pool(NEW));
-    let before = site.dump();
-    assert_eq!(phase(&site)["phase"], "create");
-    let run = migrate(&site, &["resume", "--from", OLD, "--yes"]);
-    assert!(run.code == 1 && run.stderr.contains("no other enabled pool of its family"), "{run:?}");
-    assert_eq!(site.dump(), before);
-}
-
-#[test]
-fn a_pool_does_not_come_back_over_blocks_of_another_size() {
-    let site = Site::of(&cluster());
-    let stray = key::affinity("host", "node-1", "10.244.9.0/28".parse().unwrap());
-    let refused = |run: &Run| {
-        site.put(&stray, affinity("confirmed"));
-        let before = site.dump();
-        let undo = site.undo(&journal_of(run));
-        assert!(undo.code == 1 && undo.stdout.contains("the block 10.244.9.0/28 still exists"), "{undo:?}");
-        assert_eq!(site.dump(), before);
-        site.delete(&stray);
-    };
-    assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
-    refused(&resume(&site, "disable"));
-    leave(&site);
-    resume(&site, "clean-up");
-    let deleted = resume(&site, "delete");
-    refused(&deleted);
-    assert_eq!(site.undo(&journal_of(&deleted)).code, 0);
-}
-
-/// What others do while the question waits for its answer.
-#[test]
-fn each_phase_is_looked_at_again_after_the_question() {
-    let site = Site::of(&cluster());
-    let asked = |arguments: &[&str], meanwhile: &dyn Fn(), says: &str| {
-        let mut command = site.command(&[&["migrate"], &AT_ONCE[..], arguments].concat());
-        let run = Terminal::new(300).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-            meanwhile();
-            std::io::Write::write_all(terminal, b"y\n").unwrap();
-        });
-        assert!(run.code == Some(1) && run.text.replace("\r\n", " ").contains(says), "{run:?}");
-    };
-    let change = |name: &str, from: &str, to: &str, disabled: bool| {
-        let mut changed = pool(&site, from).unwrap();
-        (changed["metadata"]["name"], changed["spec"]["disabled"]) = (name.into(), disabled.into());
-        changed["spec"]["cidr"] = to.into();
-        site.put(&key::pool(name), changed.to_string());
-    };
-    let begin = [&TO[..], &["--apply"]].concat();
-    asked(&begin, &|| change("other", OLD, "10.99.128.0/17", false), "overlaps 10.99.128.0/17");
-    site.delete(&key::pool("other"));
-    let stray = key::affinity("host", "node-1", "10.99.9.0/28".parse().unwrap());
-    asked(&begin, &|| site.put(&stray, affinity("confirmed")), "the block 10.99.9.0/28 still exists");
-    site.delete(&stray);
-    assert_eq!(pool(&site, NEW), None);
-    assert_eq!(migrate(&site, &[&begin[..], &["--yes"]].concat()).code, 0);
-
-    let resume_it = ["resume", "--from", OLD];
-    for meanwhile in
-        [&(|| change(NEW, NEW, "10.99.0.0/16", true)) as &dyn Fn(), &|| site.delete(&key::pool(NEW))]
-    {
-        asked(&resume_it, meanwhile, "create is next, not disable");
-        assert_ne!(pool(&site, OLD).unwrap()["spec"]["disabled"], true);
-        change(NEW, OLD, "10.99.0.0/16", false);
-    }
-    resume(&site, "disable");
-    leave(&site);
-    let cleaned = resume(&site, "clean-up");
-    asked(&resume_it, &|| assert_eq!(site.undo(&journal_of(&cleaned)).code, 0), "is not empty any more");
-    assert!(pool(&site, OLD).is_some());
 }
 
 #[test]

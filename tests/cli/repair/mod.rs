@@ -16,6 +16,7 @@ mod lock;
 mod migrate;
 mod migrate_at_work;
 mod migrate_kubernetes;
+mod migrate_pools;
 mod migrate_size;
 mod named;
 mod no_space;

@@ -5,11 +5,13 @@ use calipam_check::views::{Explanation, PodStanding};
 use calipam_model::snapshot::Snapshot;
 
 use super::command;
+use crate::render::text::shell_word;
 
 /// The next steps, the likeliest first.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;
+        let (namespace, name) = (shell_word(namespace), shell_word(name));
         Some(format!("see what it waits for: `kubectl describe pod --namespace {namespace} {name}`"))
     };
     match &explanation.standing {
@@ -146,5 +148,5 @@ fn patches(
 }
 
 fn patch(what: &str, pool: &str, with: &str) -> String {
-    format!("{what}: `calicoctl patch ippool {pool} -p '{with}'`")
+    format!("{what}: `calicoctl patch ippool {} -p '{with}'`", shell_word(pool))
 }
