@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use calipam_testkit::kube::create;
+use calipam_testkit::kube::{Kinds, Lease, create, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -91,8 +91,8 @@ fn keys() -> Vec<(String, Value)> {
 }
 
 /// An API server whose etcd holds Calico's keys as well.
-fn server() -> KubeApiserver {
-    let server = KubeApiserver::start().unwrap();
+fn server() -> Lease {
+    let server = lease(Kinds::Kubernetes).unwrap();
     server
         .etcd()
         .with_client(async |mut client| {

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_testkit::kube::{Flavour, Kinds, lease};
+use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 
 use super::program::Run;
@@ -116,9 +116,7 @@ fn every_hint_is_run_as_printed_through_each_name() {
 #[test]
 fn on_kubernetes_too() {
     let flavour = Flavour::Classic;
-    let server = KubeApiserver::start().unwrap();
-    install(&server, flavour).unwrap();
-    install_kubevirt(&server).unwrap();
+    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     Cluster::example().kubernetes(flavour).write_to_server(&server).unwrap();
 
     let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));

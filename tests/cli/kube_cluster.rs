@@ -1,8 +1,7 @@
 //! A small cluster of Calico's objects on a test's API server, as Calico writes them.
 
 use calipam_model::affinity::{AffinityKey, AffinityType};
-use calipam_testkit::kube::{Flavour, create, create_in_etcd, install};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, create_in_etcd, lease};
 use serde_json::{Value, json};
 
 use std::process::Command;
@@ -11,7 +10,7 @@ use super::program::{Run, command};
 
 /// A cluster with a pool of blocks with 64 addresses.
 pub(super) struct KubeCluster {
-    pub server: KubeApiserver,
+    pub server: Lease,
     flavour: Flavour,
 }
 
@@ -45,8 +44,7 @@ impl KubeCluster {
 
     /// The same for a cluster of this GUID.
     pub(super) fn start_as(flavour: Flavour, guid: &str) -> Self {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, flavour).unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         let cluster = Self { server, flavour };
         let info = json!({"clusterGUID": guid, "calicoVersion": "v3.32.1", "datastoreReady": true});
         cluster.add("clusterinformations", "ClusterInformation", "default", info);

@@ -1,16 +1,15 @@
 //! Against a real kube-apiserver.
 
-use calipam_testkit::kube::{Flavour, create, install, service_account_token};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease, service_account_token};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
 use super::program::{Run, calipam};
 
 /// A server with one node and its block: a tunnel's address, and one of a pod that is gone.
-pub(super) fn server() -> KubeApiserver {
-    let server = KubeApiserver::start().unwrap();
+pub(super) fn server() -> Lease {
     let flavour = Flavour::Classic;
-    install(&server, flavour).unwrap();
+    let server = lease(Kinds::Calico(flavour)).unwrap();
     let add = |plural: &str, kind: &str, name: &str, spec: Value| {
         let labels = json!({
             "projectcalico.org/affinity-type": "host", "projectcalico.org/ip-version": "4",
@@ -114,8 +113,7 @@ fn a_server_that_is_not_there_is_named() {
 /// What is missing is named before anything is read, as rules that can be copied.
 #[test]
 fn missing_permissions_are_named_as_rules() {
-    let server = KubeApiserver::start().unwrap();
-    install(&server, Flavour::Classic).unwrap();
+    let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();
     let token = service_account_token(&server, "nobody").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");

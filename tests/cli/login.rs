@@ -9,17 +9,15 @@ use std::process::Stdio;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_testkit::kube::{Flavour, create, install, service_account_token};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease, service_account_token};
 use calipam_testkit::servers::KubeApiserver;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use super::program::{Run, calipam, command};
 
-fn server() -> KubeApiserver {
-    let server = KubeApiserver::start().unwrap();
-    install(&server, Flavour::Classic).unwrap();
-    server
+fn server() -> Lease {
+    lease(Kinds::Calico(Flavour::Classic)).unwrap()
 }
 
 /// Runs a check with a kubeconfig whose user has these credentials.

@@ -75,28 +75,34 @@ impl Terminal {
         command.stdin(self.side()).stdout(self.side()).stderr(self.side());
         let child = command.spawn().expect("the program starts");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
+        drop(self.inside);
+        let mut outside = File::from(self.outside);
         let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
-        while !String::from_utf8_lossy(&bytes).contains(prompt) {
-            let length = outside.read(&mut part).expect("the program shows something");
+        loop {
+            let shown = String::from_utf8_lossy(&bytes);
+            if shown.contains(prompt) {
+                break;
+            }
+            let length =
+                outside.read(&mut part).unwrap_or_else(|_| panic!("it ended without {prompt:?}: {shown}"));
             bytes.extend_from_slice(&part[..length]);
         }
         then(&mut outside, &child);
-        self.watch_on(child, bytes)
+        watch_on(outside, child, bytes)
     }
 
     /// Everything that a program shows until it ends.
     pub(super) fn watch(self, child: Child) -> Shown {
-        self.watch_on(child, Vec::new())
-    }
-
-    fn watch_on(self, mut child: Child, mut bytes: Vec<u8>) -> Shown {
         drop(self.inside);
-        // The read ends with an error when no process is left on the inner side.
-        let _ = File::from(self.outside).read_to_end(&mut bytes);
-        let status = child.wait().expect("the program ends");
-        Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }
+        watch_on(File::from(self.outside), child, Vec::new())
     }
+}
+
+/// Reads to the end, which comes as an error when no process is left on the inner side.
+fn watch_on(mut outside: File, mut child: Child, mut bytes: Vec<u8>) -> Shown {
+    let _ = outside.read_to_end(&mut bytes);
+    let status = child.wait().expect("the program ends");
+    Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }
 }
 
 /// A program on a terminal that is typed to and read from in turn, such as a shell.

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::kube::{Flavour, Kinds, create, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn dry_run(server: &KubeApiserver, object: &Value) -> (u16, String) {
 
 #[test]
 fn a_real_api_server_accepts_the_manifests_and_their_pods() {
-    let server = KubeApiserver::start().unwrap();
+    let server = lease(Kinds::Kubernetes).unwrap();
     let mut namespace = of_kind("Namespace");
     assert_eq!(dry_run(&server, &namespace).0, 201);
     create(&server, &collection(&namespace), &[namespace.clone()]).unwrap();

@@ -48,7 +48,7 @@ pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::standing::Standing;
-pub use self::suspects::{drop_changed, revisions, suspects};
+pub use self::suspects::{Recheck, drop_changed, revisions, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
 /// those would cost no more than time.

@@ -1,6 +1,7 @@
 //! The second read: what a half-done operation of Calico could explain (facts 3.14) is read again some seconds later, and
 //! only findings whose objects have not changed stand. `workflow/src/second_read/settle.rs` waits and reads.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use calipam_model::block::Block;
@@ -17,6 +18,52 @@ use crate::report::Report;
 /// The keys that have to be read again before all findings of the report stand.
 pub fn suspects(report: &Report) -> BTreeSet<Key> {
     report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
+}
+
+/// Reads of what a report rests on, until what stands rests on nothing that has just changed.
+///
+/// The second read is the last one but for a handle whose block was written meanwhile: an address that was assigned after the first
+/// read of the block and is being released at the second leaves the block as it was and the handle where it is. By a third read
+/// that release has ended.
+pub struct Recheck<'s> {
+    before: Cow<'s, Snapshot>,
+    reads: usize,
+    is_settled: bool,
+}
+
+impl<'s> Recheck<'s> {
+    /// Most reads after the first one.
+    const MOST_READS: usize = 2;
+
+    /// A recheck of a report about `first`.
+    pub fn new(first: &'s Snapshot) -> Self {
+        Self { before: Cow::Borrowed(first), reads: 0, is_settled: false }
+    }
+
+    /// The keys to read next, or nothing if the report stands.
+    pub fn keys(&self, report: &Report) -> Option<BTreeSet<Key>> {
+        let keys = suspects(report);
+        (!self.is_settled && !keys.is_empty()).then_some(keys)
+    }
+
+    /// Drops the findings whose objects are not the same in `later`, which holds the [`keys`](Self::keys). Returns what was dropped.
+    pub fn take(&mut self, report: &mut Report, later: Snapshot) -> Vec<Finding> {
+        let dropped = drop_changed(report, &self.before, &later);
+        self.reads += 1;
+        self.is_settled = self.reads == Self::MOST_READS || !self.rests_on_written_block(report, &later);
+        self.before = Cow::Owned(later);
+        dropped
+    }
+
+    /// True if a finding about a handle rests on a block that has been written since the read before.
+    fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
+        let about_handles = report.findings.iter().filter(|f| matches!(f.subject, Subject::Handle(_)));
+        let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
+        let (before, after) = (Objects::new(&self.before, &wanted), Objects::new(later, &wanted));
+        before.blocks.iter().any(|(key, block)| {
+            after.blocks.get(key).is_some_and(|written| written.revision != block.revision)
+        })
+    }
 }
 
 /// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
@@ -154,7 +201,7 @@ fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::test_cluster::{Cluster, pod};
@@ -173,6 +220,39 @@ mod tests {
         assert!(report.rechecked);
         let leaks = report.findings.iter().filter(|f| f.code == Code::LeakedAddress);
         leaks.map(|f| f.subject.to_string()).collect()
+    }
+
+    /// A pod that came after the blocks were read and is being deleted at the second read: its handle is there both times, and
+    /// its block records nothing of it.
+    #[test]
+    fn a_handle_is_read_again_while_its_block_is_written() {
+        let at = |revision: i64| {
+            let mut cluster = cluster([Value::Null, Value::Null, Value::Null, Value::Null]);
+            let handle = Key::Handle("k8s-pod-network.a".into()).to_string();
+            cluster.put(&handle, json!({"handleID": "k8s-pod-network.a", "block": {"10.244.1.0/30": 1}}));
+            cluster.0.blocks[0].revision = Revision::Etcd(revision);
+            cluster.0
+        };
+        let reads = |later: [Snapshot; 2]| {
+            let first = at(1);
+            let mut report = check(&first, &Options::default());
+            let mut recheck = Recheck::new(&first);
+            let mut reads = 0;
+            for snapshot in later {
+                if recheck.keys(&report).is_some() {
+                    recheck.take(&mut report, snapshot);
+                    reads += 1;
+                }
+            }
+            assert_eq!(recheck.keys(&report), None);
+            let orphans = report.findings.iter().filter(|f| f.code == Code::OrphanHandle).count();
+            (reads, orphans)
+        };
+        let mut gone = at(2);
+        gone.handles.clear();
+        assert_eq!(reads([at(1), gone.clone()]), (1, 1), "nothing has changed");
+        assert_eq!(reads([at(2), gone]), (2, 0), "the deletion has ended");
+        assert_eq!(reads([at(2), at(3)]), (2, 1), "others write the block");
     }
 
     #[test]

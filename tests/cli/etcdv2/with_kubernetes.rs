@@ -1,7 +1,7 @@
 //! Calico 2.x with the Kubernetes of its cluster next to it: `--kubeconfig`.
 
 use calipam_testkit::calico2::endpoint_key;
-use calipam_testkit::kube::create;
+use calipam_testkit::kube::{Kinds, Lease, create, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::json;
 
@@ -9,8 +9,8 @@ use super::{AT_ONCE, Site};
 use crate::cli::program::Run;
 
 /// The pods of the healthy cluster, as Kubernetes runs them.
-fn kubernetes() -> KubeApiserver {
-    let server = KubeApiserver::start().unwrap();
+fn kubernetes() -> Lease {
+    let server = lease(Kinds::Kubernetes).unwrap();
     let object =
         |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     // The server may have made it already.

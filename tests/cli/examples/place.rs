@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use calipam_testkit::cluster::{Cluster, Object};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, lease};
+use calipam_testkit::servers::Etcd;
 use tempfile::TempDir;
 
 use super::document::Example;
@@ -30,7 +30,7 @@ pub(super) struct Place {
     still: Etcd,
     /// For examples that write, each of which finds the cluster as it was.
     written: Etcd,
-    server: KubeApiserver,
+    server: Lease,
     entries: Vec<(String, Vec<u8>)>,
 }
 
@@ -51,9 +51,7 @@ impl From<Run> for Ended {
 impl Place {
     pub(super) fn start() -> Self {
         let cluster = Cluster::example();
-        let server = KubeApiserver::start().unwrap();
-        install(&server, Flavour::Classic).unwrap();
-        install_kubevirt(&server).unwrap();
+        let server = lease(Kinds::CalicoAndKubevirt(Flavour::Classic)).unwrap();
         cluster.kubernetes(Flavour::Classic).write_to_server(&server).unwrap();
         let place = Self {
             shell: Shell::new([]),

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Form};
-use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt, seed};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, lease, seed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -37,7 +36,7 @@ const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clust
 pub(super) type Objects = BTreeMap<String, Value>;
 
 pub(super) struct KubeSite {
-    pub server: KubeApiserver,
+    pub server: Lease,
     flavour: Flavour,
     home: TempDir,
 }
@@ -45,16 +44,14 @@ pub(super) struct KubeSite {
 impl KubeSite {
     /// Puts a cluster onto a server of its own.
     pub(super) fn of(cluster: &Cluster, flavour: Flavour) -> Self {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, flavour).unwrap();
-        install_kubevirt(&server).unwrap();
+        let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
         cluster.kubernetes(flavour).write_to_server(&server).unwrap();
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
     }
 
     /// An empty cluster with a pool and nodes without tunnels, on a server of its own. Gives the names of the nodes.
     pub(super) fn seeded(flavour: Flavour, spec: &ClusterSpec, nodes: usize) -> (Self, Vec<String>) {
-        let server = KubeApiserver::start().unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         let names = seed(&server, flavour, spec, nodes).unwrap();
         (Self { server, flavour, home: tempfile::tempdir().unwrap() }, names)
     }

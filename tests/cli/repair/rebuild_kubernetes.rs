@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 use serde_json::json;
@@ -30,9 +30,7 @@ fn findings(server: &KubeApiserver, home: &tempfile::TempDir) -> BTreeSet<String
 }
 
 fn everything(flavour: Flavour) {
-    let server = KubeApiserver::start().unwrap();
-    install(&server, flavour).unwrap();
-    install_kubevirt(&server).unwrap();
+    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     let cluster = Cluster::all_faults(ClusterSpec::new(23).at(Timestamp::now()).wide(), 1);
     cluster.kubernetes(flavour).write_to_server(&server).unwrap();
     let home = tempfile::tempdir().unwrap();

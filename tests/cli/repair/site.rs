@@ -142,9 +142,9 @@ pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The journal of a run that has written something, as its hint names it.
+/// The journal of a run that has written something, as its last hint names it.
 pub(super) fn journal_of(run: &Run) -> String {
-    let rest = run.stderr.split("`calipam undo ").nth(1).unwrap_or_else(|| panic!("no journal: {run:?}"));
+    let (_, rest) = run.stderr.rsplit_once("`calipam undo ").unwrap_or_else(|| panic!("no journal: {run:?}"));
     rest.split(['`', ' ']).next().unwrap().to_owned()
 }
 

@@ -60,7 +60,8 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
     cluster.inject(Fault::AffinityPendingWithoutBlock, 1);
     let site = Site::of(&cluster);
     let before = site.dump();
-    let run = site.run(&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"]);
+    let rebuild = [&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"], &AT_ONCE[..]].concat();
+    let run = site.run(&rebuild);
     assert_eq!(run.code, 0, "{run:?}");
     let after = site.dump();
     let gone = before.keys().find(|key| key.contains("/host/") && !after.contains_key(*key)).unwrap();
@@ -69,7 +70,7 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
 
     // The same for a block of another size.
     let site = Site::of(&cluster);
-    let run = site.run(&["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"]);
+    let run = site.run(&rebuild);
     let part = cidr.parse::<calipam_model::IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
     refused(&site, &journal_of(&run), block(&part, "node-2"), "would overlap");
 }

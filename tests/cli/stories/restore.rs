@@ -1,7 +1,7 @@
 //! An etcd was restored from a backup that is older than what runs.
 
 use calipam_testkit::cluster::Fault;
-use calipam_testkit::kube::{create, create_in_etcd};
+use calipam_testkit::kube::{Kinds, create, create_in_etcd, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn after_an_etcd_restore() {
     let pods = endpoints(&cluster);
     let (ended, started) = (&pods[0], [&pods[3], &pods[6]]);
     // What runs: all but a pod that has ended since the backup.
-    let server = KubeApiserver::start().unwrap();
+    let server = lease(Kinds::Kubernetes).unwrap();
     let running: Vec<Value> = pods[1..].iter().map(|living| pod(&cluster, living)).collect();
     seed(&server, &cluster, &running);
     // In the backup two pods were not there yet.

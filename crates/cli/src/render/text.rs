@@ -49,11 +49,19 @@ pub(crate) fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())
 }
 
-/// A word as a shell reads it.
+/// A word as a shell reads it; bash and zsh where it holds what a terminal must not see.
 pub(crate) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
+    }
+    if text.chars().any(is_unsafe) {
+        let escaped = text.chars().map(|c| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if is_unsafe(c) => format!("\\u{:04x}", u32::from(c)),
+            c => c.to_string(),
+        });
+        return format!("$'{}'", escaped.collect::<String>());
     }
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -70,6 +78,13 @@ pub(crate) fn join(words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(shell_word("shop/web-0"), "shop/web-0");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word("it's\u{1b}[2J\\\u{202e}"), r"$'it\'s\u001b[2J\\\u202e'");
+    }
 
     #[test]
     fn nothing_reaches_a_terminal_that_moves_its_cursor() {

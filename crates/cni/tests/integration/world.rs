@@ -7,7 +7,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::blocks::{TakenBlock, put_block_objects, put_blocks};
-use calipam_testkit::kube::{Flavour, create, install, install_kubevirt};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease};
 use calipam_testkit::relay::Relay;
 use calipam_testkit::servers::{Etcd, EtcdVersion, KubeApiserver};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// A cluster with one pool of each family, of small blocks, and the nodes `a` and `b`.
 pub(crate) enum World {
     Etcd(Box<Etcd>),
-    Kubernetes(Box<KubeApiserver>, Flavour),
+    Kubernetes(Box<Lease>, Flavour),
 }
 
 impl World {
@@ -34,9 +34,7 @@ impl World {
     }
 
     pub(crate) fn kubernetes(flavour: Flavour) -> Self {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, flavour).unwrap();
-        install_kubevirt(&server).unwrap();
+        let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
         let node = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "spec": {"podCIDR": "10.7.0.64/26"}})

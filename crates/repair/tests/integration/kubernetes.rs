@@ -13,7 +13,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::Recorded;
 use calipam_repair::{Event, Execution, Options, UndoPlan, execute, undo};
-use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::kube::{Flavour, Kinds, create, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -100,8 +100,7 @@ pub(crate) fn values(snapshot: &Snapshot) -> BTreeMap<String, Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_are_made_in_order_and_undone() {
     for flavour in [Flavour::Classic, Flavour::Native] {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, flavour).unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         seed(&server, flavour);
         let store = open(&server).await;
         let folder = tempfile::tempdir().unwrap();
@@ -138,8 +137,7 @@ async fn releases_are_made_in_order_and_undone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn others_who_write_at_the_same_time_are_not_overwritten() {
     let flavour = Flavour::Classic;
-    let server = Arc::new(KubeApiserver::start().unwrap());
-    install(&server, flavour).unwrap();
+    let server = Arc::new(lease(Kinds::Calico(flavour)).unwrap());
     seed(&server, flavour);
     let store = open(&server).await;
     let folder = tempfile::tempdir().unwrap();
@@ -176,8 +174,7 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_is_counted_back_where_its_address_is_omitted() {
     let flavour = Flavour::Classic;
-    let server = Arc::new(KubeApiserver::start().unwrap());
-    install(&server, flavour).unwrap();
+    let server = Arc::new(lease(Kinds::Calico(flavour)).unwrap());
     seed(&server, flavour);
     let store = open(&server).await;
     let before = values(&observe(&store).await);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_check::{Code, Options as Judgement, check, drop_changed, suspects};
+use calipam_check::{Code, Options as Judgement, Recheck, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Batch, Change, Swap};
 use calipam_model::IpNet;
@@ -23,8 +23,8 @@ use calipam_repair::journal::Recorded;
 use calipam_repair::{Options, UndoPlan, execute, undo};
 use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Ledger, Target, Tenant};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::{Flavour, seed};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, lease, seed};
+use calipam_testkit::servers::Etcd;
 use jiff::SignedDuration;
 
 use crate::cluster::{consent, journal_path, observe, open};
@@ -43,7 +43,7 @@ struct Scene {
 
 enum Server {
     Etcd(Box<Etcd>),
-    Kubernetes(Box<KubeApiserver>, Flavour),
+    Kubernetes(Box<Lease>, Flavour),
 }
 
 impl Scene {
@@ -58,7 +58,7 @@ impl Scene {
 
     fn on_kubernetes(flavour: Flavour) -> Self {
         let spec = ClusterSpec::new(3).v4_only();
-        let server = KubeApiserver::start().unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         let nodes = seed(&server, flavour, &spec, 4).unwrap();
         Self { server: Server::Kubernetes(Box::new(server), flavour), spec, nodes }
     }
@@ -170,13 +170,16 @@ struct Done {
 async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan {
     let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
     let snapshot = observe(store).await;
-    let read = Instant::now();
+    let mut read = Instant::now();
     let mut report = check(&snapshot, &judgement);
-    let keys = suspects(&report);
-    tokio::time::sleep(SETTLE).await;
-    activity.ended(read).await;
-    let later = store.reread(&keys).await.unwrap().unwrap();
-    drop_changed(&mut report, &snapshot, &later);
+    let mut recheck = Recheck::new(&snapshot);
+    while let Some(keys) = recheck.keys(&report) {
+        tokio::time::sleep(SETTLE).await;
+        activity.ended(read).await;
+        let later = store.reread(&keys).await.unwrap().unwrap();
+        read = Instant::now();
+        recheck.take(&mut report, later);
+    }
     let basis = Basis::new(&snapshot, &report, &judgement);
     match repair {
         Repair::Release => {

@@ -9,8 +9,8 @@ use calipam_model::edit::{Precondition, Step};
 use calipam_model::key::Key;
 use calipam_plan::{Basis, release};
 use calipam_repair::{Conflict, Options, execute};
-use calipam_testkit::kube::{Flavour, create, install};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease};
+use calipam_testkit::servers::Etcd;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ enum Meanwhile {
 
 enum World {
     Etcd(Box<Etcd>),
-    Kubernetes(Box<KubeApiserver>, Flavour),
+    Kubernetes(Box<Lease>, Flavour),
 }
 
 impl World {
@@ -62,8 +62,7 @@ impl World {
     }
 
     fn kubernetes(flavour: Flavour) -> Self {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, flavour).unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         Self::Kubernetes(Box::new(server), flavour)
     }
 

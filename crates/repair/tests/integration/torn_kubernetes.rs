@@ -14,9 +14,9 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{Recorded, resolve};
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
-use calipam_testkit::kube::{Connection, Flavour, create, install};
+use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, create, lease};
 use calipam_testkit::rounds;
-use calipam_testkit::servers::{KubeApiserver, Tear, Tearing};
+use calipam_testkit::servers::{Tear, Tearing};
 use serde_json::{Value, json};
 
 use crate::cluster::{consent, journal_path, observe};
@@ -36,7 +36,7 @@ const TEARS: [Tear; 7] = [
 ];
 
 struct Site {
-    server: KubeApiserver,
+    server: Lease,
     torn: Tearing,
     store: Datastore,
     /// Opened past the proxy.
@@ -50,8 +50,7 @@ struct Site {
 
 impl Site {
     async fn new() -> Self {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, FLAVOUR).unwrap();
+        let server = lease(Kinds::Calico(FLAVOUR)).unwrap();
         seed(&server, FLAVOUR);
         let torn = Tearing::kubernetes(&server).unwrap();
         let (store, sound) = (open_at(&torn.kubeconfig()).await, open(&server).await);

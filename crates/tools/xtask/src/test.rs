@@ -43,7 +43,7 @@ command that brings it. With CI=true in the environment that is a failure.
 
 Then runs `cargo fmt --check`, all tests of the workspace, and next to them
 `cargo clippy` (warnings are errors). One of the tests checks the dependencies
-against deny.toml. Each test starts and ends its own servers on 127.0.0.1.
+against deny.toml. The tests start their servers on 127.0.0.1, and end them.
 
 With arguments only the tests run that they select:
 

@@ -1,7 +1,7 @@
 //! The second read of a check: what a half-done operation of Calico could explain is read again after `--settle`, and a finding
 //! whose objects have changed is dropped.
 
-use calipam_check::{Finding, Report, check, drop_changed, suspects};
+use calipam_check::{Finding, Recheck, Report, check};
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
@@ -36,16 +36,14 @@ pub(crate) async fn recheck(
         return Ok(Vec::new());
     }
 
-    let keys = suspects(report);
-    if keys.is_empty() {
-        report.rechecked = true;
-        return Ok(Vec::new());
+    report.rechecked = true;
+    let mut dropped = Vec::new();
+    let mut recheck = Recheck::new(snapshot);
+    while let Some(keys) = recheck.keys(report) {
+        operator.note(Note::Rereading { objects: keys.len(), after: pause });
+        wait(pause, Activity::Rechecking, operator).await;
+        let Some(later) = datastore.reread(&keys).await? else { break };
+        dropped.append(&mut recheck.take(report, later));
     }
-
-    operator.note(Note::Rereading { objects: keys.len(), after: pause });
-    wait(pause, Activity::Rechecking, operator).await;
-    Ok(match datastore.reread(&keys).await? {
-        Some(later) => drop_changed(report, snapshot, &later),
-        None => Vec::new(),
-    })
+    Ok(dropped)
 }

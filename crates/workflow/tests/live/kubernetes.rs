@@ -11,7 +11,7 @@ use calipam_datastore::settings::Overrides;
 use calipam_model::snapshot::{Revision, Snapshot};
 use calipam_testkit::allocator::{Churn, ChurnLog, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt, seed, seed_nodes};
+use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed, seed_nodes};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use calipam_workflow::{Live, Step};
@@ -128,9 +128,7 @@ fn with_the_spec_of(value: &[u8], other: &[u8]) -> Option<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_whole_read_finds() {
     let (flavour, seed) = (Flavour::Classic, 5);
-    let server = KubeApiserver::start().unwrap();
-    install(&server, flavour).unwrap();
-    install_kubevirt(&server).unwrap();
+    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     let spec = ClusterSpec::new(seed).at(Timestamp::now());
     Cluster::all_faults(spec, 1).kubernetes(flavour).write_to_server(&server).unwrap();
     let first = stored(&server, flavour);
@@ -200,6 +198,7 @@ async fn churn(
 async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
     let (spec, flavour) = (ClusterSpec::new(9).v4_only(), Flavour::Native);
     let server = Arc::new(KubeApiserver::start().unwrap());
+    install(&server, flavour).unwrap();
     let nodes = seed(&server, flavour, &spec, 4).unwrap();
     let datastore = open(&on(&server, None)).await;
     let mut live = begin(&datastore).await;
@@ -270,7 +269,7 @@ async fn a_server_that_comes_back_older_is_read_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn while_pods_of_an_etcd_come_and_go() {
     let spec = ClusterSpec::new(9).v4_only();
-    let (server, etcd) = (Arc::new(KubeApiserver::start().unwrap()), Arc::new(Etcd::start().unwrap()));
+    let (server, etcd) = (Arc::new(lease(Kinds::Kubernetes).unwrap()), Arc::new(Etcd::start().unwrap()));
     let cluster = Cluster::plain(spec, 4, 0);
     let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
     seed_nodes(&server, &nodes).unwrap();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use calipam_check::Finding;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, KubeCluster};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, lease};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,10 +17,8 @@ use crate::support::{observe, open_kubernetes};
 /// The server gives objects the time at which they are created: a service is then younger than the grace period.
 const TOO_YOUNG: &str = "service-without-address ";
 
-fn server(flavour: Flavour) -> KubeApiserver {
-    let server = KubeApiserver::start().unwrap();
-    install(&server, flavour).unwrap();
-    install_kubevirt(&server).unwrap();
+fn server(flavour: Flavour) -> Lease {
+    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     server
 }
 

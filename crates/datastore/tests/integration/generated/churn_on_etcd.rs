@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use calipam_check::{drop_changed, suspects};
+use calipam_check::Recheck;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -77,18 +77,21 @@ async fn every_report_is_of_one_revision_and_without_false_findings() {
     let mut half_done = 0;
     let log = loop {
         let snapshot = observe(&datastore).await.unwrap();
-        let read = Instant::now();
+        let mut read = Instant::now();
         revisions.insert(snapshot.revision.clone());
         let mut report = checked(&snapshot);
         let exact = exact(&etcd, snapshot.revision.parse().unwrap(), &snapshot).await;
         assert_eq!(lines(&findings(&exact)), lines(&report.findings), "the report is of no single revision");
         assert_eq!(exact.endpoints.len(), snapshot.endpoints.len());
         half_done += usize::from(lines(&report.findings) != truth);
-        let keys = suspects(&report);
-        tokio::time::sleep(SETTLE).await;
-        activity.ended(read).await;
-        let later = datastore.reread(&keys).await.unwrap().unwrap();
-        drop_changed(&mut report, &snapshot, &later);
+        let mut recheck = Recheck::new(&snapshot);
+        while let Some(keys) = recheck.keys(&report) {
+            tokio::time::sleep(SETTLE).await;
+            activity.ended(read).await;
+            let later = datastore.reread(&keys).await.unwrap().unwrap();
+            read = Instant::now();
+            recheck.take(&mut report, later);
+        }
         assert_eq!(lines(&report.findings), truth, "a half-done operation is called a fault");
         if begin.elapsed() > WORK && revisions.len() >= MIN_REVISIONS && half_done > 0 {
             activity.stop();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use calipam_check::{drop_changed, suspects};
+use calipam_check::Recheck;
 use calipam_datastore::Datastore;
 use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::kube::{Flavour, seed, seed_nodes};
-use calipam_testkit::servers::{Etcd, KubeApiserver};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, lease, seed, seed_nodes};
+use calipam_testkit::servers::Etcd;
 
 use super::findings::{checked, findings, lines};
 use crate::support::{observe, open_kubernetes};
@@ -34,7 +34,7 @@ fn is_enough(log: &ChurnLog) -> bool {
 
 /// A cluster without pods.
 struct Scene {
-    server: KubeApiserver,
+    server: Lease,
     flavour: Flavour,
     /// An etcd that holds Calico's data instead of the server, and its endpoint.
     etcd: Option<(Etcd, String)>,
@@ -45,7 +45,7 @@ struct Scene {
 impl Scene {
     fn new(flavour: Flavour) -> Self {
         let spec = ClusterSpec::new(9).v4_only();
-        let server = KubeApiserver::start().unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         let nodes = seed(&server, flavour, &spec, 4).unwrap();
         Self { server, flavour, etcd: None, spec, nodes }
     }
@@ -54,7 +54,7 @@ impl Scene {
         let spec = ClusterSpec::new(9).v4_only();
         let cluster = Cluster::plain(spec, 4, 0);
         let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-        let server = KubeApiserver::start().unwrap();
+        let server = lease(Kinds::Kubernetes).unwrap();
         seed_nodes(&server, &nodes).unwrap();
         let etcd = Etcd::start().unwrap();
         let endpoint = etcd.endpoint();
@@ -108,15 +108,18 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
     let mut seen = Seen::default();
     while !course.over.load(Ordering::Relaxed) {
         let snapshot = observe(&datastore).await.unwrap();
-        let read = Instant::now();
+        let mut read = Instant::now();
         let mut report = checked(&snapshot);
         seen.unsettled.extend(lines(&report.findings));
 
-        let keys = suspects(&report);
-        tokio::time::sleep(SETTLE).await;
-        course.activity.ended(read).await;
-        let later = datastore.reread(&keys).await.unwrap().unwrap();
-        drop_changed(&mut report, &snapshot, &later);
+        let mut recheck = Recheck::new(&snapshot);
+        while let Some(keys) = recheck.keys(&report) {
+            tokio::time::sleep(SETTLE).await;
+            course.activity.ended(read).await;
+            let later = datastore.reread(&keys).await.unwrap().unwrap();
+            read = Instant::now();
+            recheck.take(&mut report, later);
+        }
         seen.settled.extend(lines(&report.findings));
 
         seen.readings += 1;

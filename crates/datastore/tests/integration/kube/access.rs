@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use calipam_datastore::settings::Timeouts;
 use calipam_datastore::write::RECORDS;
 use calipam_datastore::{Cause, Datastore, Error, Failure, Permission};
-use calipam_testkit::kube::{Flavour, create, service_account_token};
+use calipam_testkit::kube::{Flavour, create, install, service_account_token};
+use calipam_testkit::servers::KubeApiserver;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -143,7 +144,8 @@ async fn wrong_credentials_and_servers_have_errors_of_their_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_or_is_gone_is_given_up_in_time() {
-    let server = server(Flavour::Classic);
+    let server = KubeApiserver::start().unwrap();
+    install(&server, Flavour::Classic).unwrap();
     let mut settings = settings(&server.kubeconfig());
     settings.kubernetes.timeouts = Timeouts { connect: SHORT, request: SHORT };
     let store = Datastore::open(&settings).await.unwrap();

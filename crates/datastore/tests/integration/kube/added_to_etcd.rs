@@ -7,7 +7,7 @@ use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::{Datastore, Error};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
-use calipam_testkit::kube::create;
+use calipam_testkit::kube::{Kinds, create, lease};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn open(etcd: &Etcd, server: &KubeApiserver) -> Datastore {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
-    let (etcd, server) = (Etcd::start().unwrap(), KubeApiserver::start().unwrap());
+    let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());
     seed(&etcd).await;
     create(&server, "/api/v1/nodes", &[node("node-1", json!({})), node("node-2", json!({}))]).unwrap();
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();

@@ -8,7 +8,7 @@ use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, DatastoreKind, DefectKind, Revision, Snapshot, Source};
-use calipam_testkit::kube::{Flavour, create, install, install_kubevirt};
+use calipam_testkit::kube::{Flavour, Kinds, create, install, install_kubevirt, lease};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn the_classic_group_is_read_whole_and_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_native_group_is_read_whole_and_by_name() {
-    let server = KubeApiserver::start().unwrap();
+    let server = lease(Kinds::Kubernetes).unwrap();
     let nothing = observe(&open(&server).await).await.unwrap_err();
     assert!(matches!(nothing, calipam_datastore::Error::NoCalicoKinds { .. }), "{nothing}");
     assert!(!nothing.is_usage());

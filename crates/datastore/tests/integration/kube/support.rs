@@ -6,7 +6,7 @@ use std::time::Duration;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{Overrides, Settings, Timeouts};
 use calipam_model::plugin::INSTALLED;
-use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -16,10 +16,8 @@ use crate::support::resolve;
 pub(super) const SHORT: Duration = Duration::from_secs(2);
 
 /// An API server with Calico's kinds.
-pub(super) fn server(flavour: Flavour) -> KubeApiserver {
-    let server = KubeApiserver::start().unwrap();
-    install(&server, flavour).unwrap();
-    server
+pub(super) fn server(flavour: Flavour) -> Lease {
+    lease(Kinds::Calico(flavour)).unwrap()
 }
 
 pub(super) fn settings(kubeconfig: &Path) -> Settings {

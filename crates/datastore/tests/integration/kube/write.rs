@@ -11,7 +11,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
-use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::kube::{Flavour, Kinds, create, lease};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::{Value, json};
 
@@ -203,7 +203,7 @@ async fn evidence_and_strangers_stop_a_write() {
 /// Evidence that is in Kubernetes counts for writes to etcd, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_beside_etcd_are_evidence() {
-    let (etcd, server) = (Etcd::start().unwrap(), KubeApiserver::start().unwrap());
+    let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());
     create(&server, "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();
     let overrides = Overrides {
         etcd_endpoints: Some(etcd.endpoint()),

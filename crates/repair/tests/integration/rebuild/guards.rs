@@ -9,7 +9,7 @@ use calipam_plan::rebuild::{self, Request};
 use calipam_plan::{Basis, Plan, Verb};
 use calipam_repair::{Execution, Options as Running, execute};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::kube::{Flavour, Kinds, lease};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -237,9 +237,7 @@ fn make_old(server: &KubeApiserver, version: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn affinities_get_no_labels_before_calico_3_31() {
     for version in ["v3.13.5", "v3.21.6"] {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, Flavour::Classic).unwrap();
-        install_kubevirt(&server).unwrap();
+        let server = lease(Kinds::CalicoAndKubevirt(Flavour::Classic)).unwrap();
         let mut cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()));
         cluster.inject(Fault::BlockWithoutAffinity, 1);
         cluster.inject(Fault::AffinityPending, 1);

@@ -6,8 +6,7 @@ use calipam_datastore::settings::Overrides;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Form};
-use calipam_testkit::kube::{Flavour, install, install_kubevirt};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Flavour, Kinds, lease};
 use jiff::Timestamp;
 
 use super::mend::{judge, mend, open, revert, touched};
@@ -40,9 +39,7 @@ fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
 async fn mend_all(flavour: Flavour) {
     let cluster =
         Cluster::all_faults_of(ClusterSpec::new(9).at(Timestamp::now()).wide(), Form::of(flavour), 1);
-    let server = KubeApiserver::start().unwrap();
-    install(&server, flavour).unwrap();
-    install_kubevirt(&server).unwrap();
+    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     cluster.kubernetes(flavour).write_to_server(&server).unwrap();
     let overrides = Overrides {
         datastore: Some("kubernetes".into()),

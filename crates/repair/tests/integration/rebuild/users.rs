@@ -10,8 +10,7 @@ use calipam_plan::rebuild::{self, Request};
 use calipam_plan::{Basis, Verb, apply_plan};
 use calipam_repair::{Execution, Options as Running, execute};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
-use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, lease};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -21,14 +20,12 @@ use crate::cluster::{consent, journal_path, observe};
 struct World {
     connection: Connection,
     store: Datastore,
-    _server: KubeApiserver,
+    _server: Lease,
 }
 
 impl World {
     async fn with(faults: &[Fault]) -> Self {
-        let server = KubeApiserver::start().unwrap();
-        install(&server, Flavour::Classic).unwrap();
-        install_kubevirt(&server).unwrap();
+        let server = lease(Kinds::CalicoAndKubevirt(Flavour::Classic)).unwrap();
         let mut cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()));
         faults.iter().for_each(|fault| cluster.inject(*fault, 1));
         cluster.kubernetes(Flavour::Classic).write_to_server(&server).unwrap();

@@ -7,7 +7,7 @@ use super::kubernetes::KubeObjects;
 use super::store::{Datastore, Ending, List, Place};
 use crate::cluster::wire::{self, Attribute, Block};
 use crate::cluster::{ClusterSpec, Holder, pod_name};
-use crate::kube::{Flavour, seed};
+use crate::kube::{Flavour, Kinds, lease, seed};
 use crate::servers::KubeApiserver;
 
 /// The object at a path; `None` if there is none.
@@ -115,7 +115,7 @@ fn what_is_marked_is_deleted(server: &KubeApiserver, flavour: Flavour, store: &m
 #[test]
 fn objects_are_those_of_calico() {
     for flavour in [Flavour::Classic, Flavour::Native] {
-        let server = KubeApiserver::start().unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         seed(&server, flavour, &ClusterSpec::new(8).v4_only(), 1).unwrap();
         let mut store = KubeObjects::connect(&server, flavour).unwrap();
         objects_change_by_compare_and_swap(&mut store);

@@ -7,8 +7,8 @@ use super::store::{Place, Store, Target};
 use super::{Churn, ChurnLog, look};
 use crate::cluster::rng::Rng;
 use crate::cluster::{Cluster, ClusterSpec};
-use crate::kube::{Flavour, seed};
-use crate::servers::{Etcd, KubeApiserver};
+use crate::kube::{Flavour, Kinds, lease, seed};
+use crate::servers::Etcd;
 
 /// Some pods live, some leaked, and of the others that ended some had finished and some were evicted.
 fn is_enough(log: &ChurnLog) -> bool {
@@ -71,7 +71,7 @@ fn violations_are_found_on_etcd() {
 #[test]
 fn violations_are_found_on_kubernetes() {
     for flavour in [Flavour::Classic, Flavour::Native] {
-        let server = KubeApiserver::start().unwrap();
+        let server = lease(Kinds::Calico(flavour)).unwrap();
         let nodes = seed(&server, flavour, &spec(), 3).unwrap();
         violations_are_found(Target::Kubernetes(&server, flavour), &nodes);
     }

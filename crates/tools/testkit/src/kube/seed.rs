@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Flavour, create, install};
+use super::{Flavour, create};
 use crate::cluster::ClusterSpec;
 use crate::servers::{KubeApiserver, ServerError};
 
 /// Namespaces of the pods of tests that a fresh server has not got.
 const NAMESPACES: [&str; 3] = ["batch", "monitoring", "shop"];
 
-/// Installs Calico's kinds and makes an empty cluster: its configuration, the IPv4 pool of `spec`, nodes without
+/// Makes an empty cluster on a server with Calico's kinds: its configuration, the IPv4 pool of `spec`, nodes without
 /// tunnels, and the namespaces of pods. Returns the names of the nodes.
 ///
 /// # Panics
@@ -20,7 +20,6 @@ pub fn seed(
     spec: &ClusterSpec,
     nodes: usize,
 ) -> Result<Vec<String>, ServerError> {
-    install(server, flavour)?;
     let (config, config_kind) = flavour.ipam_config();
     let pool = json!({"cidr": spec.pool_v4().to_string(), "blockSize": 26, "nodeSelector": "all()"});
     let cluster = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1",

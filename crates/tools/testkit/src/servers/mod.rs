@@ -1,4 +1,5 @@
-//! Real servers for tests: each test starts its own on 127.0.0.1 with a free port, and dropping it ends it.
+//! Real servers for tests, on 127.0.0.1 with a free port; dropping one ends it. Tests of one program
+//! [lend each other](crate::kube::lease) API servers.
 //!
 //! The programs are brought by `cargo xtask test`; [`locate`] says where they are looked for. A test that needs a
 //! server which is not there fails with a message that names it.

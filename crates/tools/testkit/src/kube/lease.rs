@@ -1,0 +1,192 @@
+//! API servers that the tests of one process lend each other: a start takes seconds of processor time, emptying one does not.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etcd_client::{Txn, TxnOp};
+use serde_json::Value;
+
+use super::{Flavour, install, install_kubevirt};
+use crate::servers::{Entries, KubeApiserver, ServerError};
+
+/// Servers that wait for their next test. An idle server takes memory and, for its caches, a little processor time.
+static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
+const MOST_IDLE: usize = 3;
+
+/// All objects of the server, and what else a test kept in its etcd.
+const EVERYTHING: &str = "/";
+
+/// Objects that the server renews by itself.
+const RENEWED: [&str; 4] =
+    ["/registry/leases/", "/registry/masterleases/", "/registry/events/", "/registry/configmaps/kube-"];
+
+/// Objects without which the server is another one.
+const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/";
+
+/// Least time without a new object until a server that has just started is taken for settled.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// Longest wait for a change of its etcd to reach the server's caches.
+const CAUGHT_UP: Duration = Duration::from_secs(10);
+
+/// Operations of one transaction; etcd takes 128.
+const BATCH: usize = 100;
+
+/// The kinds that a server has beside those of Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinds {
+    /// None.
+    Kubernetes,
+    /// Those of Calico.
+    Calico(Flavour),
+    /// Those of Calico and of KubeVirt.
+    CalicoAndKubevirt(Flavour),
+}
+
+impl Kinds {
+    fn install(self, server: &KubeApiserver) -> Result<(), ServerError> {
+        match self {
+            Self::Kubernetes => Ok(()),
+            Self::Calico(flavour) => install(server, flavour),
+            Self::CalicoAndKubevirt(flavour) => {
+                install(server, flavour)?;
+                install_kubevirt(server)
+            }
+        }
+    }
+}
+
+/// An API server for one test, empty at first. Dropping it empties it for the next test of the process, or ends it where the
+/// test failed or changed which kinds there are. A test that stops or restarts the server needs
+/// [one of its own](KubeApiserver::start).
+#[derive(Debug)]
+pub struct Lease(Option<Server>);
+
+/// Lends an API server with these kinds and without objects.
+///
+/// # Errors
+/// If no server is idle and a new one does not start or does not serve the kinds.
+pub fn lease(kinds: Kinds) -> Result<Lease, ServerError> {
+    let server = match Server::idle(kinds) {
+        Some(server) => server,
+        None => Server::start(kinds)?,
+    };
+    Ok(Lease(Some(server)))
+}
+
+impl Deref for Lease {
+    type Target = KubeApiserver;
+
+    fn deref(&self) -> &KubeApiserver {
+        &self.0.as_ref().expect("it is there until it is dropped").server
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(server) = self.0.take() else { return };
+        if !thread::panicking() && server.is_empty_again().unwrap_or(false) {
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(server);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Server {
+    server: KubeApiserver,
+    kinds: Kinds,
+    /// Everything that it held before the first test.
+    at_first: Entries,
+}
+
+impl Server {
+    fn start(kinds: Kinds) -> Result<Self, ServerError> {
+        let server = KubeApiserver::start()?;
+        kinds.install(&server)?;
+        let mut at_first = server.etcd().entries_below(EVERYTHING)?;
+        loop {
+            thread::sleep(SETTLED);
+            let now = server.etcd().entries_below(EVERYTHING)?;
+            if now == at_first {
+                return Ok(Self { server, kinds, at_first });
+            }
+            at_first = now;
+        }
+    }
+
+    /// Takes an idle server with these kinds. Where there is none and a new one will be started, the one that has been idle for
+    /// longest makes room for it.
+    fn idle(kinds: Kinds) -> Option<Self> {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = idle.iter().position(|server| server.kinds == kinds) {
+            return Some(idle.remove(place));
+        }
+        let oldest = (idle.len() >= MOST_IDLE).then(|| idle.remove(0));
+        drop(idle);
+        drop(oldest);
+        None
+    }
+
+    /// Removes what a test left. Whether the server is then as it was at first.
+    fn is_empty_again(&self) -> Result<bool, ServerError> {
+        let mut now = self.server.etcd().entries_below(EVERYTHING)?;
+        now.retain(|key, _| !RENEWED.iter().any(|renewed| key.starts_with(renewed)));
+        let mut changes = BTreeMap::new();
+        for key in now.keys().filter(|key| !self.at_first.contains_key(*key)) {
+            changes.insert(key.clone(), TxnOp::delete(key.as_str(), None));
+        }
+        for (key, (value, _)) in &self.at_first {
+            let is_renewed = RENEWED.iter().any(|renewed| key.starts_with(renewed));
+            if !is_renewed && now.get(key).is_none_or(|(found, _)| found != value) {
+                changes.insert(key.clone(), TxnOp::put(key.as_str(), value.clone(), None));
+            }
+        }
+        if changes.keys().any(|key| key.starts_with(DEFINITIONS)) {
+            return Ok(false);
+        }
+        let operations: Vec<TxnOp> = changes.into_values().collect();
+        self.server.etcd().with_client(async |mut client| {
+            for batch in operations.chunks(BATCH) {
+                client.txn(Txn::new().and_then(batch)).await?;
+            }
+            Ok(())
+        })?;
+        self.has_caught_up()
+    }
+
+    /// Whether the server itself lists nothing any more.
+    fn has_caught_up(&self) -> Result<bool, ServerError> {
+        let begin = Instant::now();
+        for path in self.paths() {
+            while !is_empty(&self.server.request("GET", &path, "")?.body) {
+                if begin.elapsed() > CAUGHT_UP {
+                    return Ok(false);
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The lists that must be empty: pods, nodes and those of the kinds that were defined.
+    fn paths(&self) -> Vec<String> {
+        let mut paths = vec!["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned()];
+        for key in self.at_first.keys() {
+            let Some(definition) = key.strip_prefix(DEFINITIONS).and_then(|key| key.split_once('/')) else {
+                continue;
+            };
+            let Some((plural, group)) = definition.1.split_once('.') else { continue };
+            let version = if group == Flavour::Native.group() { Flavour::Native.version() } else { "v1" };
+            paths.push(format!("/apis/{group}/{version}/{plural}"));
+        }
+        paths
+    }
+}
+
+fn is_empty(list: &str) -> bool {
+    let list: Value = serde_json::from_str(list).unwrap_or_default();
+    list["items"].as_array().is_some_and(Vec::is_empty)
+}
