@@ -1,6 +1,7 @@
 //! An archive of exports: what it tells of a Kubernetes, and what it bears.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -216,6 +217,20 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let busy = on_example(&["export", "--archive", text]);
     assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
     drop(lock);
+
+    // Someone has put another file in the place of the lock.
+    let lock = archive.join(".calipam-lock");
+    for odd in ["it is a link", "it is not a regular file"] {
+        fs::remove_file(&lock).unwrap();
+        match odd {
+            "it is a link" => symlink(archive.join("notes.txt"), &lock).unwrap(),
+            _ => mknodat(CWD, &lock, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+        }
+        let refused = on_example(&["export", "--archive", text]);
+        assert!(refused.code == 3 && refused.stderr.contains(odd), "{refused:?}");
+    }
+    fs::remove_file(&lock).unwrap();
+    assert_eq!(fs::read_to_string(archive.join("notes.txt")).unwrap(), "mine");
 
     // Another cluster.
     let other = folder.path().join("other.jsonl");

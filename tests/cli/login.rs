@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease, service_account_token};
 use calipam_testkit::servers::KubeApiserver;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::{Value, json};
 
 use super::program::{Run, calipam, command};
@@ -90,28 +90,36 @@ fn credential_plugins() {
     );
 }
 
-/// What is waited for is said after half a minute, and Ctrl-C on the terminal ends the program and the plugin.
+/// What is waited for is said after half a minute, quiet or not. Ctrl-C on the terminal, which its whole group gets, ends the
+/// program and the plugin, and so does SIGTERM, which the program gets alone.
 #[test]
 fn a_credential_plugin_that_hangs_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": plugin(folder.path(), "exec sleep 600")}]});
+        "users": [{"name": "u", "user": plugin(folder.path(), "sleep 600; true")}]});
     let path = folder.path().join("kubeconfig");
     fs::write(&path, kubeconfig.to_string()).unwrap();
-    let mut command = command(env!("CARGO_BIN_EXE_calipam"));
-    command.args(["check", "--datastore", "kubernetes", "--kubeconfig"]).arg(&path).process_group(0);
-    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = said.next().unwrap().unwrap();
-    assert!(first.contains("waiting for the credential plugin ") && first.contains("get-token"), "{first}");
-    kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    // Both have closed it.
-    let rest: Vec<String> = said.map(Result::unwrap).collect();
-    assert_eq!(rest, ["error: interrupted"]);
+    let start = || {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command.args(["check", "--quiet", "--datastore", "kubernetes", "--kubeconfig"]).arg(&path);
+        command.process_group(0).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let ends = [(Signal::INT, kill_process_group as fn(_, _) -> _), (Signal::TERM, kill_process)];
+    for (mut child, (signal, end)) in [start(), start()].into_iter().zip(ends) {
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = said.next().unwrap().unwrap();
+        assert!(
+            first.contains("waiting for the credential plugin ") && first.contains("get-token"),
+            "{first}"
+        );
+        end(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        // All have closed it.
+        let rest: Vec<String> = said.map(Result::unwrap).collect();
+        assert_eq!(rest, ["error: interrupted"]);
+    }
 }
 
 /// The file of a token ends with a line break as often as not, and counts before a token next to it, as in client-go. A token

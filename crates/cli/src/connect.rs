@@ -1,4 +1,4 @@
-//! Opening the datastore, and ending cleanly on ctrl-c.
+//! Opening the datastore, and ending cleanly on ctrl-c and SIGTERM.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{Failure, INTERRUPTED};
 
-/// So long may the ends of things take after ctrl-c.
+/// So long may the ends of things take after a signal.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// So far apart may ctrl-c reach this process and one that it has started.
@@ -26,7 +26,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// After how long a credential plugin that is waited for is named.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs what waits for a datastore. Ctrl-c ends it: what is half done is dropped, a file that is being
+/// Runs what waits for a datastore. Ctrl-c or SIGTERM ends it: what is half done is dropped, a file that is being
 /// written is taken away.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run(Box::pin(work))
@@ -49,11 +49,11 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     })
 }
 
-/// True from ctrl-c on: of a fleet, what is read of every cluster ends, and nothing more is begun. No one listens while results are
+/// True from the signal on: of a fleet, what is read of every cluster ends, and nothing more is begun. No one listens while results are
 /// printed.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Ends with ctrl-c.
+/// Ends with the signal.
 async fn interrupted() {
     // The sender is never dropped.
     let _ = INTERRUPT.subscribe().wait_for(|is_interrupted| *is_interrupted).await;
@@ -63,7 +63,7 @@ pub(crate) fn is_interrupted() -> bool {
     *INTERRUPT.borrow()
 }
 
-/// The threads of the process, and the task that waits for ctrl-c on them until the process ends.
+/// The threads of the process, and the task that waits for signals on them until the process ends.
 fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
@@ -71,7 +71,8 @@ fn runtime() -> io::Result<&'static Runtime> {
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     runtime.spawn(async {
-        while tokio::signal::ctrl_c().await.is_ok() {
+        while let Ok(ended) = signal() {
+            ended.await;
             if calipam_workflow::is_writing() {
                 continue;
             }
@@ -81,6 +82,26 @@ fn runtime() -> io::Result<&'static Runtime> {
         }
     });
     Ok(RUNTIME.get_or_init(|| runtime))
+}
+
+/// Ends with SIGTERM or ctrl-c, which end the process no more.
+#[cfg(unix)]
+pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Ends with ctrl-c.
+#[cfg(not(unix))]
+pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 /// The variables of this process whose names and values are text.
@@ -104,7 +125,7 @@ pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Da
         Ok(opened) => opened?,
         Err(_) => {
             if let Some(plugin) = credential_plugin(&settings.kubernetes).await {
-                console.note(&format!("waiting for the credential plugin {plugin} of the kubeconfig"));
+                console.warn(&format!("waiting for the credential plugin {plugin} of the kubeconfig"));
             }
             opening.await?
         }

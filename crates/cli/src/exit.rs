@@ -146,7 +146,7 @@ fn workflow_code(error: &Error) -> u8 {
 /// The exit code for what the user has to change in the call or in the settings.
 pub(crate) const USAGE: u8 = 2;
 
-/// The exit code after ctrl-c, as shells have it: 128 and the number of the signal.
+/// The exit code after ctrl-c, as shells have it: 128 and the number of the signal. SIGTERM has no other.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Prints what clap says: help and version on stdout, errors on stderr.

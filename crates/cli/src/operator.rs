@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use calipam_datastore::changes::WhyWhole;
 use calipam_datastore::write::{Consent, Question};
@@ -36,6 +36,20 @@ impl<'a> Person<'a> {
     /// One who is not asked anything.
     pub(crate) fn watching(console: &'a Console) -> Self {
         Self::new(console, false)
+    }
+
+    /// Tells of a long wait once, quiet or not.
+    fn waits(&self, activity: Activity, time: SignedDuration) {
+        static TOLD: Once = Once::new();
+        let tell =
+            || self.console.say(&format!("{}: {time:#}, until {}", progress::words(activity).1, end(time)));
+        match activity {
+            Activity::WaitingForSecondRead if self.console.quiet => tell(),
+            // Something else has told of it.
+            Activity::WaitingForSecondRead => {}
+            // `serve` waits again and again.
+            _ => TOLD.call_once(tell),
+        }
     }
 }
 
@@ -90,6 +104,7 @@ impl Operator for Person<'_> {
             Note::SecondLook { after } => console.info(&format!(
                 "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled may still get a block there"
             )),
+            Note::LongWait { activity, time } => self.waits(activity, time),
             Note::PlanHasChanged => console.info("the plan has changed since the first check"),
             Note::SecondReadAssumed { addresses, after } => console.warn(&format!(
                 "{} found unused once; planned as if a second check, {after:#} later, had found the same",
@@ -236,12 +251,13 @@ impl Operator for Person<'_> {
 
 /// That so many addresses are checked again after this time.
 pub(crate) fn second_read(addresses: usize, after: SignedDuration) -> String {
-    let end = Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX);
-    format!(
-        "rechecking {} in {after:#}, at {}",
-        count(addresses, "leaked address or handle", "leaked addresses or handles"),
-        end.strftime("%H:%M:%S UTC")
-    )
+    let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
+    format!("rechecking {what} in {after:#}, at {}", end(after))
+}
+
+/// The time of day at the end of a wait.
+fn end(after: SignedDuration) -> String {
+    Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX).strftime("%H:%M:%S UTC").to_string()
 }
 
 /// Asks and waits for a line, on a thread of its own: ctrl-c ends the program meanwhile.

@@ -11,15 +11,7 @@ use crate::render::text::escape;
 
 /// A bar on stderr; an invisible one if there is no terminal.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
-    let (template, prefix) = match activity {
-        Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
-        Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),
-        Activity::Rechecking => ("{spinner} {prefix}: {msg}", "waiting to recheck"),
-        Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
-        Activity::WaitingForSecondRead => ("{spinner} {prefix}: {msg}", "waiting to check a second time"),
-        Activity::Writing => ("{spinner} {prefix}: {pos} of {len} steps", "writing"),
-        Activity::Evicting => ("{spinner} {prefix}: {pos} of {len} pods", "evicting"),
-    };
+    let (template, prefix) = words(activity);
     let bar = ProgressBar::no_length();
     bar.set_draw_target(if console.progress {
         ProgressDrawTarget::stderr_with_hz(10)
@@ -34,6 +26,19 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let cluster = console.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name)));
     bar.set_prefix(cluster.map_or_else(|| prefix.to_owned(), |cluster| cluster + prefix));
     Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
+}
+
+/// The template of an activity's line, and the words for it.
+pub(crate) fn words(activity: Activity) -> (&'static str, &'static str) {
+    match activity {
+        Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
+        Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),
+        Activity::Rechecking => ("{spinner} {prefix}: {msg}", "waiting to recheck"),
+        Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
+        Activity::WaitingForSecondRead => ("{spinner} {prefix}: {msg}", "waiting to check a second time"),
+        Activity::Writing => ("{spinner} {prefix}: {pos} of {len} steps", "writing"),
+        Activity::Evicting => ("{spinner} {prefix}: {pos} of {len} pods", "evicting"),
+    }
 }
 
 struct Bar {

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use calipam_files::regular;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tracing::{debug, error};
@@ -56,7 +57,7 @@ fn open(path: &Path) -> io::Result<File> {
     // The mode that Calico's plugin gives it.
     match options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
         Ok(file) => Ok(file),
-        Err(error) => File::open(path).map_err(|_| error),
+        Err(error) => regular::open(path).map_err(|_| error),
     }
 }
 

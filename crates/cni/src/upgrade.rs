@@ -12,6 +12,7 @@ use calipam_assign::{AssignIp, Error, Query, Record, Store, StoreError};
 use calipam_datastore::allocation::Selecting;
 use calipam_datastore::lookup::{Lookup, PodAddress};
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
+use calipam_files::regular;
 use calipam_model::IpNet;
 use ipnet::Ipv4Net;
 use rustix::fs::{FlockOperation, flock};
@@ -277,7 +278,7 @@ async fn migrate_file(
         tracing::info!("no pod has {address}");
         return remove(file);
     };
-    let content = fs::read_to_string(file).map_err(UpgradeError::file(file))?;
+    let content = regular::read_to_string(file).map_err(UpgradeError::file(file))?;
     let container = content.lines().next().unwrap_or_default().trim();
     let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
     assign(allocator, node, address, &format!("{NETWORK}.{container}"), &attributes).await?;
@@ -332,7 +333,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, UpgradeError> {
 /// Takes the lock of host-local.
 fn lock(folder: &Path) -> Result<File, UpgradeError> {
     let path = folder.join("lock");
-    let file = File::create(&path).map_err(UpgradeError::file(&path))?;
+    let file = regular::open_lock(&path).map_err(UpgradeError::file(&path))?;
     flock(&file, FlockOperation::LockExclusive).map_err(|error| UpgradeError::file(&path)(error.into()))?;
     Ok(file)
 }

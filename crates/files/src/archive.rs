@@ -18,6 +18,7 @@ use crate::data_file::DataFile;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header};
 use crate::recording::{self, remove_changes};
+use crate::regular;
 
 /// What the names of exports begin and end with; the time is between.
 const BEGIN: &str = "calipam-";
@@ -208,7 +209,8 @@ impl Lock {
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
-        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
+        let path = folder.join(LOCK);
+        let lock = regular::open_lock(&path).map_err(|error| Error::new(&path, error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { _file: Arc::new(LockFile(lock)) }),
             Err(TryLockError::WouldBlock) => Err(Error::new(folder, FileError::ArchiveBusy)),

@@ -26,9 +26,23 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(content)
 }
 
-/// Opens a file that was found in a folder and is relied on: it is not a link, belongs to this user, and no one else may write it.
+/// Opens a file by its name in a folder, in which anyone may have put a link to another file.
+pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match system::open_without_link(options, path) {
+        Err(_) if path.is_symlink() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link")),
+        file => regular(file?),
+    }
+}
+
+/// Opens the file of a lock, which is made if it is missing. Its content stays.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    // To write alone would fail at a pipe before it can be seen what it is.
+    open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
+}
+
+/// Opens a file of a folder that is relied on: it belongs to this user, and no one else may write it.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let file = regular(system::open_without_link(options, path)?)?;
+    let file = open_in_folder(path, options)?;
     match system::why_not_own(&file.metadata()?) {
         None => Ok(file),
         Some(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
@@ -142,6 +156,12 @@ mod tests {
         assert_eq!(read_to_string(&at("link")).unwrap(), "content");
         for odd in [at("pipe"), folder.path().to_owned(), "/dev/zero".into()] {
             assert_eq!(read(&odd).unwrap_err().to_string(), "it is not a regular file", "{odd:?}");
+        }
+
+        assert!(open_lock(&at("new")).is_ok() && open_lock(&at("file")).is_ok());
+        assert_eq!(fs::read(at("file")).unwrap(), b"content");
+        for (odd, reason) in [("link", "it is a link"), ("pipe", "it is not a regular file")] {
+            assert_eq!(open_lock(&at(odd)).unwrap_err().to_string(), reason);
         }
 
         let own = |name| open_own(&at(name), OpenOptions::new().read(true)).map(drop);

@@ -92,7 +92,7 @@ pub enum Error {
     /// The schema of the cluster has no such field: Kubernetes drops it silently.
     #[error("{setting} was written, but this cluster drops it: its custom resource definitions are older")]
     SettingNotKept { setting: &'static str },
-    #[error("neither HOME nor XDG_STATE_HOME is set, so there is no place for the journal")]
+    #[error("neither HOME nor XDG_STATE_HOME is an absolute path, so there is no place for journals")]
     NoJournalDirectory,
     /// The datastore is a file, and was to be written.
     #[error("a file is never changed; {0} needs the datastore itself")]

@@ -93,6 +93,11 @@ pub enum Note<'a> {
         waiting: usize,
         after: SignedDuration,
     },
+    /// The run waits longer than a minute.
+    LongWait {
+        activity: Activity,
+        time: SignedDuration,
+    },
     /// The plan is not the one that was shown before the wait.
     PlanHasChanged,
     /// The old pool of a migration is read again after this time, before it is deleted.

@@ -190,7 +190,13 @@ pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
     Arc::new(move |progress: Progress| meter.set(progress.read, progress.expected))
 }
 
+/// A longer wait is told of.
+const LONG: SignedDuration = SignedDuration::from_mins(1);
+
 pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {
+    if time > LONG {
+        operator.note(Note::LongWait { activity, time });
+    }
     let time = Duration::try_from(time).unwrap_or_default();
     let begin = Instant::now();
     let meter = operator.start(activity);

@@ -1,6 +1,7 @@
 //! Without a journal nothing is written.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use calipam_files::frames::Packer;
@@ -8,7 +9,7 @@ use calipam_repair::journal::Recorded;
 use calipam_testkit::cluster::Cluster;
 
 use super::site::*;
-use crate::cli::program::Run;
+use crate::cli::program::{Run, command};
 
 /// Releases what leaked, with a journal at a place.
 fn release_with(site: &Site, journal: &str) -> Run {
@@ -45,16 +46,42 @@ fn a_place_that_cannot_be_written() {
         assert!(!run.stderr.contains("calipam undo"), "there is nothing to undo: {run:?}");
     }
     assert_eq!(std::fs::read_to_string(at("file")).unwrap(), "mine");
-    let homeless = site.command(&[&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat());
-    let mut homeless = homeless;
-    let run = Run::of(homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap());
-    assert_eq!(run.code, 2, "{run:?}");
-    assert!(
-        run.stderr.contains("HOME")
-            && run.stderr.contains("\nhint: name a file with `calipam release --leaked"),
-        "{run:?}"
-    );
+    without_a_place(&site);
     assert_eq!(site.dump(), before);
+}
+
+/// The environment names no folder for journals.
+fn without_a_place(site: &Site) {
+    let calicoctl = site.home.path().join("calicoctl");
+    symlink(env!("CARGO_BIN_EXE_calipam"), &calicoctl).unwrap();
+    let homeless = |program: &Path, arguments: &[&str]| {
+        let mut command = command(program);
+        command.args(arguments).env("ETCD_ENDPOINTS", site.etcd.endpoint()).env("HOME", "./x");
+        Run::of(command.env_remove("XDG_STATE_HOME").stdin(Stdio::null()).output().unwrap())
+    };
+    let calipam = Path::new(env!("CARGO_BIN_EXE_calipam"));
+    let release = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
+    let told = "error: neither HOME nor XDG_STATE_HOME is an absolute path, so there is no place for journals\nhint: ";
+    for (program, arguments, hint) in [
+        (calipam, &release[..], "name a file with `calipam release --leaked "),
+        (
+            calipam,
+            &["undo", "--list", "--journal", "j"],
+            "set HOME or XDG_STATE_HOME to an absolute path, or name the journal",
+        ),
+        (calipam, &["undo", "--last"], "set HOME or XDG_STATE_HOME to an absolute path, or name the journal"),
+        (
+            &calicoctl,
+            &["ipam", "configure", "--strictaffinity=true"],
+            "set HOME or XDG_STATE_HOME to an absolute path\n",
+        ),
+    ] {
+        let run = homeless(program, arguments);
+        assert!(run.code != 0 && run.stderr.contains(&format!("{told}{hint}")), "{run:?}");
+    }
+    // What only reads needs no place.
+    let run = homeless(calipam, &[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat());
+    assert_eq!(run.code, 0, "{run:?}");
 }
 
 #[test]

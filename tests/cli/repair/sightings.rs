@@ -103,11 +103,10 @@ fn ctrl_c_ends_the_wait() {
     leak(&mut cluster, 0);
     let site = Site::of(&cluster);
     let before = site.dump();
-    let mut command =
-        site.command(&["release", "--leaked", "--grace", "10m", "--settle", "0", "--yes", "--lock"]);
+    let release = ["release", "--leaked", "--grace", "10m", "--settle", "0", "--yes", "--lock"];
     let begun = Instant::now();
     let shown = Terminal::new(150).converse(
-        command.env("TERM", "xterm"),
+        site.command(&release).env("TERM", "xterm"),
         "waiting to check a second time",
         |_, it| {
             rustix::process::kill_process(rustix::process::Pid::from_child(it), rustix::process::Signal::INT)
@@ -117,6 +116,17 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!(shown.code, Some(130), "{shown:?}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+
+    // Without a terminal, and quiet, it is told of all the same.
+    let mut quiet = site.command(&release);
+    let mut quiet = quiet.arg("--quiet").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(quiet.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = said.next().unwrap();
+    assert!(first.starts_with("waiting to check a second time: 10m, until "), "{first}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&quiet), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(quiet.wait().unwrap().code(), Some(130));
+    assert_eq!(said.collect::<Vec<_>>(), ["error: interrupted"]);
 }
 
 /// The plan is on the screen before the wait, and once more only if it has changed since.

@@ -10,7 +10,6 @@ use calipam_history::keep::Keep;
 use calipam_workflow::record;
 use tokio::runtime::Builder;
 
-use super::serve::signal;
 use crate::args::{Global, RecordArgs};
 use crate::connect;
 use crate::console::Console;
@@ -31,7 +30,7 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
     };
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed("start threads"))?;
     runtime.block_on(async {
-        let signal = signal().map_err(failed("wait for signals"))?;
+        let signal = connect::signal().map_err(failed("wait for signals"))?;
         tokio::select! {
             () = signal => Ok(Outcome::Clean),
             failure = record_again(&args.folder, args.keep.as_ref(), global, console) => Err(failure),

@@ -16,7 +16,15 @@ use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let folder = || journals_folder().ok_or(Failure::from(Error::NoJournalDirectory));
+    let folder = || {
+        journals_folder().ok_or_else(|| Failure::Usage {
+            message: Error::NoJournalDirectory.to_string(),
+            hint: Some(format!(
+                "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}",
+                hints::command(&["undo", "JOURNAL"])
+            )),
+        })
+    };
     if args.list {
         return journals::run_list(&folder()?, console);
     }

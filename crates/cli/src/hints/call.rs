@@ -59,6 +59,11 @@ impl Call {
         Self { command: Vec::new(), given: given.collect() }
     }
 
+    /// False if only the connection is known.
+    pub(super) fn is_known(&self) -> bool {
+        !self.command.is_empty()
+    }
+
     /// The options that say where the data is.
     pub(super) fn connection(&self) -> Vec<&str> {
         self.connection_but(&[])

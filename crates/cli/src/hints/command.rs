@@ -74,6 +74,12 @@ pub(crate) fn dry_run() -> String {
     again(&["--dry-run"], &["apply", "yes", "dry_run", "max_changes"])
 }
 
+/// The command line of this call with a journal in another place; `None` for that of another program, which has no such option.
+pub(crate) fn with_journal() -> Option<String> {
+    let is_ours = CALL.get().is_none_or(Call::is_known);
+    is_ours.then(|| again(&["--journal", "FILE"], &["journal"]))
+}
+
 /// A command line that reads no data, or names other data.
 pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())

@@ -8,7 +8,7 @@ use calipam_repair::journal::JournalError;
 use calipam_repair::{LockAction, RepairError};
 use calipam_workflow::{Error, EvictError, NoConsent, NotFound};
 
-use super::{again, command, command_elsewhere, connected, datastore, dry_run};
+use super::{again, command, command_elsewhere, connected, datastore, dry_run, with_journal};
 use crate::render::text::escape;
 
 /// What to do about an error, if there is something to say.
@@ -108,7 +108,11 @@ pub(crate) fn error(error: &Error) -> Option<String> {
                 again(&larger, &["max_changes"])
             ));
         }
-        Error::NoJournalDirectory => return Some(format!("name a file with {}", other_journal())),
+        Error::NoJournalDirectory => {
+            let named =
+                with_journal().map(|call| format!("name a file with {call}, or ")).unwrap_or_default();
+            return Some(format!("{named}set HOME or XDG_STATE_HOME to an absolute path"));
+        }
         Error::NotLive("release --yes" | "rebuild --apply") => {
             return Some(format!("plan on it with {}", dry_run()));
         }
@@ -329,17 +333,13 @@ pub(crate) fn repair(error: &RepairError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// This call, with a journal in another place.
-fn other_journal() -> String {
-    again(&["--journal", "FILE"], &["journal"])
-}
-
 fn journal(error: &JournalError) -> String {
     let hint = match error {
         JournalError::Write { .. } => {
+            let place =
+                with_journal().unwrap_or_else(|| "XDG_STATE_HOME names the folder above it".to_owned());
             return format!(
-                "nothing is written to the datastore without a journal; choose a place for it: {}",
-                other_journal()
+                "nothing is written to the datastore without a journal; choose a place for it: {place}"
             );
         }
         JournalError::Read { .. } | JournalError::NoJournal { .. } => {

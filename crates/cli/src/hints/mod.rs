@@ -11,6 +11,6 @@ pub(crate) mod why;
 
 pub(crate) use self::command::{
     Reader, again, command, command_elsewhere, command_in_document, command_with, connected, dry_run,
-    into_file, names_connection, remember_call, remember_connection, remember_name,
+    into_file, names_connection, remember_call, remember_connection, remember_name, with_journal,
 };
 pub(crate) use self::error::{error, repair};

@@ -80,7 +80,9 @@ fn restore(place: &Place) -> Result<()> {
     let folder = place.folder().display();
     match place.restore()? {
         Restored::Restored => eprintln!("Calico's calico-ipam is back in {folder}"),
-        Restored::Already => eprintln!("the calico-ipam in {folder} is not this program; nothing to do"),
+        Restored::Already => {
+            eprintln!("the calico-ipam in {folder} is not this program; nothing was changed")
+        }
     }
     Ok(())
 }
@@ -203,7 +205,7 @@ impl Installer<'_> {
 fn reason(installed: Installed) -> &'static str {
     match installed {
         Installed::NoCalico => "there is no calico-ipam to replace: Calico is not installed here yet",
-        Installed::Unfinished => "calico-ipam is being written",
+        Installed::Unfinished => "calico-ipam is being written, or broken and not kept as calico-ipam.calico",
         Installed::Already | Installed::Updated | Installed::Replaced => "",
     }
 }

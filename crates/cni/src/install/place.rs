@@ -4,10 +4,12 @@
 //! that was killed has left under a name with a dot, the next one finishes.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, BufReader, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use calipam_files::regular;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -21,6 +23,9 @@ const ORIGINAL: &str = "calico-ipam.calico";
 const PART: &str = ".calico-ipam.part";
 /// This program, whole; after it has changed places with the plugin, what was that.
 const NEXT: &str = ".calico-ipam.next";
+
+/// A file that is not whole is being written, unless it has not changed for so long.
+const WRITING: Duration = Duration::from_mins(1);
 
 /// Stands in every version of this program, and in no other.
 #[used]
@@ -37,6 +42,8 @@ pub enum Program {
     Calicos,
     /// Not ours, and still being written: it cannot be executed, or its end is missing.
     Unfinished,
+    /// The same, and nobody writes it any more.
+    Broken,
 }
 
 /// What [`Place::install`] has found and done.
@@ -50,7 +57,7 @@ pub enum Installed {
     Replaced,
     /// The plugin is missing, and so is the original: Calico has not been installed.
     NoCalico,
-    /// Somebody is writing the plugin.
+    /// Somebody is writing the plugin, or it is broken and there is no original.
     Unfinished,
 }
 
@@ -59,7 +66,7 @@ pub enum Installed {
 pub enum Restored {
     /// Calico's is in place again.
     Restored,
-    /// The plugin was not this program.
+    /// The plugin was not this program. What is kept beside it may be anybody's, and stays.
     Already,
 }
 
@@ -106,28 +113,30 @@ impl Place {
         match found {
             Program::This => return Ok(Installed::Already),
             Program::Unfinished => return Ok(Installed::Unfinished),
-            Program::Missing if self.look(ORIGINAL)? != Program::Calicos => return Ok(Installed::NoCalico),
-            Program::Missing | Program::Ours | Program::Calicos => {}
+            Program::Missing if !self.has_original()? => return Ok(Installed::NoCalico),
+            Program::Broken if !self.has_original()? => return Ok(Installed::Unfinished),
+            Program::Missing | Program::Broken | Program::Ours | Program::Calicos => {}
         }
-        self.copy()?;
         // A plugin that has come since it was looked for is not overwritten, and one that has changed is what is exchanged.
-        match found {
-            Program::Missing => self.rename(NEXT, PLUGIN, RenameFlags::NOREPLACE)?,
-            _ => self.rename(NEXT, PLUGIN, RenameFlags::EXCHANGE)?,
-        }
-        self.finish()?;
+        let how = if found == Program::Missing { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
+        let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
+        let finished = self.finish();
+        placed.and(finished)?;
         Ok(if found == Program::Ours { Installed::Updated } else { Installed::Replaced })
     }
 
     /// Brings Calico's plugin back: the original, or what Calico has put in its place meanwhile.
     pub fn restore(&self) -> Result<Restored> {
         self.finish()?;
-        let kept = self.look(ORIGINAL)? == Program::Calicos;
+        let original = self.look(ORIGINAL)?;
+        let kept = original == Program::Calicos;
         match self.plugin()? {
-            Program::Calicos => {
+            // A run that was killed has brought it back.
+            Program::Calicos if matches!(original, Program::This | Program::Ours) => {
                 self.remove(ORIGINAL)?;
-                Ok(Restored::Already)
+                Ok(Restored::Restored)
             }
+            Program::Calicos => Ok(Restored::Already),
             Program::Unfinished => {
                 Err(Problem::new(format!("{} is being written", self.path(PLUGIN).display()))
                     .hint("Calico's installer is running: try again in a moment"))
@@ -137,16 +146,16 @@ impl Place {
                 Ok(Restored::Restored)
             }
             Program::Missing => Ok(Restored::Already),
-            Program::This | Program::Ours if kept => {
+            Program::This | Program::Ours | Program::Broken if kept => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
                 match self.look(ORIGINAL)? {
-                    Program::This | Program::Ours => self.remove(ORIGINAL)?,
+                    Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL)?,
                     // Calico's installer was between the look and the exchange: its plugin is the newer one.
                     _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
                 }
                 Ok(Restored::Restored)
             }
-            Program::This | Program::Ours => {
+            Program::This | Program::Ours | Program::Broken => {
                 let what =
                     format!("{} is missing; {PLUGIN} is left unchanged", self.path(ORIGINAL).display());
                 Err(Problem::new(what).hint(
@@ -158,16 +167,28 @@ impl Place {
         }
     }
 
+    fn has_original(&self) -> Result<bool> {
+        Ok(self.look(ORIGINAL)? == Program::Calicos)
+    }
+
     /// Finishes what a run before, or this one, has begun.
     fn finish(&self) -> Result<()> {
         self.remove(PART)?;
         match self.look(NEXT)? {
             Program::Missing => return Ok(()),
-            Program::This | Program::Ours => self.remove(NEXT)?,
+            Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
+            // The plugin was a link to the original.
+            _ if self.is_original(NEXT) => self.remove(NEXT)?,
             // It has changed places with this program.
             Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
         }
         self.sync()
+    }
+
+    /// True for the original under another name.
+    fn is_original(&self, name: &str) -> bool {
+        let file = |name| fs::metadata(self.path(name)).map(|found| (found.dev(), found.ino()));
+        file(name).is_ok_and(|found| file(ORIGINAL).is_ok_and(|original| original == found))
     }
 
     /// Copies this program into the folder, on disk before it gets its name.
@@ -184,24 +205,31 @@ impl Place {
         self.rename(PART, NEXT, RenameFlags::empty())
     }
 
-    /// Finds out what a file is.
+    /// Finds out what a file is. A runtime follows a link, too.
     fn look(&self, name: &str) -> Result<Program> {
         let path = self.path(name);
-        let file = match File::open(&path) {
+        let file = match regular::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Program::Missing),
             Err(error) => return Err(cannot("read", &path)(error)),
         };
-        let looked = || -> io::Result<Program> {
-            if is_same(&file, &File::open(&self.program)?)? {
-                return Ok(Program::This);
-            }
-            if has_mark(&File::open(&path)?)? {
-                return Ok(Program::Ours);
-            }
-            Ok(if is_whole(&File::open(&path)?)? { Program::Calicos } else { Program::Unfinished })
-        };
-        looked().map_err(cannot("read", &path))
+        self.kind(file).map_err(cannot("read", &path))
+    }
+
+    fn kind(&self, mut file: File) -> io::Result<Program> {
+        if is_same(&file, &File::open(&self.program)?)? {
+            return Ok(Program::This);
+        }
+        file.rewind()?;
+        if has_mark(&file)? {
+            return Ok(Program::Ours);
+        }
+        file.rewind()?;
+        if is_whole(&file)? {
+            return Ok(Program::Calicos);
+        }
+        let is_old = file.metadata()?.modified()?.elapsed().is_ok_and(|age| age > WRITING);
+        Ok(if is_old { Program::Broken } else { Program::Unfinished })
     }
 
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {

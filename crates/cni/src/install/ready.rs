@@ -6,6 +6,7 @@ use std::path::Path;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Settings;
+use calipam_files::regular;
 use calipam_model::key::Key;
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
     let files: BTreeSet<_> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_configuration(path)).collect();
     let networks =
-        files.iter().filter_map(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
+        files.iter().filter_map(|path| serde_json::from_slice::<Value>(&regular::read(path).ok()?).ok());
     let found = networks.filter_map(of_calico).next().ok_or_else(|| {
         let what = format!("no network in {} takes its addresses from calico-ipam", folder.display());
         Problem::new(what).hint("name the folder of the CNI configuration with --conf-dir")

@@ -1,17 +1,19 @@
 //! The plugin puts itself in the place of Calico's, stays there next to Calico's installer, and goes again, whenever it is killed.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::{self, hard_link};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use calipam_cni::install::place::{Place, Program, Restored};
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -54,7 +56,73 @@ fn an_update_of_calico_that_was_not_taken_over_yet_stays_when_it_goes() {
     assert!(node.run(&["install"]).status.success());
     node.calico_installs(31);
     assert_eq!(node.place().restore().unwrap(), Restored::Already);
-    node.assert_calicos(31);
+    node.assert_beside(31, 30);
+}
+
+/// A copy that is there, or a link to it, may be anybody's.
+#[test]
+fn without_an_installation_nothing_is_taken_away() {
+    let node = Node::with_calico(31);
+    node.write("calico-ipam.calico", &calicos(30));
+    assert!(node.run(&["uninstall"]).status.success());
+    node.assert_beside(31, 30);
+    let ways: [fn(PathBuf, PathBuf) -> io::Result<()>; 2] = [symlink, hard_link];
+    for linked in ways {
+        fs::remove_file(node.path("calico-ipam")).unwrap();
+        linked(node.path("calico-ipam.calico"), node.path("calico-ipam")).unwrap();
+        assert!(node.run(&["uninstall"]).status.success());
+        node.assert_beside(30, 30);
+        assert!(node.run(&["install"]).status.success());
+        node.assert_installed(30);
+        assert!(node.run(&["uninstall"]).status.success());
+        node.assert_calicos(30);
+        node.write("calico-ipam.calico", &calicos(30));
+    }
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_left() {
+    let node = Node::with_calico(30);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#]).arg(PLUGIN);
+    let full = shell.args(["install", "--no-check", "--bin-dir"]).arg(node.folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert!(full.status.code() == Some(1) && said.contains("cannot write "), "{said}");
+    node.assert_calicos(30);
+}
+
+#[test]
+fn a_plugin_that_broke_off_gives_way_to_the_original() {
+    let node = Node::with_calico(30);
+    let broken = || {
+        let whole = fs::read("/bin/sh").unwrap();
+        node.write("calico-ipam", &whole[..whole.len() - 100]);
+        let file = fs::File::options().write(true).open(node.path("calico-ipam")).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_mins(2)).unwrap();
+    };
+    broken();
+    assert_eq!(node.run(&["install"]).status.code(), Some(1), "there is no original");
+    assert_eq!(node.run(&["uninstall"]).status.code(), Some(1), "there is no original");
+    node.assert_files(&["calico-ipam"]);
+
+    node.write("calico-ipam.calico", &calicos(30));
+    assert!(node.run(&["install"]).status.success());
+    node.assert_installed(30);
+    broken();
+    assert!(node.run(&["uninstall"]).status.success());
+    node.assert_calicos(30);
+}
+
+#[test]
+fn a_pipe_is_no_plugin_and_is_not_waited_for() {
+    let node = Node::with_calico(30);
+    fs::remove_file(node.path("calico-ipam")).unwrap();
+    pipe(&node.path("calico-ipam"));
+    for order in ["install", "uninstall"] {
+        let refused = node.run(&[order]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && said.contains("it is not a regular file"), "{said}");
+    }
 }
 
 #[test]
@@ -62,8 +130,7 @@ fn another_version_of_itself_is_not_kept_as_calicos() {
     let node = Node::with_calico(30);
     let mut other = fs::read(PLUGIN).unwrap();
     other.extend_from_slice(b"another version");
-    fs::write(node.path("other"), other).unwrap();
-    fs::set_permissions(node.path("other"), fs::Permissions::from_mode(0o755)).unwrap();
+    node.write("other", &other);
     assert!(Place::new(node.folder.path(), &node.path("other")).install().is_ok());
     fs::remove_file(node.path("other")).unwrap();
     let updated = node.run(&["install"]);
@@ -81,14 +148,14 @@ fn it_waits_for_calico_and_takes_no_file_that_is_being_written() {
     node.assert_files(&[]);
 
     // No permissions yet; then a program whose end is missing.
-    fs::write(node.path("calico-ipam"), calicos(30)).unwrap();
+    node.write("calico-ipam", &calicos(30));
     fs::set_permissions(node.path("calico-ipam"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(node.place().plugin().unwrap(), Program::Unfinished);
     let whole = fs::read("/bin/sh").unwrap();
-    fs::write(node.path("calico-ipam"), &whole[..whole.len() - 100]).unwrap();
-    fs::set_permissions(node.path("calico-ipam"), fs::Permissions::from_mode(0o755)).unwrap();
+    node.write("calico-ipam", &whole[..whole.len() - 100]);
     assert_eq!(node.place().plugin().unwrap(), Program::Unfinished);
-    fs::write(node.path("calico-ipam"), &whole).unwrap();
+    assert_eq!(node.run(&["uninstall"]).status.code(), Some(1));
+    node.write("calico-ipam", &whole);
     assert_eq!(node.place().plugin().unwrap(), Program::Calicos);
 }
 
@@ -120,12 +187,9 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
         }
         node
     };
-    for (order, installed, overwritten) in [
-        ("install", false, false),
-        ("install", true, true),
-        ("uninstall", true, false),
-        ("uninstall", true, true),
-    ] {
+    for (order, installed, overwritten) in
+        [("install", false, false), ("install", true, true), ("uninstall", true, false)]
+    {
         let newest = if overwritten { 31 } else { 30 };
         let least = if order == "install" { 8 } else { 2 };
         let mut killed = 0;
@@ -264,6 +328,10 @@ fn with_keep_it_stays_when_the_installer_ends() {
     node.assert_installed(30);
 }
 
+fn pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
 /// The configuration of a cluster's network, as Calico's installer writes it.
 fn configuration(world: &World) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -271,6 +339,7 @@ fn configuration(world: &World) -> TempDir {
     fs::write(folder.path().join("10-calico.conflist"), network.to_string()).unwrap();
     fs::write(folder.path().join("00-other.conf"), json!({"name": "x", "type": "bridge"}).to_string())
         .unwrap();
+    pipe(&folder.path().join("01-pipe.conf"));
     folder
 }
 

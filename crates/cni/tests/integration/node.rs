@@ -31,6 +31,12 @@ impl Node {
         fs::set_permissions(self.path("calico-ipam"), fs::Permissions::from_mode(0o4755)).unwrap();
     }
 
+    /// Writes a program.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.path(name), content).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -66,6 +72,14 @@ impl Node {
         assert_eq!(self.place().plugin().unwrap(), Program::This);
         assert_eq!(fs::metadata(self.path("calico-ipam")).unwrap().permissions().mode() & 0o7777, 0o755);
         assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
+    }
+
+    /// Calico's of a version is in place beside another one that was kept.
+    #[track_caller]
+    pub(crate) fn assert_beside(&self, version: u32, kept: u32) {
+        self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
+        assert_eq!(fs::read(self.path("calico-ipam")).unwrap(), calicos(version));
+        assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(kept));
     }
 
     /// Calico's of a version is in place, and nothing else is left.

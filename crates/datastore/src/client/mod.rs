@@ -3,3 +3,4 @@
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
+pub(crate) mod pace;

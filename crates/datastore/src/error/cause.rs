@@ -11,7 +11,7 @@ use rustls::{AlertDescription, CertificateError};
 pub enum Cause {
     #[error("connection refused")]
     Refused,
-    /// No answer, or no more of it, within so many seconds.
+    /// No answer, or not enough of it, within so many seconds.
     #[error("no answer within {0} s")]
     TimedOut(u64),
     #[error("not reachable: {0}")]

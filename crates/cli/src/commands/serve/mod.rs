@@ -12,7 +12,6 @@ mod http;
 mod impatient;
 mod served;
 
-use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -61,7 +60,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     let failed = |doing: String| move |error| Failure::Io { doing, error };
     let listener = TcpListener::bind(listen).await.map_err(failed(format!("listen on {listen}")))?;
     let address = listener.local_addr().map_err(failed(format!("listen on {listen}")))?;
-    let signal = signal().map_err(failed("wait for signals".into()))?;
+    let signal = connect::signal().map_err(failed("wait for signals".into()))?;
 
     console.info(&format!("serving http://{address}/"));
     if !address.ip().is_loopback() {
@@ -96,26 +95,6 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         return Ok(Outcome::Clean);
     }
     Err(checks.join().unwrap_or(Failure::Panic))
-}
-
-/// Ends with SIGTERM or ctrl-c, which end the process no more.
-#[cfg(unix)]
-pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Ends with ctrl-c.
-#[cfg(not(unix))]
-pub(super) fn signal() -> io::Result<impl Future<Output = ()>> {
-    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 /// Checks on a thread of its own. It ends only if checking again cannot help.

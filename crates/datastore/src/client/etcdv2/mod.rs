@@ -5,7 +5,7 @@ mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +17,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
-use tokio::time::timeout;
 
 use crate::client::kubernetes::transport_failure;
+use crate::client::pace::Pace;
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
@@ -30,16 +30,8 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.')
 /// The key that is asked for to see whether a server answers.
 const PROBE: &str = "/calico";
 
-/// How much of an answer is taken.
-#[derive(Clone, Copy)]
-struct Longest {
-    bytes: usize,
-    /// As a whole, even if it never pauses for long.
-    time: Duration,
-}
-
-/// The tree of a cluster of Calico 2.x has some hundred megabytes at most.
-const LONGEST: Longest = Longest { bytes: 1 << 30, time: Duration::from_mins(5) };
+/// Most bytes of an answer. The tree of a cluster of Calico 2.x has some hundred megabytes at most.
+const LONGEST: usize = 1 << 30;
 
 /// Error codes of the v2 API.
 mod code {
@@ -54,7 +46,7 @@ pub struct EtcdV2Client {
     members: Vec<Member>,
     current: AtomicUsize,
     settings: EtcdSettings,
-    longest: Longest,
+    longest: usize,
     requests: AtomicU64,
 }
 
@@ -138,7 +130,7 @@ impl EtcdV2Client {
         Self::connect_within(settings, LONGEST).await
     }
 
-    async fn connect_within(settings: &EtcdSettings, longest: Longest) -> Result<Self> {
+    async fn connect_within(settings: &EtcdSettings, longest: usize) -> Result<Self> {
         let mut members = Vec::new();
         for endpoint in &settings.endpoints {
             let client = http_client(endpoint, settings)
@@ -281,25 +273,19 @@ impl EtcdV2Client {
         self.requests.fetch_add(1, Ordering::Relaxed);
         tracing::debug!("{}: {} {}", self.endpoint(), request.method(), request.uri());
         let attempt = self.settings.attempt(limit);
-        let too_late = |_| Failure::from(Cause::TimedOut(attempt.timeout));
-        let sent = timeout(limit, self.member().client.send(request)).await.map_err(too_late)?;
+        let mut pace = Pace::new(limit);
+        let sent = pace.wait(self.member().client.send(request)).await?;
         let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
 
         let mut body = Vec::new();
-        let longest = Longest { time: self.longest.time.max(limit), ..self.longest };
-        let end = Instant::now() + longest.time;
-        while let Some(frame) = timeout(limit, rest.frame()).await.map_err(too_late)? {
+        while let Some(frame) = pace.wait(rest.frame()).await? {
             if let Ok(piece) = frame.map_err(|error| transport_failure(&error, attempt))?.into_data() {
+                pace.count(piece.len());
                 body.extend_from_slice(&piece);
             }
-            if body.len() > longest.bytes {
-                return Err(Failure::Incomplete(format!(
-                    "its answer is longer than {} bytes",
-                    longest.bytes
-                )));
-            }
-            if Instant::now() > end {
-                return Err(Cause::TimedOut(longest.time.as_secs()).into());
+            if body.len() > self.longest {
+                let longest = self.longest;
+                return Err(Failure::Incomplete(format!("its answer is longer than {longest} bytes")));
             }
         }
         let index = head.headers.get("x-etcd-index").and_then(|value| value.to_str().ok()?.parse().ok());

@@ -9,10 +9,10 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use kube::client::Body;
-use tokio::time::timeout;
 
 use super::classify::transport_failure;
-use crate::error::{Attempt, Cause, Failure};
+use crate::client::pace::Pace;
+use crate::error::{Attempt, Failure};
 
 /// Most bytes of an answer that is read whole.
 pub(super) const MAX_WHOLE: usize = 64 << 20;
@@ -25,13 +25,18 @@ pub(crate) struct Answer {
     encoding: Encoding,
     /// The server's clock.
     pub date: Option<Timestamp>,
-    timeout: Duration,
+    pace: Pace,
     attempt: Attempt,
 }
 
 impl Answer {
     pub(super) fn new(body: Body, headers: &HeaderMap, timeout: Duration, attempt: Attempt) -> Self {
-        Self { body, encoding: encoding(headers), date: date(headers), timeout, attempt }
+        Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
+    }
+
+    /// The same of a watch, which the server ends after a time.
+    pub(super) fn lasting(self, time: Duration) -> Self {
+        Self { pace: self.pace.lasting(time), ..self }
     }
 
     /// How the body is encoded.
@@ -42,12 +47,12 @@ impl Answer {
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
         loop {
-            let frame = timeout(self.timeout, self.body.frame()).await;
-            let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
-                return Ok(None);
-            };
+            let Some(frame) = self.pace.wait(self.body.frame()).await? else { return Ok(None) };
             match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
-                Ok(piece) => return Ok(Some(piece)),
+                Ok(piece) => {
+                    self.pace.count(piece.len());
+                    return Ok(Some(piece));
+                }
                 // Trailers say nothing that is needed.
                 Err(_) => continue,
             }

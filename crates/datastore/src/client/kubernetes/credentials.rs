@@ -1,5 +1,7 @@
 //! Getting credentials from a plugin, which is a program that may wait for a person, for a network, or forever.
 
+use std::io::{IsTerminal, stdin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::config::ExecInteractiveMode;
@@ -10,34 +12,35 @@ use tokio::time::timeout;
 use crate::error::Failure;
 
 /// How long a plugin may take where no one is at hand to help it, and where it may wait for a login in a browser.
-const UNATTENDED: Duration = Duration::from_mins(2);
+const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
-/// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long is killed on Linux; elsewhere
-/// nothing tells which process it is, and it is left to itself.
-pub(super) async fn within_limit(config: Config) -> Result<kube::Result<Client>, Failure> {
+/// The way from a configuration to a client, on which the plugin runs.
+type Make = fn(Config) -> kube::Result<Client>;
+
+/// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long, or is no longer waited for, is
+/// killed on Linux; elsewhere nothing tells which process it is, and it is left to itself.
+pub(super) async fn within_limit(config: Config, make: Make) -> Result<kube::Result<Client>, Failure> {
     let mode = config.auth_info.exec.as_ref().and_then(|plugin| plugin.interactive_mode.as_ref());
-    let limit = if mode == Some(&ExecInteractiveMode::Never) { UNATTENDED } else { INTERACTIVE };
-    within(limit, config).await
+    let is_attended = mode != Some(&ExecInteractiveMode::Never) && stdin().is_terminal();
+    within(if is_attended { INTERACTIVE } else { UNATTENDED }, config, make).await
 }
 
-async fn within(limit: Duration, config: Config) -> Result<kube::Result<Client>, Failure> {
+async fn within(limit: Duration, config: Config, make: Make) -> Result<kube::Result<Client>, Failure> {
     let plugin = config.auth_info.exec.as_ref();
     let name = plugin.and_then(|plugin| plugin.command.clone()).unwrap_or_default();
 
-    #[cfg(target_os = "linux")]
-    let (sender, thread) = std::sync::mpsc::channel();
+    let waiting = Waiting::default();
+    let thread = Arc::clone(&waiting.0);
     let made = spawn_blocking(move || {
-        // No one listens once the limit has passed.
-        #[cfg(target_os = "linux")]
-        let _ = sender.send(rustix::thread::gettid());
-        Client::try_from(config)
+        *lock(&thread) = Some(system::this_thread());
+        let made = make(config);
+        *lock(&thread) = None;
+        made
     });
     match timeout(limit, made).await {
         Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
         Err(_) => {
-            #[cfg(target_os = "linux")]
-            thread.try_iter().for_each(kill_children);
             let seconds = limit.as_secs();
             let killed = if cfg!(target_os = "linux") { ", and was killed" } else { "" };
             Err(Failure::Login(format!(
@@ -47,19 +50,69 @@ async fn within(limit: Duration, config: Config) -> Result<kube::Result<Client>,
     }
 }
 
-/// Kills the processes that a thread of this process has started.
-#[cfg(target_os = "linux")]
-fn kill_children(thread: rustix::process::Pid) {
-    use rustix::process::{Pid, Signal, kill_process};
+/// The thread on which a plugin runs, until it has ended. Who no longer waits for it kills it.
+#[derive(Default)]
+struct Waiting(Arc<Mutex<Option<system::Thread>>>);
 
-    let children = format!("/proc/self/task/{}/children", thread.as_raw_nonzero());
-    let children = std::fs::read_to_string(children).unwrap_or_default();
-    let numbers =
-        children.split_whitespace().filter_map(|number| number.parse::<std::num::NonZeroI32>().ok());
-    // One that has ended by now is no matter.
-    numbers.filter_map(|number| Pid::from_raw(number.get())).for_each(|child| {
-        let _ = kill_process(child, Signal::KILL);
-    });
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // As long as it is locked, the thread does nothing else.
+        if let Some(thread) = *lock(&self.0) {
+            system::kill_children(thread);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs;
+    use std::num::NonZeroI32;
+    use std::path::Path;
+
+    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::thread::gettid;
+
+    pub(super) type Thread = Pid;
+
+    pub(super) fn this_thread() -> Thread {
+        gettid()
+    }
+
+    /// Kills the processes that a thread of this process has started, and those that these have started: a script waits for its
+    /// commands.
+    pub(super) fn kill_children(thread: Thread) {
+        let mut found = children(format!("/proc/self/task/{}/children", thread.as_raw_nonzero()).as_ref());
+        let mut next = 0;
+        while let Some(&parent) = found.get(next) {
+            let tasks = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero()));
+            let tasks = tasks.into_iter().flatten().flatten();
+            found.extend(tasks.flat_map(|task| children(&task.path().join("children"))));
+            next += 1;
+        }
+        for process in found {
+            // One that has ended by now is no matter.
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
+
+    fn children(file: &Path) -> Vec<Pid> {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let numbers = text.split_whitespace().filter_map(|number| number.parse::<NonZeroI32>().ok());
+        numbers.filter_map(|number| Pid::from_raw(number.get())).collect()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) type Thread = ();
+
+    pub(super) fn this_thread() -> Thread {}
+
+    pub(super) fn kill_children((): Thread) {}
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -73,19 +126,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_plugin_that_hangs_is_killed_and_named() {
-        let plugin = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["61.5"],
-            "interactiveMode": "Never"});
+    async fn a_plugin_that_hangs_is_killed_with_what_it_has_started() {
+        let plugin = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+            "args": ["-c", "sleep 61.5; true"], "interactiveMode": "Never"});
         let plugin: ExecConfig = serde_json::from_value(plugin).unwrap();
         let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
         config.auth_info.exec = Some(plugin);
+        let hanging = |limit| within(limit, config.clone(), Client::try_from);
 
         let start = Instant::now();
-        let Err(failure) = within(Duration::from_secs(1), config).await else { panic!("it got credentials") };
-        let said = "the credential plugin sleep did not end within 1 s, and was killed";
+        let (short, long) = (Duration::from_secs(1), Duration::from_mins(1));
+        let Err(failure) = hanging(short).await else { panic!("it got credentials") };
+        let said = "the credential plugin sh did not end within 1 s, and was killed";
         assert!(failure.to_string().contains(said), "{failure}");
-        assert!(start.elapsed() < Duration::from_secs(30));
-        // A process that was killed is gone a moment later.
+        assert_killed(start);
+        assert!(timeout(short, hanging(long)).await.is_err(), "no one waits for it any more");
+        assert_killed(start);
+    }
+
+    /// A process that was killed is gone a moment later.
+    fn assert_killed(start: Instant) {
         while is_running(b"sleep\x0061.5\0") {
             assert!(start.elapsed() < Duration::from_secs(30), "it was not killed");
             std::thread::sleep(Duration::from_millis(10));
@@ -103,7 +163,7 @@ mod tests {
         let sleep = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let mut other = std::thread::spawn(sleep).join().unwrap();
         let mut own = sleep();
-        kill_children(gettid());
+        system::kill_children(gettid());
         assert!(!own.wait().unwrap().success());
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();

@@ -142,8 +142,9 @@ impl KubeClient {
             let has_certificate = connect::has_certificate(&config);
             // Credential plugins run here, and block.
             let made = match process {
-                Process::Long => credentials::within_limit(config).await,
-                Process::Short => Ok(transport::client(config)),
+                Process::Long => credentials::within_limit(config, kube::Client::try_from).await,
+                Process::Short if config.auth_info.exec.is_none() => Ok(transport::client(config)),
+                Process::Short => credentials::within_limit(config, transport::client).await,
             };
             let client = match made {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,

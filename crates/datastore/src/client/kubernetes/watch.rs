@@ -87,7 +87,10 @@ impl Watch {
         );
         let answer = client.get(&path, Accept::Json).await?;
         match answer.encoding() {
-            Encoding::Json => Ok(Self { answer, text: Vec::new(), taken: 0 }),
+            Encoding::Json => {
+                let answer = answer.lasting(Duration::from_secs(seconds.into()));
+                Ok(Self { answer, text: Vec::new(), taken: 0 })
+            }
             Encoding::Protobuf => Err(Failure::NotKubernetes("it does not answer in JSON".to_owned())),
         }
     }

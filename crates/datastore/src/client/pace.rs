@@ -1,0 +1,71 @@
+//! The time that an answer over HTTP may take, however often a piece of it arrives.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Cause;
+
+/// Bytes a second that come from any server that answers.
+const SLOWEST: u64 = 16 << 10;
+
+/// The time of one answer: for each piece and for the whole a limit, which for the whole grows with what arrives.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    limit: Duration,
+    whole: Duration,
+    begun: Option<Instant>,
+    bytes: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { limit, whole: limit, begun: None, bytes: 0 }
+    }
+
+    /// The same for an answer that the server ends after a time.
+    pub(crate) fn lasting(self, time: Duration) -> Self {
+        Self { whole: self.whole + time, ..self }
+    }
+
+    /// Waits for the next piece. The time of the whole begins with the first one.
+    pub(crate) async fn wait<T>(&mut self, piece: impl Future<Output = T>) -> Result<T, Cause> {
+        let now = Instant::now();
+        let whole = *self.begun.get_or_insert(now) + self.whole + Duration::from_secs(self.bytes / SLOWEST);
+        let late = |_| Cause::TimedOut(self.limit.as_secs());
+        timeout_at(whole.min(now + self.limit), piece).await.map_err(late)
+    }
+
+    /// Counts what has arrived.
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_arrives_gives_an_answer_more_time() {
+        let limit = Duration::from_millis(300);
+        for (bytes, is_in_time) in [(1, false), (SLOWEST as usize, true)] {
+            let mut pace = Pace::new(limit);
+            let mut last = Ok(());
+            for _ in 0..4 {
+                last = pace.wait(sleep(limit / 3)).await;
+                pace.count(bytes);
+            }
+            assert_eq!(last.is_ok(), is_in_time, "{bytes}");
+        }
+        let mut watch = Pace::new(limit).lasting(limit);
+        for _ in 0..4 {
+            assert_eq!(watch.wait(sleep(limit / 3)).await, Ok(()));
+        }
+        let too_long = sleep(limit * 2);
+        assert!(watch.wait(too_long).await.is_err(), "a piece has its limit, too");
+    }
+}
