@@ -245,6 +245,14 @@ fn after_churn_the_recording_comes_to_what_is_stored() {
     let archive = folder.path().to_str().unwrap();
     let endpoint = etcd.endpoint();
     let (recorder, _) = Recorder::start(folder.path(), &["--etcd-endpoints", &endpoint]);
+    // Larger than what a client of etcd usually takes, and than a frame of the recording usually is.
+    let large = format!(r#"{{"block":{{}}{}}}"#, " ".repeat(5 << 20));
+    let put = || {
+        etcd.with_client(async |mut client| {
+            client.put("/calico/ipam/v2/handle/large", large.clone(), None).await
+        })
+    };
+    recorder.after(|| put().unwrap());
     let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
     // The last group is written a second after it has begun, on a busy machine later.
     wait(|| is_recorded(archive, &["etcd", "--etcd-endpoints", &endpoint]));

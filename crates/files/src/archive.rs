@@ -9,15 +9,15 @@ use std::sync::Arc;
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX};
 use calipam_model::names::EndpointName;
 use calipam_model::snapshot::Snapshot;
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::ProgressFn;
 use crate::data_file::DataFile;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header};
-use crate::recording::{self, remove_changes};
+use crate::recording::{self, remove_changes, write_state};
 use crate::regular;
 
 /// What the names of exports begin and end with; the time is between.
@@ -254,6 +254,22 @@ impl Adding {
     /// Where the export is to be written.
     pub fn path(&self) -> PathBuf {
         self.writing.join("export.jsonl.zst")
+    }
+
+    /// The same of a recorder, whose clock may have been set back: an export that is not later than the others has the next time after them.
+    ///
+    /// # Errors
+    /// As those of [`Self::finish`].
+    pub fn finish_last(self, entries: u64) -> Result<Added> {
+        let export = archived(self.path())?;
+        let newest = self.archive.exports.last().map(|newest| newest.taken_at);
+        if let Some(newest) = newest.filter(|newest| *newest >= export.taken_at) {
+            let taken_at = newest + SignedDuration::from_millis(1);
+            let later = self.writing.join("later.jsonl.zst");
+            write_state(&Archived { taken_at, ..export }, None, &later)?;
+            fs::rename(&later, self.path()).map_err(|error| Error::new(&later, error))?;
+        }
+        self.finish(entries)
     }
 
     /// Gives the export that was written its name.

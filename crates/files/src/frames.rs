@@ -10,8 +10,10 @@ use zstd::zstd_safe;
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head. After [`MAGIC`] come the length of the frame, the CRC-32 of its bytes and that of the head so far.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Most text of one frame, in bytes.
+/// Text of one frame, in bytes, unless one piece alone is larger.
 pub const MOST_TEXT: usize = 4 << 20;
+/// Most text of one frame: larger than any object.
+const LIMIT: usize = 64 << 20;
 /// The fastest level finds what is said a second time.
 const LEVEL: i32 = 1;
 
@@ -32,9 +34,9 @@ impl Packer {
         self.push(text, frames)
     }
 
-    /// Appends the frame of a text of at most [`MOST_TEXT`] bytes, with its head.
+    /// Appends the frame of a text, with its head.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
-        if text.len() > MOST_TEXT {
+        if text.len() > LIMIT {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a frame holds"));
         }
         let frame = self.0.compress(text)?;
@@ -83,7 +85,7 @@ impl Head {
         }
         // zstd says how long the text is, which it has in one piece: what claims to be larger than frames are is not unpacked.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
-        let length = length.filter(|length| (1..=MOST_TEXT as u64).contains(length)).ok_or_else(damaged)?;
+        let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(known)?
             .decompress(frame, length as usize)
             .map_err(|_| damaged())?;
@@ -118,8 +120,8 @@ mod tests {
         let head = Head::read(&after[..HEAD]).unwrap();
         assert_eq!(head.unpack_after(known, &after[HEAD..]).unwrap(), known);
         assert!(after.len() < frames.len() && head.unpack(&after[HEAD..]).is_err());
-        assert!(Packer::new().unwrap().push(&vec![0; MOST_TEXT + 1], &mut Vec::new()).is_err());
-        let huge = zstd::bulk::compress(&vec![b'a'; MOST_TEXT + 1], 1).unwrap();
+        assert!(Packer::new().unwrap().push(&vec![0; LIMIT + 1], &mut Vec::new()).is_err());
+        let huge = zstd::bulk::compress(&vec![b'a'; LIMIT + 1], 1).unwrap();
         let head = Head { length: huge.len() as u32, sum: crc32fast::hash(&huge) };
         assert_eq!(head.unpack(&huge).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

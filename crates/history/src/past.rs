@@ -86,12 +86,9 @@ impl<P: Past> PastReader<P> {
         }
     }
 
-    /// A block is another one from this time on, or is gone. What was told before is passed over: two recorders tell it. A version that
-    /// cannot be decoded says nothing: the block stays what it was until the next one.
+    /// A block is another one from this time on, or is gone. A version that cannot be decoded says nothing: the block stays what it was
+    /// until the next one.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
-        if self.at.is_some_and(|known| at < known) {
-            return;
-        }
         self.reach(at);
         let now = entry.and_then(held::<P>);
         let is_gone = |entry: &Snapshot| entry.blocks.iter().any(|block| block.value.content.is_deleted());

@@ -111,7 +111,6 @@ mod tests {
         reader.begin(at(0), Follows::Nothing);
         reader.change(at(50), KEY, Some(&block(&["a", "c"])));
         reader.change(at(50), KEY, Some(&block(&["a"])));
-        reader.change(at(40), KEY, Some(&block(&["a", "x"])));
         reader.change(at(60), KEY, Some(&decoded("broken")));
         reader.reach(at(100));
         let rates = reader.past;

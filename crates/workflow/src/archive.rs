@@ -11,9 +11,7 @@ use calipam_check::{
 use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
-use calipam_files::recording::{
-    Reached, Told, Version, each_state as each_state_after, each_version, write_state,
-};
+use calipam_files::recording::{Known, Reached, States, Told, Version, each_version, write_state};
 use calipam_history::keep::Keep;
 use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
 use calipam_model::handle::clean_id;
@@ -142,9 +140,9 @@ pub fn archive_history(
 
 /// The keys of a part that concern what a history is about, in any version.
 fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Error> {
-    let mut keys = HashSet::new();
+    let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
-        each_version(export, &|key| part.holds(key), |version| {
+        each_version(export, &mut known, &|key| part.holds(key), |version| {
             if let Version::Of(entry, _) = version
                 && !keys.contains(entry.key)
                 && concerns(&of_entry(entry), about)
@@ -176,9 +174,9 @@ fn each_state(
     mut take: impl FnMut(Told),
 ) -> Result<(Vec<Timestamp>, Vec<[Timestamp; 2]>), Error> {
     let (mut times, mut recorded): (_, Vec<[Timestamp; 2]>) = (Vec::new(), Vec::new());
+    let mut states = States::default();
     for export in archive.exports() {
-        let after = recorded.last().map(|[_, until]| *until);
-        let Some(reached) = each_state_after(export, after, is_wanted, &mut take)? else { continue };
+        let Some(reached) = states.tell(export, is_wanted, &mut take)? else { continue };
         times.push(export.taken_at);
         if let Some(operator) = operator {
             note_damage(export, &reached, operator);
@@ -187,9 +185,7 @@ fn each_state(
             continue;
         }
         match recorded.last_mut() {
-            Some([_, until]) if reached.follows || reached.from <= *until => {
-                *until = reached.until.max(*until)
-            }
+            Some([_, until]) if reached.continues => *until = reached.until,
             _ => recorded.push([reached.from, reached.until]),
         }
     }

@@ -7,7 +7,7 @@ use calipam_datastore::read::PastOf;
 use calipam_files::archive::{Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::raw::RawEntry;
-use calipam_files::recording::{Reached, Version, each_version};
+use calipam_files::recording::{Known, Reached, Version, each_version};
 use calipam_history::past::{Follows, Past, PastReader};
 use calipam_history::rates::Rates;
 use calipam_history::trend::{KEPT, Trends};
@@ -96,9 +96,9 @@ pub fn trends(
 fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P, Error> {
     let part = Part::Records { handle: None };
     let mut reader = PastReader::new(past);
-    let mut last: Option<Reached> = None;
+    let (mut last, mut known): (Option<Reached>, _) = (None, Known::default());
     for export in exports {
-        let reached = each_version(export, &|key| part.holds(key), |version| match version {
+        let reached = each_version(export, &mut known, &|key| part.holds(key), |version| match version {
             Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
             Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
             Version::Deleted(key, time) => reader.change(time, key, None),
@@ -117,7 +117,7 @@ fn follows(last: Option<&Reached>, next: &Reached) -> Follows {
     match last {
         None => Follows::Nothing,
         Some(last) if !last.is_recorded && last.until < next.from => Follows::Export,
-        Some(last) if next.follows || next.from <= last.until => Follows::Changes,
+        Some(_) if next.continues => Follows::Changes,
         Some(_) => Follows::Nothing,
     }
 }

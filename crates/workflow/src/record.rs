@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
-use calipam_datastore::changes::{Broken, Changes, Reported, WhyWhole};
+use calipam_datastore::changes::{Broken, Reported, WhyWhole};
 use calipam_datastore::{Datastore, clock};
 use calipam_files::archive::Archive;
-use calipam_files::recording::{Journal, Recorder};
+use calipam_files::recording::{Journal, Positions, Recorder};
 use calipam_history::keep::Keep;
 use calipam_model::time::CLOCK_SKEW;
 use jiff::SignedDuration;
@@ -38,7 +38,8 @@ pub fn record<'a>(
         if !datastore.is_live() {
             return Err(Error::NotLive("a recording"));
         }
-        datastore.require_calico_3("record changes")?;
+        // What cannot be followed is refused before anything is written.
+        datastore.changes_after(Positions::new()).await?;
         let recording = Recording { datastore, recorder: Recorder::open(folder)?, keep, operator };
         let guid = guid(datastore).await?;
         let mut journal = match recording.recorder.resume(&guid)? {
@@ -53,12 +54,15 @@ pub fn record<'a>(
         loop {
             let mut later = datastore.changes_after(journal.positions().clone()).await?;
             let lost = loop {
-                journal = match recording.one(&mut later, journal).await? {
-                    Ok(journal) => journal,
-                    Err(lost) => break lost,
-                };
+                match later.reported().await {
+                    Ok(reported) => journal = recording.append(journal, reported)?,
+                    Err(Broken::Lost(why)) => break why,
+                    Err(Broken::Failed(error)) => return Err(error.into()),
+                }
             };
-            journal = recording.begin(Some(&lost)).await?;
+            if lost != WhyWhole::Interrupted {
+                journal = recording.begin(Some(&lost)).await?;
+            }
         }
     })
 }
@@ -71,17 +75,9 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Records what happens next. Returns why that is not known any more, if it is so.
-    async fn one(
-        &self,
-        later: &mut Changes,
-        mut journal: Journal,
-    ) -> Result<Result<Journal, WhyWhole>, Error> {
-        let Reported { reached, changes } = match later.reported().await {
-            Ok(reported) => reported,
-            Err(Broken::Lost(why)) => return Ok(Err(why)),
-            Err(Broken::Failed(error)) => return Err(error.into()),
-        };
+    /// Records what has happened.
+    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Error> {
+        let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
         if last.duration_since(now) > CLOCK_SKEW {
             self.operator.note(Note::RecordingClock { now, last });
@@ -95,7 +91,7 @@ impl Recording<'_> {
             self.operator.note(Note::RecordingBegun { path: &journal.export().path, why: None });
             self.thin_out(&journal)?;
         }
-        Ok(Ok(journal))
+        Ok(journal)
     }
 
     /// Begins with a full state of the datastore.
@@ -105,11 +101,12 @@ impl Recording<'_> {
             self.datastore.export_and_locate(&adding.path(), progress).await
         })
         .await?;
-        let added = adding.finish(entries)?;
+        let added = adding.finish_last(entries)?;
         if added.export.guid.is_empty() {
             self.operator.note(Note::ArchiveOfUnknown);
         }
-        let journal = Journal::create(&added, positions, false)?;
+        let is_restored = matches!(why, Some(WhyWhole::AnotherHistory(_)));
+        let journal = Journal::create(&added, positions, is_restored)?;
         self.operator.note(Note::RecordingBegun { path: &added.export.path, why });
         self.thin_out(&journal)?;
         Ok(journal)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use calipam_files::raw::is_read;
-use calipam_files::recording::{Change, Position, Positions, sum};
+use calipam_files::recording::{Position, Positions, sum};
 use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 use tokio::time::{sleep, timeout};
 
@@ -55,9 +55,10 @@ impl EtcdChanges {
     pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
         // What was written last is reported again at first: only the same history has it.
         let last = self.position.last.take();
-        let known = self.position.revision;
+        let reached = self.position.revision;
+        let known = last.map_or(reached, |(revision, _)| revision);
         if last.is_none() {
-            let changed = timeout(QUIET, self.client.next_change(&self.range, known)).await;
+            let changed = timeout(QUIET, self.client.next_change(&self.range, reached)).await;
             if let Ok(changed) = changed {
                 changed?;
                 sleep(TOGETHER).await;
@@ -66,8 +67,8 @@ impl EtcdChanges {
 
         let asked: Answers = self.client.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
         let newest = asked.revision;
-        if newest < known {
-            let reason = format!("its revision was {known}, and is {newest}");
+        if newest < reached {
+            let reason = format!("its revision was {reached}, and is {newest}");
             return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
         }
         let from = last.map_or(known + 1, |(revision, _)| revision);
@@ -82,14 +83,11 @@ impl EtcdChanges {
             }
             changes => changes?,
         };
-        if let Some((revision, known)) = last {
-            let is_again = |change: &Change| {
-                change.revision == revision && sum(&change.key, change.value.is_none()) == known
-            };
-            if !changes.iter().any(is_again) {
-                let reason = format!("at revision {revision} something else was written");
-                return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
-            }
+        if let Some((revision, own)) = last
+            && !changes.iter().any(|change| change.revision == revision && sum(change) == own)
+        {
+            let reason = format!("at revision {revision} something else was written");
+            return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
         }
 
         changes.retain(|change| change.revision > known && is_read(&change.key));

@@ -11,6 +11,8 @@ pub enum WhyWhole {
     Compacted,
     /// The server does not know what was written last: it was restored from a backup, or is another one.
     AnotherHistory(String),
+    /// The server broke off what it reported: it may be another one since, with another history.
+    Interrupted,
     /// The changes cannot be watched.
     CannotWatch(String),
     /// This datastore does not report changes.
@@ -20,7 +22,7 @@ pub enum WhyWhole {
 impl WhyWhole {
     /// True if that is to be expected, so that no warning is due.
     pub fn is_usual(&self) -> bool {
-        matches!(self, Self::New | Self::Compacted)
+        matches!(self, Self::New | Self::Compacted | Self::Interrupted)
     }
 
     /// An API server that does not say when it has reported everything.
@@ -38,6 +40,7 @@ impl fmt::Display for WhyWhole {
             Self::AnotherHistory(reason) => {
                 write!(f, "the datastore has another history, such as after a restore: {reason}")
             }
+            Self::Interrupted => f.write_str("the server broke off what it reported"),
             Self::CannotWatch(reason) => write!(f, "what has changed cannot be watched: {reason}"),
             Self::NotForThisDatastore => f.write_str("only etcd v3 and Kubernetes report what has changed"),
         }

@@ -23,6 +23,8 @@ use crate::secret::redact_url;
 
 /// The time that etcd has to report changes before everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After how long without changes etcd is asked whether it is still the same one.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// The point up to which an etcd was followed.
 #[derive(Debug)]
@@ -148,9 +150,31 @@ pub(super) async fn start(
     let observed = whole::etcd::observe(client, None, &Extent::Whole, collect, progress).await?;
     let (start, Noting { mut snapshot, last }) = (observed.start, observed.collector);
     let identity = Identity { cluster_id: start.cluster_id(), guid: snapshot.guid().to_owned() };
-    let followed = EtcdFollowed { identity, revision: start.revision, raft_term: start.raft_term(), last };
+    let mut followed =
+        EtcdFollowed { identity, revision: start.revision, raft_term: start.raft_term(), last };
     describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
+    // The last write may be a deletion, which is in no list.
+    if let Ok(news) = news(client, &followed).await? {
+        news.apply(&mut snapshot, &mut followed);
+    }
     Ok((snapshot, followed))
+}
+
+/// Waits for a change, or until etcd has another history: of one that has come to the known revision by other writes, a watch says nothing.
+///
+/// # Errors
+/// If etcd cannot be asked.
+pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<()> {
+    loop {
+        if let Ok(changed) = timeout(QUIET, client.next_change(&range(), followed.revision)).await {
+            return changed;
+        }
+        match news(client, followed).await? {
+            Ok(news) if news.len() > 0 => return Ok(()),
+            Err(WhyWhole::AnotherHistory(_)) => return Ok(()),
+            _ => {}
+        }
+    }
 }
 
 /// Reads what has changed; or says why everything has to be read.

@@ -4,7 +4,7 @@
 //! The watches know nothing of each other: the change of one kind may be known while an earlier one of another is not. What
 //! everything was at some time is known only after [`KubeFollowed::prove`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,8 @@ use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, timeout};
 
-use super::Changed;
 use super::objects::{self, change};
-use crate::changes::kubernetes::recorded;
+use super::{Changed, OrWhole};
 use crate::changes::kubernetes::watches::{Message, Watches};
 use crate::changes::{Broken, WhyWhole};
 use crate::client::kubernetes::KubeClient;
@@ -24,15 +23,19 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch;
 use crate::error::{Cause, Result};
 
+/// The kind that every assignment and release writes.
+const BLOCKS: &str = "ipamblocks";
 /// How long it may take the server to say that everything was reported.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How far kinds were followed.
 pub(super) struct KubeFollowed {
     kinds: Vec<Kind>,
-    positions: Positions,
-    /// `None` where they have ended.
-    watches: Option<Watches>,
+    /// The version up to which blocks are known.
+    blocks: i64,
+    watches: Watches,
+    /// Why nothing more is known of them.
+    lost: Option<WhyWhole>,
     /// What was reported and not taken yet.
     reported: Vec<Message>,
     clock: Clock,
@@ -56,7 +59,7 @@ impl Clock {
 /// What has changed.
 pub(super) struct KubeNews {
     changed: BTreeSet<objects::Changed>,
-    positions: Positions,
+    blocks: i64,
     /// The objects as they are since.
     fresh: Snapshot,
     now: Timestamp,
@@ -69,10 +72,10 @@ impl KubeNews {
 
     /// Makes the snapshot what is stored now.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut KubeFollowed) -> Changed {
-        let Self { changed, positions, fresh, now: at } = self;
+        let Self { changed, blocks, fresh, now: at } = self;
         let now = fresh.clone();
         let before = change(snapshot, &changed, fresh);
-        followed.positions = positions;
+        followed.blocks = blocks;
         snapshot.taken_at = at;
         Changed { before, now }
     }
@@ -84,20 +87,20 @@ impl KubeFollowed {
     pub(super) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,
-        mut positions: Positions,
+        positions: &Positions,
         (begin, at): (Instant, Timestamp),
         snapshot: &mut Snapshot,
     ) -> Self {
         objects::sort(snapshot);
-        positions.retain(|plural, _| kinds.iter().any(|kind| kind.known.plural == plural));
-        let watches = Some(Watches::begin(client, &kinds, &positions));
+        let watches = Watches::begin(client, &kinds, positions);
+        let blocks = positions.get(BLOCKS).map_or(0, |position| position.revision);
         let clock = Clock { at, since: begin };
-        Self { kinds, positions, watches, reported: Vec::new(), clock, proven: at }
+        Self { kinds, blocks, watches, lost: None, reported: Vec::new(), clock, proven: at }
     }
 
     /// The version up to which blocks are known.
     pub(super) fn revision(&self) -> i64 {
-        self.positions.get("ipamblocks").map_or(0, |position| position.revision)
+        self.blocks
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -109,10 +112,10 @@ impl KubeFollowed {
     }
 
     /// Waits until something has changed, or why that is not known.
-    pub(super) async fn wait(&mut self, client: &Arc<KubeClient>) {
+    pub(super) async fn wait(&mut self) {
         let is_news = |message: &Message| matches!(message, Message::Change(..) | Message::Broken(_));
-        while !self.reported.iter().any(is_news) {
-            let message = self.watches(client).next().await;
+        while self.lost.is_none() && !self.reported.iter().any(is_news) {
+            let message = self.watches.next().await;
             self.reported.push(message);
         }
     }
@@ -123,10 +126,14 @@ impl KubeFollowed {
     /// Where the server does not say so in time.
     pub(super) async fn prove(&mut self, client: &Arc<KubeClient>, now: Timestamp) -> Result<()> {
         let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
-        let asked = self.watches(client).ask();
+        let is_broken = |message: &Message| matches!(message, Message::Broken(_));
+        if self.lost.is_some() || self.reported.iter().any(is_broken) {
+            return Ok(());
+        }
+        let asked = self.watches.ask();
         let proving = async {
             while !missing.is_empty() {
-                let message = self.watches(client).next().await;
+                let message = self.watches.next().await;
                 match &message {
                     Message::Current(kind, number) if *number >= asked => drop(missing.remove(kind)),
                     Message::Broken(_) => {
@@ -143,7 +150,6 @@ impl KubeFollowed {
             // The next question for news tells why.
             Ok(false) => {}
             Err(_) => {
-                self.watches = None;
                 let failure = Cause::TimedOut(PATIENCE.as_secs()).into();
                 return Err(client.error("whether all changes were reported", failure));
             }
@@ -151,41 +157,27 @@ impl KubeFollowed {
         Ok(())
     }
 
-    /// Returns the changes since the last call, or why everything has to be read.
+    /// Returns the changes since the last call, or why everything has to be read: from then on always.
     ///
     /// # Errors
-    /// Where the server cannot be asked. The next time, what has been reported and not taken is reported again.
-    pub(super) fn news(
-        &mut self,
-        client: &Arc<KubeClient>,
-    ) -> Result<std::result::Result<KubeNews, WhyWhole>> {
-        let now = self.now();
-        let watches = self.watches(client);
-        let later: Vec<Message> = watches.reported().collect();
-        let mut taken = Taken { positions: self.positions.clone(), ..Taken::default() };
-        for message in std::mem::take(&mut self.reported).into_iter().chain(later) {
+    /// Where the server cannot be asked, once.
+    pub(super) fn news(&mut self) -> Result<OrWhole<KubeNews>> {
+        let mut taken = Taken { blocks: self.blocks, ..Taken::default() };
+        let reported = std::mem::take(&mut self.reported);
+        for message in reported.into_iter().chain(self.watches.reported()) {
             match message {
+                _ if self.lost.is_some() => {}
                 Message::Change(known, change) => taken.change(known, change),
                 Message::Reached(kind, version) => taken.reach(kind, version),
                 Message::Current(..) => {}
-                Message::Broken(broken) => {
-                    self.watches = None;
-                    return match broken {
-                        Broken::Lost(why) => Ok(Err(why)),
-                        Broken::Failed(error) => Err(error),
-                    };
+                Message::Broken(Broken::Lost(why)) => self.lost = Some(why),
+                Message::Broken(Broken::Failed(error)) => {
+                    self.lost = Some(WhyWhole::Interrupted);
+                    return Err(error);
                 }
             }
         }
-        Ok(Ok(taken.news(now)))
-    }
-
-    /// The watches. If they have ended, they begin again, and report again what was not taken.
-    fn watches(&mut self, client: &Arc<KubeClient>) -> &mut Watches {
-        if self.watches.is_none() {
-            self.reported.clear();
-        }
-        self.watches.get_or_insert_with(|| Watches::begin(client, &self.kinds, &self.positions))
+        Ok(self.lost.clone().map_or_else(|| Ok(taken.news(self.now())), Err))
     }
 }
 
@@ -193,7 +185,7 @@ impl KubeFollowed {
 struct Taken {
     /// The last change of each object.
     changes: BTreeMap<objects::Changed, (&'static KnownKind, watch::Change)>,
-    positions: Positions,
+    blocks: i64,
 }
 
 impl Taken {
@@ -205,28 +197,16 @@ impl Taken {
     }
 
     fn reach(&mut self, kind: &'static str, version: i64) {
-        if let Some(position) = self.positions.get_mut(kind) {
-            position.revision = position.revision.max(version);
+        if kind == BLOCKS {
+            self.blocks = self.blocks.max(version);
         }
     }
 
-    fn news(mut self, now: Timestamp) -> KubeNews {
-        let mut last: HashMap<&str, (&KnownKind, &watch::Change)> = HashMap::new();
+    fn news(self, now: Timestamp) -> KubeNews {
         let mut fresh = Snapshot::default();
-        for (known, change) in self.changes.values() {
-            let latest = last.entry(known.plural).or_insert((known, change));
-            if latest.1.version < change.version {
-                *latest = (known, change);
-            }
-            if !change.is_deleted {
-                (known.add)(&mut fresh, &change.object, Encoding::Json);
-            }
+        for (known, change) in self.changes.values().filter(|(_, change)| !change.is_deleted) {
+            (known.add)(&mut fresh, &change.object, Encoding::Json);
         }
-        for (kind, (known, change)) in last {
-            if let Some(position) = self.positions.get_mut(kind) {
-                position.note(&recorded(known, change));
-            }
-        }
-        KubeNews { changed: self.changes.into_keys().collect(), positions: self.positions, fresh, now }
+        KubeNews { changed: self.changes.into_keys().collect(), blocks: self.blocks, fresh, now }
     }
 }

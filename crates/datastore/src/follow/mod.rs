@@ -16,6 +16,7 @@ use self::etcd::{EtcdFollowed, EtcdNews};
 use self::kubernetes::{KubeFollowed, KubeNews};
 use crate::changes::WhyWhole;
 use crate::changes::kubernetes::{positions, require_watch};
+use crate::client::etcd::EtcdClient;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Error, Result};
@@ -152,16 +153,15 @@ impl Datastore {
     pub fn news<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<OrWhole<News>>> {
         Box::pin(async move {
             let mut news = News { etcd: None, kubernetes: None };
-            let (etcd, kubernetes) = self.clients();
-            if let (Some(client), Some(followed)) = (etcd, &followed.etcd) {
+            if let (Some(client), Some(followed)) = (self.etcd(), &followed.etcd) {
                 match etcd::news(client, followed).await? {
                     Ok(of_etcd) => news.etcd = Some(of_etcd),
                     Err(why) => return Ok(Err(why)),
                 }
             }
             // Nothing is waited for from here on, so that what was taken is not lost.
-            if let (Some(client), Some(followed)) = (kubernetes, &mut followed.kubernetes) {
-                match followed.news(client)? {
+            if let Some(followed) = &mut followed.kubernetes {
+                match followed.news()? {
                     Ok(of_kubernetes) => news.kubernetes = Some(of_kubernetes),
                     Err(why) => return Ok(Err(why)),
                 }
@@ -176,18 +176,16 @@ impl Datastore {
     /// Where the server cannot be asked.
     pub fn await_news<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
         Box::pin(async move {
-            let (etcd, kubernetes) = self.clients();
-            let revision = followed.revision();
             let of_etcd = async {
-                match etcd {
-                    Some(_) => self.next_change(revision).await,
-                    None => std::future::pending().await,
+                match (self.etcd(), &followed.etcd) {
+                    (Some(client), Some(followed)) => etcd::wait(client, followed).await,
+                    _ => std::future::pending().await,
                 }
             };
             let of_kubernetes = async {
-                match (kubernetes, &mut followed.kubernetes) {
-                    (Some(client), Some(followed)) => followed.wait(client).await,
-                    _ => std::future::pending().await,
+                match &mut followed.kubernetes {
+                    Some(followed) => followed.wait().await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
@@ -204,19 +202,19 @@ impl Datastore {
     pub fn prove<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             let now = followed.now();
-            match (self.clients().1, &mut followed.kubernetes) {
-                (Some(client), Some(followed)) => followed.prove(client, now).await,
+            match (self, &mut followed.kubernetes) {
+                (Self::Kubernetes(client) | Self::EtcdAndKubernetes(_, client), Some(followed)) => {
+                    followed.prove(client, now).await
+                }
                 _ => Ok(()),
             }
         })
     }
 
-    fn clients(&self) -> (Option<&Arc<crate::client::etcd::EtcdClient>>, Option<&Arc<KubeClient>>) {
+    fn etcd(&self) -> Option<&Arc<EtcdClient>> {
         match self {
-            Self::Etcd(etcd) => (Some(etcd), None),
-            Self::EtcdAndKubernetes(etcd, kubernetes) => (Some(etcd), Some(kubernetes)),
-            Self::Kubernetes(kubernetes) => (None, Some(kubernetes)),
-            Self::EtcdV2(..) | Self::File(_) => (None, None),
+            Self::Etcd(etcd) | Self::EtcdAndKubernetes(etcd, _) => Some(etcd),
+            Self::Kubernetes(_) | Self::EtcdV2(..) | Self::File(_) => None,
         }
     }
 }
@@ -250,7 +248,7 @@ async fn follow_kubernetes(
     let positions = positions_of(&kinds, &read);
     let mut snapshot = assemble(client, coverage, read.into_iter());
     let clock = (begin, snapshot.taken_at);
-    let kubernetes = KubeFollowed::begin(client, kinds, positions, clock, &mut snapshot);
+    let kubernetes = KubeFollowed::begin(client, kinds, &positions, clock, &mut snapshot);
     Ok(Ok((snapshot, Followed { etcd: None, kubernetes: Some(kubernetes) })))
 }
 
@@ -266,7 +264,7 @@ async fn add_kubernetes(
     let lists = lists::<Snapshot>(&reader, kinds.clone()).await?;
     let positions = positions_of(&kinds, &lists);
     with_kubernetes::add_lists(client, snapshot, lists)?;
-    Ok(KubeFollowed::begin(client, kinds, positions, begin, snapshot))
+    Ok(KubeFollowed::begin(client, kinds, &positions, begin, snapshot))
 }
 
 fn positions_of(kinds: &[Kind], lists: &[Listed<Snapshot>]) -> calipam_files::recording::Positions {

@@ -89,7 +89,7 @@ impl Codec {
         Ok(())
     }
 
-    /// The group that a text is, with the changes whose keys are wanted.
+    /// The group that a text is, with the changes whose keys are wanted. Of the positions, the sum of a change that is not wanted may be wrong.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> io::Result<Group> {
         let mut group = self.take(&mut &*text, is_wanted).ok_or_else(damaged)??;
         self.reach(&group);
@@ -136,18 +136,14 @@ impl Codec {
             self.values.remove(key);
             return Ok(None);
         };
-        if !is_wanted {
-            // It is there, whatever it is.
-            return Ok(Some(Vec::new()));
-        }
-        let value = match is_delta {
+        let value = match is_delta && is_wanted {
             false => stored.to_vec(),
             true => {
                 let before = self.values.get(key)?.ok_or_else(damaged)?;
                 apply(&before, stored).ok_or_else(damaged)?
             }
         };
-        if has_deltas(key) {
+        if is_wanted && has_deltas(key) {
             self.values.set(key, &value)?;
         }
         Ok(Some(value))

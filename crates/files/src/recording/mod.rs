@@ -8,6 +8,7 @@
 
 mod codec;
 mod delta;
+mod known;
 mod read;
 mod write;
 
@@ -16,7 +17,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub use self::read::{Changes, Reached, Told, Version, each_state, each_version, write_state};
+pub use self::known::{Known, Reached};
+pub use self::read::{Changes, States, Told, Version, each_version, write_state};
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 
@@ -56,7 +58,7 @@ impl Position {
     pub fn note(&mut self, change: &Change) {
         self.revision = self.revision.max(change.revision);
         if self.last.is_none_or(|(last, _)| last <= change.revision) {
-            self.last = Some((change.revision, sum(&change.key, change.value.is_none())));
+            self.last = Some((change.revision, sum(change)));
         }
     }
 }
@@ -65,10 +67,11 @@ impl Position {
 pub type Positions = BTreeMap<String, Position>;
 
 /// What tells a change from others that another history has under the same revision.
-pub fn sum(key: &[u8], is_deleted: bool) -> u32 {
+pub fn sum(change: &Change) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(key);
-    hasher.update(&[u8::from(is_deleted)]);
+    hasher.update(&change.key);
+    hasher.update(&[u8::from(change.value.is_none())]);
+    hasher.update(change.value.as_deref().unwrap_or_default());
     hasher.finalize()
 }
 
@@ -100,8 +103,8 @@ pub struct Header {
     pub guid: String,
     /// From where on changes follow the export.
     pub positions: Positions,
-    /// The export is what an earlier recording had come to: nothing is missing between the two.
-    pub follows: bool,
+    /// The datastore has another history than what was recorded before: its revisions are not comparable.
+    pub restored: bool,
 }
 
 #[cfg(test)]

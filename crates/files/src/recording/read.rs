@@ -6,10 +6,11 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use calipam_model::snapshot::Snapshot;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::codec::{Codec, Values, has_deltas};
-use super::{Change, FORMAT, Group, Header, VERSION};
+use super::known::{Known, Reached};
+use super::{Change, FORMAT, Group, Header, VERSION, kind_of};
 use crate::archive::{Archived, unless_missing};
 use crate::data_file::{add, describe, read_in_part};
 use crate::error::{Error, FileError, Result};
@@ -19,7 +20,7 @@ use crate::raw::RawEntry;
 use crate::regular;
 
 /// Which keys are wanted.
-type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
+pub(super) type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// The groups of changes after an export.
 pub struct Changes {
@@ -127,100 +128,46 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
 }
 
-/// How far an export and its changes reach.
-#[derive(Debug)]
-pub struct Reached {
-    pub from: Timestamp,
-    /// The last time of which everything is known.
-    pub until: Timestamp,
-    /// It begins with what an earlier recording had come to.
-    pub follows: bool,
-    /// There are changes, if only none so far.
-    pub is_recorded: bool,
-    /// By how much the clock of the recorder was set back at most.
-    pub set_back: SignedDuration,
-    /// What ends it there: it is not as it was written.
-    pub damage: Option<Error>,
-}
-
-impl Reached {
-    fn of(export: &Archived, changes: Option<&Changes>) -> Self {
-        Self {
-            from: export.taken_at,
-            until: export.taken_at,
-            follows: changes.is_some_and(|changes| changes.header.follows),
-            is_recorded: changes.is_some(),
-            set_back: SignedDuration::ZERO,
-            damage: None,
-        }
-    }
-}
-
 /// What a recording tells of a part of the data, in order.
 pub enum Told {
     /// It was as it was told last until this time.
     Unchanged(Timestamp),
+    /// Its revision is that of the change that led to it.
     State(Box<Snapshot>),
 }
 
-/// Opens the changes of an export. If their beginning is not as it was written there are none.
-fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<(Option<Changes>, Reached)> {
-    match Changes::open(export, is_wanted) {
-        Ok(changes) => {
-            let reached = Reached::of(export, changes.as_ref());
-            Ok((changes, reached))
-        }
-        Err(damage) if damage.is_damage() => {
-            Ok((None, Reached { damage: Some(damage), ..Reached::of(export, None) }))
-        }
-        Err(error) => Err(error),
-    }
+/// What the wanted objects were, export by export with the changes after each.
+#[derive(Default)]
+pub struct States {
+    known: Known,
+    state: BTreeMap<Vec<u8>, (i64, Vec<u8>)>,
 }
 
-/// Gives the groups after an export to `take`, until it says that it has enough.
-fn each_group(
-    changes: Option<Changes>,
-    reached: &mut Reached,
-    is_wanted: Wanted<'_>,
-    mut take: impl FnMut(Group) -> Result<bool>,
-) -> Result<()> {
-    let Some(mut changes) = changes else { return Ok(()) };
-    loop {
-        match changes.next(is_wanted) {
-            Ok(Some(group)) => {
-                let (time, set_back) = (group.time, group.set_back);
-                if !take(group)? {
-                    return Ok(());
-                }
-                reached.until = time;
-                reached.set_back = reached.set_back.max(set_back);
-            }
-            Ok(None) => return Ok(()),
-            Err(damage) if damage.is_damage() => {
-                reached.damage = Some(damage);
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        }
+impl States {
+    /// Tells what the wanted objects were from an export on, until its changes end, and nothing that was told before. `None` if another run
+    /// has removed the export.
+    pub fn tell(
+        &mut self,
+        export: &Archived,
+        is_wanted: Wanted<'_>,
+        take: impl FnMut(Told),
+    ) -> Result<Option<Reached>> {
+        unless_missing(self.tell_all(export, is_wanted, take))
     }
-}
 
-/// Tells what the wanted objects were from an export on, until its changes end. What was up to `after` another one has told.
-/// `None` if another run has removed the export.
-pub fn each_state(
-    export: &Archived,
-    after: Option<Timestamp>,
-    is_wanted: Wanted<'_>,
-    mut take: impl FnMut(Told),
-) -> Result<Option<Reached>> {
-    let mut told = || -> Result<Reached> {
-        let mut state = BTreeMap::new();
+    fn tell_all(
+        &mut self,
+        export: &Archived,
+        is_wanted: Wanted<'_>,
+        mut take: impl FnMut(Told),
+    ) -> Result<Reached> {
+        let (changes, mut reached) = self.known.open(export, is_wanted)?;
+        let mut base = BTreeMap::new();
         let header = read_some(&export.path, is_wanted, |entry| {
-            state.insert(entry.key.to_vec(), (entry.mod_revision, entry.value.to_vec()));
+            base.insert(entry.key.to_vec(), (entry.mod_revision, entry.value.to_vec()));
         })
         .map_err(Error::of_archive)?;
-        let is_new = |time: Timestamp| after.is_none_or(|after| time > after);
-        let snapshot = |state: &BTreeMap<Vec<u8>, (i64, Vec<u8>)>, at: Timestamp| {
+        let snapshot = |state: &BTreeMap<Vec<u8>, (i64, Vec<u8>)>, at: Timestamp, revision: Option<i64>| {
             let mut snapshot = Snapshot::default();
             for (key, (mod_revision, value)) in state {
                 add(
@@ -231,37 +178,49 @@ pub fn each_state(
             describe(&export.path, &mut snapshot, &header)?;
             read_in_part(&mut snapshot);
             snapshot.taken_at = at;
+            snapshot.revision = revision.map_or(snapshot.revision, |revision| revision.to_string());
             Ok::<_, Error>(Told::State(Box::new(snapshot)))
         };
-        if is_new(export.taken_at) {
-            take(snapshot(&state, export.taken_at)?);
+
+        // Of kinds of which more is known the export says what they were before.
+        let is_newer = |key: &[u8]| match &changes {
+            Some(changes) => {
+                let position = changes.header.positions.get(kind_of(key));
+                position.is_none_or(|position| !self.known.has(kind_of(key), position.revision))
+            }
+            None => !reached.continues,
+        };
+        let before = self.state.len();
+        self.state.retain(|key, _| !is_newer(key));
+        base.retain(|key, _| is_newer(key));
+        let is_told = !reached.continues || self.state.len() < before || !base.is_empty();
+        self.state.append(&mut base);
+        if is_told {
+            take(snapshot(&self.state, reached.from, None)?);
         }
 
-        let (changes, mut reached) = open(export, is_wanted)?;
-        let mut last = export.taken_at;
-        each_group(changes, &mut reached, is_wanted, |group| {
-            for change in group.changes {
-                let value = change.value.map(|value| (change.revision, value));
-                let before = match value {
-                    Some(value) => state.insert(change.key.clone(), value),
-                    None => state.remove(&change.key),
-                };
-                let is_same =
-                    before.as_ref().map(|(_, value)| value) == state.get(&change.key).map(|(_, value)| value);
-                if is_new(group.time) && !is_same {
-                    take(Told::Unchanged(after.map_or(last, |after| last.max(after))));
-                    take(snapshot(&state, group.time)?);
+        let mut last = reached.from;
+        let state = &mut self.state;
+        self.known.each_group(changes, &mut reached, is_wanted, |group| {
+            for Change { key, revision, value } in group.changes {
+                let is_same = state.get(&key).map(|(_, value)| value) == value.as_ref();
+                let key_of = key.clone();
+                match value {
+                    Some(value) => drop(state.insert(key_of, (revision, value))),
+                    None => drop(state.remove(&key_of)),
+                }
+                if !is_same {
+                    take(Told::Unchanged(last));
+                    take(snapshot(state, group.time, Some(revision))?);
                 }
             }
             last = group.time;
             Ok(true)
         })?;
-        if is_new(reached.until) {
-            take(Told::Unchanged(reached.until));
-        }
+        take(Told::Unchanged(reached.until));
+        self.known.until = Some(reached.until);
         Ok(reached)
-    };
-    unless_missing(told())
+    }
 }
 
 /// What a recording tells of single objects, in order.
@@ -274,18 +233,19 @@ pub enum Version<'a> {
     Exported(&'a Reached),
 }
 
-/// Tells each version of the wanted objects. `None` where another run has removed the export.
+/// Tells each version of the wanted objects, of the changes what is not known yet. `None` where another run has removed the export.
 pub fn each_version(
     export: &Archived,
+    known: &mut Known,
     is_wanted: Wanted<'_>,
     mut take: impl FnMut(Version<'_>),
 ) -> Result<Option<Reached>> {
     let mut all = || {
         read_some(&export.path, is_wanted, |entry| take(Version::Of(entry, None)))
             .map_err(Error::of_archive)?;
-        let (changes, mut reached) = open(export, is_wanted)?;
+        let (changes, mut reached) = known.open(export, is_wanted)?;
         take(Version::Exported(&reached));
-        each_group(changes, &mut reached, is_wanted, |group| {
+        known.each_group(changes, &mut reached, is_wanted, |group| {
             for Change { key, revision, value } in &group.changes {
                 let entry = |value| RawEntry { key, value, mod_revision: *revision, ..RawEntry::default() };
                 match value {
@@ -295,6 +255,7 @@ pub fn each_version(
             }
             Ok(true)
         })?;
+        known.until = Some(reached.until);
         Ok(reached)
     };
     unless_missing(all())
@@ -306,13 +267,14 @@ pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> 
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
     let mut values = Values::new().map_err(failed)?;
     let mut revisions: HashMap<String, i64> = HashMap::new();
-    let (changes, mut reached) = open(export, &|_| true)?;
-    each_group(changes, &mut reached, &|_| true, |group| {
+    let mut known = Known::default();
+    let (changes, mut reached) = known.open(export, &|_| true)?;
+    known.each_group(changes, &mut reached, &|_| true, |group| {
         if until.is_some_and(|until| group.time > until) {
             return Ok(false);
         }
         for change in group.changes {
-            let kind = super::kind_of(&change.key);
+            let kind = kind_of(&change.key);
             if let Some(revision) = revisions.get_mut(kind) {
                 *revision = change.revision;
             } else {

@@ -75,9 +75,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins with a full state: what follows it is known from these positions on. `follows`: it is what an earlier journal
-    /// had come to.
-    pub fn create(added: &Added, positions: Positions, follows: bool) -> Result<Self> {
+    /// Begins with a full state: what follows it is known from these positions on. `restored`: it is of another history than what was
+    /// recorded before.
+    pub fn create(added: &Added, positions: Positions, restored: bool) -> Result<Self> {
         let export = added.export.clone();
         let path = export.changes();
         let failed = |error: io::Error| Error::new(&path, error);
@@ -86,7 +86,7 @@ impl Journal {
             version: VERSION,
             guid: export.guid.clone(),
             positions: positions.clone(),
-            follows,
+            restored,
         };
         let mut codec = Codec::new(positions).map_err(failed)?;
         load(&export.path, &has_deltas, &mut codec)?;
@@ -217,12 +217,7 @@ impl Journal {
         if let Some(damage) = reached.damage {
             return Err(damage);
         }
-        let added = adding.finish(entries)?;
-        if added.was_there {
-            // Nothing has happened since.
-            return Ok(self);
-        }
-        Self::create(&added, self.codec.positions, true)
+        Self::create(&adding.finish_last(entries)?, self.codec.positions, false)
     }
 
     /// The GUID of the cluster.

@@ -31,7 +31,15 @@ pub struct ExportReader<'a> {
     last: Option<Snapshot>,
     runs: Runs,
     others: Others,
-    events: Vec<Event>,
+    events: Vec<(Place, Event)>,
+}
+
+/// Where an event stands in the order: the time of the state that shows it and, of those at one time, the revision. Times within events
+/// do not count, which come from the clocks of several machines.
+type Place = (Timestamp, i64);
+
+fn place_of(snapshot: &Snapshot) -> Place {
+    (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default())
 }
 
 impl<'a> ExportReader<'a> {
@@ -46,18 +54,19 @@ impl<'a> ExportReader<'a> {
         if !covers(&snapshot, Source::Blocks) {
             return;
         }
-        let cidrs = relevant(&snapshot, self.about);
+        let (place, cidrs) = (place_of(&snapshot), relevant(&snapshot, self.about));
         let last = self.last.take();
         let of_both: BTreeSet<IpNet> =
             last.iter().flat_map(|last| relevant(last, self.about)).chain(cidrs).collect();
+        let mut events = Vec::new();
         for cidr in &of_both {
-            match &last {
+            events.extend(match &last {
                 None => self.begin(*cidr, &snapshot),
                 Some(last) => self.compare(*cidr, last, &snapshot),
-            }
+            });
         }
-        let events = self.others.take_records(&snapshot, self.about, &of_both);
-        self.events.extend(events);
+        events.extend(self.others.take_records(&snapshot, self.about, &of_both));
+        self.events.extend(events.into_iter().map(|event| (place, event)));
         self.last = Some(snapshot);
     }
 
@@ -69,12 +78,13 @@ impl<'a> ExportReader<'a> {
         self.others.stand_until(time);
     }
 
-    fn begin(&mut self, cidr: IpNet, snapshot: &Snapshot) {
+    fn begin(&self, cidr: IpNet, snapshot: &Snapshot) -> Vec<Event> {
         let begin = known(cidr, 0, &state(snapshot, cidr), self.about);
-        self.events.extend(begin.into_iter().map(|raw| at_first(raw, snapshot.taken_at)));
+        begin.into_iter().map(|raw| at_first(raw, snapshot.taken_at)).collect()
     }
 
-    fn compare(&mut self, cidr: IpNet, last: &Snapshot, now: &Snapshot) {
+    fn compare(&mut self, cidr: IpNet, last: &Snapshot, now: &Snapshot) -> Vec<Event> {
+        let mut found = Vec::new();
         let (before, after) = (state(last, cidr), state(now, cidr));
         let owner = owner_of(&after).or_else(|| owner_of(&before));
         let between = events(&before, &after);
@@ -93,8 +103,9 @@ impl<'a> ExportReader<'a> {
                 let next = assigned_at(&between, *ordinal, [since, now.taken_at]);
                 bounded.iter_mut().for_each(|event| event.time.before = next.or(event.time.before));
             }
-            self.events.extend(bounded.into_iter().map(|event| Event { by: by.clone(), ..event }));
+            found.extend(bounded.into_iter().map(|event| Event { by: by.clone(), ..event }));
         }
+        found
     }
 
     /// Namespace and name of the pods for which addresses were recorded, where the history follows them.
@@ -102,7 +113,7 @@ impl<'a> ExportReader<'a> {
         if !matches!(self.about, About::Address(_) | About::Handle(_)) {
             return BTreeSet::new();
         }
-        let holders = self.events.iter().flat_map(|event| event.before.iter().chain(&event.after));
+        let holders = self.events.iter().flat_map(|(_, event)| event.before.iter().chain(&event.after));
         let pods = holders.filter(|holder| holder.kind == "pod");
         let names = pods.filter_map(|holder| holder.allocated_to.split_once('/'));
         names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
@@ -111,14 +122,19 @@ impl<'a> ExportReader<'a> {
     /// Takes the pods and endpoints of some names of the next export.
     pub fn take_users(&mut self, snapshot: &Snapshot, pods: &BTreeSet<(String, String)>) {
         let events = self.others.take_users(snapshot, pods);
-        self.events.extend(events);
+        self.events.extend(events.into_iter().map(|event| (place_of(snapshot), event)));
     }
 
-    pub fn finish(mut self) -> Timeline {
-        self.events.extend(self.runs.finish(self.about));
-        self.events.sort_by_key(|event| latest(&event.time));
-        mark_reused(&mut self.events);
-        Timeline { events: self.events }
+    pub fn finish(self) -> Timeline {
+        let Self { mut events, runs, about, .. } = self;
+        let places: BTreeSet<Place> = events.iter().map(|(place, _)| *place).collect();
+        let next = |time: Timestamp| places.range((time, i64::MIN)..).next().copied().unwrap_or((time, 0));
+        let written = runs.finish(about).into_iter();
+        events.extend(written.filter_map(|event| Some((next(latest(&event.time)?), event))));
+        events.sort_by_key(|(place, event)| (*place, latest(&event.time)));
+        let mut events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+        mark_reused(&mut events);
+        Timeline { events }
     }
 }
 
@@ -136,15 +152,12 @@ fn covers(snapshot: &Snapshot, source: Source) -> bool {
     matches!(snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
 
-/// When an ordinal was assigned again between two exports, if that is recorded: it was free before.
+/// When an ordinal was assigned again between two exports: it was free before.
 fn assigned_at(between: &[BlockEvent], ordinal: u32, [after, before]: [Timestamp; 2]) -> Option<Timestamp> {
     let assigned = between
         .iter()
         .find(|event| matches!(event, BlockEvent::Assigned { ordinal: own, .. } if *own == ordinal))?;
-    match time_of(assigned)? {
-        Recorded::Time(time) if (after..=before).contains(&time) => Some(time),
-        _ => None,
-    }
+    latest(&time_between(time_of(assigned), after, before))
 }
 
 /// When something had happened at the latest. What is known only from a journal has no upper bound.
@@ -161,10 +174,15 @@ fn at_first(raw: Raw, taken_at: Timestamp) -> Event {
 
 /// An event between two exports, with the time that was recorded with it where that is there.
 fn bounded(raw: Raw, after: Timestamp, before: Timestamp) -> Event {
+    let time = time_between(raw.recorded, after, before);
+    Event { revision: None, origin: Origin::Archive, time, ..raw.event }
+}
+
+fn time_between(recorded: Option<Recorded>, after: Timestamp, before: Timestamp) -> When {
     let is_between = |time: Timestamp| {
         after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW
     };
-    let (at, uncertainty) = match raw.recorded {
+    let (at, uncertainty) = match recorded {
         Some(Recorded::Time(time)) if is_between(time) => (Some(time), None),
         Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {
             (None, Some(Uncertainty::Copied))
@@ -174,8 +192,7 @@ fn bounded(raw: Raw, after: Timestamp, before: Timestamp) -> Event {
         Some(Recorded::NoZone) => (None, Some(Uncertainty::NoZone)),
         None => (None, None),
     };
-    let time = When { at, after: Some(after), before: Some(before), uncertainty };
-    Event { revision: None, origin: Origin::Archive, time, ..raw.event }
+    When { at, after: Some(after), before: Some(before), uncertainty }
 }
 
 /// The blocks of an export that the history is about.

@@ -151,3 +151,31 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     assert_eq!((found[1].what, at, uncertainty), (What::Assigned, None, Some(Uncertainty::Copied)));
     assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
 }
+
+/// Within one group of a recording all times are the same; the one that Calico recorded for the assignment is before the release.
+#[test]
+fn what_is_released_and_reused_at_one_time_is_told_in_the_order_of_its_revisions() {
+    let mut block = fresh();
+    let at = "2026-05-01T11:00:00.5Z";
+    let state = |block: &Block, at: &str, revision: i64| Snapshot {
+        revision: revision.to_string(),
+        ..export(at, block)
+    };
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let first = state(&block, "2026-05-01T11:00:00Z", 20);
+    block.update(|update| update.release(&[3]));
+    let second = state(&block, at, 21);
+    block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:59:59.9 +0000 UTC"))).unwrap();
+    let third = state(&block, at, 22);
+    for states in [&[&first, &second, &third][..], &[&first, &third]] {
+        let about = address();
+        let mut reader = ExportReader::new(&about, &[]);
+        for state in states {
+            reader.take_records((*state).clone());
+            reader.stands_until(state.taken_at);
+        }
+        let found = reader.finish().events;
+        let whats: Vec<What> = found.iter().map(|event| event.what).collect();
+        assert_eq!(whats, [What::Known, What::Released, What::Reused], "{} states", states.len());
+    }
+}

@@ -10,8 +10,8 @@ use crate::range::RangeRefusal;
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named, and none is disabled and has blocks.
-    #[error("no disabled pool has blocks: no migration has gone further than to create its new pool")]
+    /// No pool is named, none is disabled and has blocks, and none is called as one that was created for another.
+    #[error("no pool tells of a migration that has begun")]
     NoneBegun,
     /// No pool is named, and several are disabled and have blocks.
     #[error("several disabled pools have blocks: {}", .0.join(", "))]

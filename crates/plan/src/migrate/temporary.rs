@@ -9,7 +9,7 @@ use calipam_model::pool::{Pool, Successor};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::{MigrateRefusal, Migration, Target, made_of, takes_blocks};
+use super::{MigrateRefusal, Migration, Target, made_of, name_of, takes_blocks};
 
 /// One of the two halves of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -116,7 +116,7 @@ impl<'s> Begun<'s> {
 }
 
 /// The pool to leave, and for which. `from` is a name or CIDR; otherwise it is the one disabled pool that has blocks, or of which a
-/// temporary pool tells. `None` if there is no pool of that name.
+/// temporary pool or the name of a new one tells. `None` if there is no pool of that name.
 ///
 /// # Errors
 /// If none is named and there is not one alone, or another migration of the named one has begun.
@@ -141,6 +141,8 @@ pub fn find<'s>(
 
     let has_blocks = |pool: &Pool| snapshot.blocks.iter().any(|block| pool.cidr.contains(&block.value.key));
     let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
+    let created = pools().filter(|_| follows).filter_map(|new| Some((made_from(snapshot, new)?, new)));
+    let left = created.map(|(old, new)| (old, Target::Pool(new.name.clone()))).chain(left);
     let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
     // Of a pool that is there twice, the temporary one says where to go.
     let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
@@ -148,6 +150,17 @@ pub fn find<'s>(
         return Err(MigrateRefusal::SeveralBegun(left.into_keys().map(str::to_owned).collect()));
     }
     left.into_values().next().map(Some).ok_or(MigrateRefusal::NoneBegun)
+}
+
+/// The pool that an enabled one was created to replace, by the name that it got. It is the only trace of it.
+fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
+    let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
+    let is_usual = |pool: &Pool| pool.temporary_for.is_none();
+    let is_later = |old: &Pool| name_of(new, old.cidr) != old.name || old.created < new.created;
+    let found = pools.find(|old| {
+        old.cidr != new.cidr && is_usual(old) && name_of(old, new.cidr) == new.name && is_later(old)
+    });
+    found.filter(|_| is_usual(new) && new.is_enabled())
 }
 
 fn is_named(text: &str, name: &str, cidr: IpNet) -> bool {

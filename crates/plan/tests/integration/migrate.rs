@@ -108,6 +108,32 @@ fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
     assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
 }
 
+/// Right after the new pool was created, nothing but its name tells of it; and until the old one is deleted.
+#[test]
+fn a_migration_has_begun_once_its_new_pool_exists() {
+    let begun = |name: &str, old: &str, is_old_disabled: bool, hours: [i64; 2]| {
+        let mut snapshot = cluster();
+        snapshot.blocks.clear();
+        for (pool, name, hours) in [(0, old, hours[0]), (1, name, hours[1])] {
+            let pool = &mut snapshot.pools[pool].value;
+            pool.name = name.into();
+            pool.created = Some(snapshot.taken_at + SignedDuration::from_hours(hours));
+        }
+        snapshot.pools[0].value.disabled = is_old_disabled;
+        let found = find(&snapshot, None, &Target::Unstated);
+        found.map(|found| found.map(|(old, target)| (old.name.clone(), target)))
+    };
+    let new = "old-10-1-0-0-24";
+    let of = |old: &str| Ok(Some((old.to_owned(), Target::Pool(new.into()))));
+    assert_eq!([false, true].map(|disabled| begun(new, "old", disabled, [2, 2])), [of("old"), of("old")]);
+    // Names of both that calipam gave: the later one is the new one.
+    assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2]), of("old-10-0-0-0-24"));
+    assert_eq!(begun(new, "old-10-0-0-0-24", true, [2, 2]), Err(MigrateRefusal::NoneBegun));
+    for other in ["other", "old-10-9-0-0-24"] {
+        assert_eq!(begun(other, "old", true, [1, 2]), Err(MigrateRefusal::NoneBegun), "{other}");
+    }
+}
+
 /// The clean-up leaves an affinity alone whose ADD may be about to create the block.
 #[test]
 fn a_clean_up_waits_for_an_affinity_between_two_steps() {

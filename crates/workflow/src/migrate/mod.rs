@@ -32,8 +32,8 @@ use crate::write::{Repaired, sources};
 /// Which pool to leave, for which, and how.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR; otherwise the disabled pool that has blocks or of which a temporary pool tells, where there
-    /// is one.
+    /// The old pool, by name or CIDR; otherwise the disabled pool that has blocks, or of which a temporary pool or the name of a new
+    /// one tells, where there is one.
     pub from: Option<String>,
     pub target: Target,
     /// Go on although the allocator does not find addresses for all users.

@@ -16,10 +16,8 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{Watch, WatchEvent, newest};
 use crate::error::Failure;
 
-/// After how many seconds the API server ends a watch: shortly before, it says how far it has come.
-const SECONDS: u32 = 30;
-/// A watch that has not ended by then lies still.
-const LONGEST: Duration = Duration::from_secs(SECONDS as u64 + 5);
+/// A watch that its server has not ended so much later lies still.
+const LATE: Duration = Duration::from_secs(5);
 /// Time between the beginnings of two watches: a proxy in between may end each at once.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Short watches, one after the other, by which the server may say that it has reported everything.
@@ -31,10 +29,10 @@ pub(super) struct OneKind {
     sender: Sender<Message>,
     /// The number of the last question whether everything was reported.
     asked: state::Receiver<u64>,
+    /// After how many seconds the API server ends a watch: shortly before, it says how far it has come.
+    seconds: u32,
     /// Up to which version everything was reported.
     known: i64,
-    /// What was written last, by [`sum`]. It is reported again at first: only the same history has it.
-    last: Option<(i64, u32)>,
 }
 
 impl OneKind {
@@ -42,107 +40,135 @@ impl OneKind {
     pub(super) fn follow(
         client: &Arc<KubeClient>,
         kind: &Kind,
+        seconds: u32,
         from: Option<Position>,
         sender: Sender<Message>,
         asked: state::Receiver<u64>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (client, kind) = (Arc::clone(client), kind.clone());
         let Position { revision: known, last } = from.unwrap_or_default();
-        let mut one = Self { client, kind, sender, asked, known, last };
+        let mut one = Self { client, kind, sender, asked, seconds, known };
         async move {
             let broken = match from {
                 // Nothing is known of it: it was installed since.
                 None => Broken::Lost(WhyWhole::New),
-                Some(_) => one.run().await.err().unwrap_or_else(is_gone),
+                Some(_) => one.run(last).await.err().unwrap_or_else(is_gone),
             };
             let _ = one.sender.send(Message::Broken(broken)).await;
         }
     }
 
-    async fn run(&mut self) -> Result<(), Broken> {
-        let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
-        if newest.cast_signed() < self.known {
-            let reason = format!("its version was {}, and is {}", self.known, newest);
-            return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
+    /// `last`: what was written last, by its version and its [`sum`].
+    async fn run(&mut self, last: Option<(i64, u32)>) -> Result<(), Broken> {
+        self.newest().await?;
+        if let Some((version, sum)) = last {
+            self.recognize(version, sum).await?;
         }
         loop {
             let begin = Instant::now();
-            self.watch(begin + LONGEST).await?;
+            let ended = self.watch(begin).await;
             sleep_until(begin + PAUSE).await;
+            ended?;
         }
     }
 
-    /// Reports what one watch does, until it has ended.
-    async fn watch(&mut self, end: Instant) -> Result<(), Broken> {
-        let opened = Watch::open_for(&self.client, &self.kind, self.after(), SECONDS).await;
+    /// Asks for the newest version, which never falls.
+    async fn newest(&self) -> Result<i64, Broken> {
+        let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
+        if newest.cast_signed() < self.known {
+            return Err(is_another(format!("its version was {}, and is {newest}", self.known)));
+        }
+        Ok(newest.cast_signed())
+    }
+
+    /// Requires that what was written last is reported again at first: only the same history has it. What follows it is reported from there on.
+    async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
+        let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned()).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         loop {
+            match watch.next().await.map_err(|failure| self.failed(failure))? {
+                Some(WatchEvent::Reached(reached)) if reached.cast_signed() < version => {}
+                Some(WatchEvent::Change(change))
+                    if change.version.cast_signed() == version
+                        && sum(&recorded(self.kind.known, &change)) == known =>
+                {
+                    self.known = version;
+                    return Ok(());
+                }
+                Some(_) => {
+                    return Err(is_another(format!("as version {version} something else was written")));
+                }
+                None => return Err(not_all()),
+            }
+        }
+    }
+
+    /// Reports what one watch does, until its server has ended it. Where it ends otherwise, or sooner, the server may have been started
+    /// anew, with an earlier state: it says nothing of what that lacks.
+    async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
+        let opened =
+            Watch::open_for(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
+        let mut watch = opened.map_err(|failure| self.failed(failure))?;
+        let length = Duration::from_secs(self.seconds.into());
+        let interrupted = Err(Broken::Lost(WhyWhole::Interrupted));
+        // What was asked, and is answered if this watch has not broken off meanwhile.
+        let mut proven = None;
+        loop {
             let reported = tokio::select! {
+                biased;
                 reported = watch.next() => reported,
+                () = std::future::ready(()), if proven.is_some() => {
+                    if let Some(asked) = proven.take() {
+                        self.send(Message::Current(self.kind.known.plural, asked)).await?;
+                    }
+                    continue;
+                }
                 asked = self.asked.changed() => match asked {
                     Ok(()) => {
-                        self.prove().await?;
+                        proven = Some(self.prove().await?);
                         continue;
                     }
                     Err(_) => return Err(is_gone()),
                 },
-                () = sleep_until(end) => return Ok(()),
+                () = sleep_until(begin + length + LATE) => return interrupted,
             };
             match reported {
                 Ok(Some(event)) => self.report(event).await?,
-                Ok(None) => return Ok(()),
-                // Whether the server is there shows when the next watch is opened.
+                Ok(None) if begin.elapsed() >= length => return Ok(()),
+                Ok(None) => return interrupted,
                 Err(failure @ (Failure::Connection(_) | Failure::Incomplete(_))) => {
                     tracing::info!("{}: the watch has ended: {failure}", self.kind.known.plural);
-                    return Ok(());
+                    return interrupted;
                 }
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
     }
 
-    /// Reports everything that has happened by now. A watch does not tell that nothing has: the server is asked for its newest
-    /// version, and then says in a short watch that it has come as far.
-    async fn prove(&mut self) -> Result<(), Broken> {
+    /// Reports everything that has happened by now, and gives the number of the question. A watch does not tell that nothing has: the
+    /// server is asked for its newest version, and then says in a short watch that it has come as far.
+    async fn prove(&mut self) -> Result<u64, Broken> {
         let asked = *self.asked.borrow_and_update();
-        let until = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
-        let until = until.cast_signed();
-        let is_all = |one: &Self| one.known >= until && one.last.is_none();
+        let until = self.newest().await?;
         for _ in 0..ATTEMPTS {
-            if is_all(self) {
+            if self.known >= until {
                 break;
             }
-            let opened = Watch::open(&self.client, &self.kind, self.after()).await;
+            let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned()).await;
             let mut watch = opened.map_err(|failure| self.failed(failure))?;
-            while !is_all(self)
+            while self.known < until
                 && let Some(event) = watch.next().await.map_err(|failure| self.failed(failure))?
             {
                 self.report(event).await?;
             }
         }
-        if is_all(self) {
-            return self.send(Message::Current(self.kind.known.plural, asked)).await;
-        }
-        let reason = "the API server does not say that this is all".to_owned();
-        Err(Broken::Lost(WhyWhole::CannotWatch(reason)))
-    }
-
-    /// The version after which a watch begins.
-    fn after(&self) -> u64 {
-        self.last.map_or(self.known, |(revision, _)| revision - 1).cast_unsigned()
+        if self.known >= until { Ok(asked) } else { Err(not_all()) }
     }
 
     async fn report(&mut self, event: WatchEvent) -> Result<(), Broken> {
         let message = match event {
             WatchEvent::Change(change) => {
                 let version = change.version.cast_signed();
-                if let Some((revision, known)) = self.last.take() {
-                    let again = recorded(self.kind.known, &change);
-                    if (version, sum(&again.key, again.value.is_none())) != (revision, known) {
-                        let reason = format!("as version {revision} something else was written");
-                        return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
-                    }
-                }
                 // Two watches may overlap.
                 if version <= self.known {
                     return Ok(());
@@ -150,7 +176,7 @@ impl OneKind {
                 self.known = version;
                 Message::Change(self.kind.known, change)
             }
-            WatchEvent::Reached(version) if self.last.is_none() && version.cast_signed() > self.known => {
+            WatchEvent::Reached(version) if version.cast_signed() > self.known => {
                 self.known = version.cast_signed();
                 Message::Reached(self.kind.known.plural, self.known)
             }
@@ -174,6 +200,14 @@ impl OneKind {
             failure => Broken::Failed(self.client.error(self.kind.known.plural, failure)),
         }
     }
+}
+
+fn is_another(reason: String) -> Broken {
+    Broken::Lost(WhyWhole::AnotherHistory(reason))
+}
+
+fn not_all() -> Broken {
+    Broken::Lost(WhyWhole::CannotWatch("the API server does not say that this is all".to_owned()))
 }
 
 fn is_gone() -> Broken {

@@ -16,6 +16,8 @@ use crate::client::kubernetes::watch::Change;
 
 /// Changes that wait to be taken. A server that has more waits.
 const MOST: usize = 10_000;
+/// After how many seconds watches end. Not all at once: a server that is stopped breaks one of them off.
+const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
 /// What a watch reports of a kind.
 pub(crate) enum Message {
@@ -40,9 +42,9 @@ impl Watches {
         let (sender, messages) = mpsc::channel(MOST);
         let (asked, question) = state::channel(0);
         let mut watches = JoinSet::new();
-        for kind in kinds {
+        for (kind, seconds) in kinds.iter().zip(SECONDS.into_iter().cycle()) {
             let position = from.get(kind.known.plural).copied();
-            watches.spawn(OneKind::follow(client, kind, position, sender.clone(), question.clone()));
+            watches.spawn(OneKind::follow(client, kind, seconds, position, sender.clone(), question.clone()));
         }
         Self { messages, asked, _watches: watches }
     }

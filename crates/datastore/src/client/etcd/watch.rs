@@ -45,7 +45,7 @@ impl EtcdClient {
         Ok(kept)
     }
 
-    /// Waits for the first change of the keys of a range after a revision; after one that etcd has forgotten, not at all.
+    /// Waits for the first change of the keys of a range after a revision; after one that etcd has forgotten, or has not come to, not at all.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
             let changed = self.call(|| {
@@ -94,9 +94,11 @@ impl EtcdClient {
 /// Ends with the first event after a revision, or where what came after it is forgotten.
 async fn first_change(line: Line, range: &Range, after: i64) -> std::result::Result<(), etcd_client::Error> {
     let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
-    let mut stream = client_of(line).await?.watch_client().watch(range.start.clone(), Some(options)).await?;
+    let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
+    let mut stream = client.watch(range.start.clone(), Some(options)).await?;
     while let Some(answer) = stream.message().await? {
-        if answer.compact_revision() > 0 || !answer.events().is_empty() {
+        let is_older = answer.created() && answer.header().is_some_and(|header| header.revision() < after);
+        if is_older || answer.compact_revision() > 0 || !answer.events().is_empty() {
             return Ok(());
         }
         if answer.canceled() {

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
-use calipam_datastore::changes::WhyWhole;
+use calipam_datastore::changes::{Broken, WhyWhole};
 use calipam_datastore::follow::Followed;
+use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
 use etcd_client::CompactionOptions;
 use jiff::Timestamp;
+use tokio::time::timeout;
 
 use super::support::{assert_same, entries, open, seed};
 use crate::support::quiet;
@@ -23,6 +25,10 @@ use crate::support::quiet;
 /// How long others write while it is followed; longer where little has been read by then.
 const WORK: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(90);
+
+const HANDLE: &str = "/calico/ipam/v2/handle/{}";
+const BLOCK: &str = r#"{"block":{}}"#;
+const OTHER: &str = r#"{"block":{},"deleted":false}"#;
 
 /// A datastore that is followed, and what is known of it.
 struct Following {
@@ -146,20 +152,36 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     copy(&etcd.data_dir(), &backup.path().join("data"));
     etcd.restart().unwrap();
     for n in 0..5 {
-        put(&etcd, &format!("/calico/ipam/v2/handle/lost.{n}"), r#"{"block":{}}"#).await;
+        put(&etcd, &HANDLE.replace("{}", &format!("lost.{n}")), BLOCK).await;
     }
     let mut following = Following::begin(&etcd).await;
 
-    // The backup is before the revision that is known; then at it, and after it, with other content.
-    for (writes, what) in [(1, "before"), (5, "at"), (9, "after")] {
+    let known = following.followed.revision();
+    let value = |value: &str| Some(value.as_bytes().to_vec());
+    let last = Change { key: HANDLE.replace("{}", "lost.4").into(), revision: known, value: value(BLOCK) };
+    let mut position = Position::at(known);
+    position.note(&last);
+    assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
+
+    // The backup is before the revision that is known; then at it, and after it, with other content; then the same key is written at it.
+    for (writes, name, what) in
+        [(1, "other", "before"), (5, "other", "at"), (9, "other", "after"), (5, "lost", "at, the same key")]
+    {
         etcd.kill();
         fs::remove_dir_all(etcd.data_dir()).unwrap();
         copy(&backup.path().join("data"), &etcd.data_dir());
         etcd.restart().unwrap();
         for n in 0..writes {
-            put(&etcd, &format!("/calico/ipam/v2/handle/other.{n}"), r#"{"block":{}}"#).await;
+            put(&etcd, &HANDLE.replace("{}", &format!("{name}.{n}")), OTHER).await;
         }
         following.store = open(&etcd).await;
+        let waited = timeout(LIMIT, following.store.await_news(&mut following.followed));
+        let begin = Instant::now();
+        waited.await.expect(what).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
+        let positions = [("etcd".to_owned(), position)].into();
+        let recorded = following.store.changes_after(positions).await.unwrap().reported().await;
+        assert!(matches!(recorded, Err(Broken::Lost(WhyWhole::AnotherHistory(_)))), "{what}: {recorded:?}");
         let why = following.news().await.unwrap_err();
         assert!(matches!(why, WhyWhole::AnotherHistory(_)), "{what}: {why:?}");
         assert!(!why.is_usual());
@@ -178,6 +200,10 @@ async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
     let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
     let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();
     let is_old = version.starts_with("3.4.") && patch < 25 || version.starts_with("3.5.") && patch < 8;
+    // Its changes are not recorded, either, and that is said before anything is written.
+    let recorded = open(&etcd).await.changes_after(Positions::new()).await;
+    let is_refused = recorded.is_err_and(|error| error.to_string().contains("too early"));
+    assert_eq!(is_refused, is_old, "{version}");
     match &found {
         Err(WhyWhole::CannotWatch(reason)) => {
             assert!(is_old && reason.contains("too early"), "{version}: {reason}");

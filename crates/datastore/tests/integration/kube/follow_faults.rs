@@ -1,13 +1,16 @@
 //! An API server that tells something wrong, or not all, while it is followed.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use calipam_datastore::changes::WhyWhole;
+use calipam_datastore::changes::{Broken, WhyWhole};
 use calipam_datastore::follow::Followed;
 use calipam_datastore::{Datastore, Error};
+use calipam_files::recording::{Position, Positions};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::kube::fake::{Fake, Reply};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::faults::ok;
 use super::support::settings_for_url;
@@ -18,6 +21,13 @@ struct Says {
     newest: &'static str,
     /// What short watches tell, one after the other; the last of them again and again.
     watches: Vec<Reply>,
+    /// What long ones do.
+    long: Reply,
+}
+
+/// A server whose long watches lie still.
+fn says(newest: &'static str, watches: Vec<Reply>) -> Says {
+    Says { newest, watches, long: Reply::Stalled(String::new()) }
 }
 
 fn pod(name: &str, version: &str) -> Value {
@@ -44,11 +54,11 @@ fn answer(path: &str, says: &Mutex<Says>) -> Reply {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let is_pods = path.starts_with("/api/v1/") && path.ends_with("/pods");
     match path {
-        // The long watches lie still.
-        _ if query.starts_with("watch=1") && !(is_pods && query.ends_with("timeoutSeconds=3")) => {
-            Reply::Stalled(String::new())
+        _ if query.starts_with("watch=1") && !is_pods => Reply::Stalled(String::new()),
+        _ if query.starts_with("watch=1") && !query.ends_with("timeoutSeconds=3") => {
+            says.lock().unwrap().long.clone()
         }
-        _ if is_pods && query.starts_with("watch=1") => {
+        _ if query.starts_with("watch=1") => {
             let watches = &mut says.lock().unwrap().watches;
             if watches.len() > 1 { watches.remove(0) } else { watches[0].clone() }
         }
@@ -74,7 +84,11 @@ struct Following {
 
 impl Following {
     async fn begin(newest: &'static str, watches: Vec<Reply>) -> Self {
-        let says = Arc::new(Mutex::new(Says { newest, watches }));
+        Self::with(says(newest, watches)).await
+    }
+
+    async fn with(says: Says) -> Self {
+        let says = Arc::new(Mutex::new(says));
         let said = Arc::clone(&says);
         let fake = Fake::start(move |path| answer(path, &said));
         let store = Datastore::open(&settings_for_url(&fake.url)).await.unwrap();
@@ -148,29 +162,64 @@ async fn where_not_all_is_told_nothing_is_taken() {
     }
 }
 
-/// Where watches begin again, what was written last is reported first: only the same history has it.
+/// A server that was restored says nothing of what it lacks, and may be at the same version again before it is asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_restored_is_read_whole() {
+async fn where_a_watch_breaks_off_everything_is_read_whole() {
     let failure = event("ERROR", &json!({"kind": "Status", "code": 500, "message": "no"}));
-    let added = event("ADDED", &pod("c", "8"));
-    for (reported, is_same) in [
-        (event("ADDED", &pod("c", "8")), true),
-        (event("ADDED", &pod("x", "8")), false),
-        (event("DELETED", &pod("c", "8")), false),
-        (event("ADDED", &pod("c", "9")), false),
+    let is_interrupted: Is = |found| matches!(found, Ok(Err(WhyWhole::Interrupted)));
+    let failed: Is = Result::is_err;
+    for (what, long, is_expected) in [
+        ("it is cut", Reply::Cut(String::new()), is_interrupted),
+        ("it ends too early", told(&[bookmark("9")]), is_interrupted),
+        ("it fails", told(&[failure]), failed),
     ] {
-        let mut following = Following::begin("8", vec![told(std::slice::from_ref(&added))]).await;
-        assert_eq!(following.news().await.unwrap(), Ok(1));
-        *following.says.lock().unwrap() =
-            Says { newest: "9", watches: vec![told(std::slice::from_ref(&failure))] };
-        assert!(following.news().await.is_err());
-        let again = told(&[reported.clone(), bookmark("9")]);
-        *following.says.lock().unwrap() = Says { newest: "9", watches: vec![again] };
-        match following.news().await.unwrap() {
-            Ok(changes) => assert!(is_same && changes == 0, "{reported}: {changes}"),
-            Err(WhyWhole::AnotherHistory(_)) => assert!(!is_same, "{reported}"),
-            Err(why) => panic!("{reported}: {why:?}"),
+        let mut following = Following::begin("9", vec![told(&[bookmark("9")])]).await;
+        assert_eq!(following.news().await.unwrap(), Ok(0), "{what}");
+        let mut following = Following::with(Says { long, ..says("9", vec![told(&[bookmark("9")])]) }).await;
+        let waited = timeout(Duration::from_secs(10), following.store.await_news(&mut following.followed));
+        waited.await.expect(what).unwrap();
+        let found = following.news().await;
+        assert!(is_expected(&found), "{what}: {found:?}");
+        // Whatever it says later.
+        assert!(is_interrupted(&following.news().await), "{what}");
+    }
+}
+
+/// What was recorded last is reported first: only the same history has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_goes_on_only_with_the_same_history() {
+    let added = event("ADDED", &pod("c", "8"));
+    let following = Following::with(Says { long: Reply::Stalled(added.clone()), ..says("9", vec![]) }).await;
+    let kinds =
+        ["ipamblocks", "pods", "nodes", "services", "ippools", "ipreservations", "clusterinformations"];
+    let mut positions: Positions = kinds.map(|kind| (kind.to_owned(), Position::at(7))).into();
+    let recorded = async |positions: &Positions| {
+        following.store.changes_after(positions.clone()).await.unwrap().reported().await
+    };
+    let first = recorded(&positions).await.unwrap().changes;
+    assert_eq!(first.len(), 1);
+    positions.get_mut("pods").unwrap().note(&first[0]);
+
+    let mut other = pod("c", "8");
+    other["status"]["podIP"] = json!("10.0.0.2");
+    let next = event("ADDED", &pod("d", "9"));
+    for (what, reported, is_same) in [
+        ("the same", added.clone(), true),
+        ("another pod", event("ADDED", &pod("x", "8")), false),
+        ("another value", event("ADDED", &other), false),
+        ("deleted", event("DELETED", &pod("c", "8")), false),
+        ("later", event("ADDED", &pod("c", "9")), false),
+        ("nothing", bookmark("9"), false),
+    ] {
+        let long = Reply::Stalled(next.clone());
+        *following.says.lock().unwrap() = Says { long, ..says("9", vec![told(&[bookmark("7"), reported])]) };
+        match recorded(&positions).await {
+            Ok(reported) => {
+                assert!(is_same, "{what}");
+                assert_eq!(reported.changes.iter().map(|change| change.revision).collect::<Vec<_>>(), [9]);
+            }
+            Err(Broken::Lost(WhyWhole::AnotherHistory(_))) => assert!(!is_same, "{what}"),
+            Err(why) => panic!("{what}: {why:?}"),
         }
-        assert_eq!(following.names(), "a b c", "{reported}");
     }
 }
