@@ -256,13 +256,14 @@ impl Adding {
         self.writing.join("export.jsonl.zst")
     }
 
-    /// The same of a recorder, whose clock may have been set back: an export that is not later than the others has the next time after them.
+    /// The same of a recorder, whose clock may have been set back: an export that is not later than the others, and than what was recorded
+    /// `last`, has the next time after them.
     ///
     /// # Errors
     /// As those of [`Self::finish`].
-    pub fn finish_last(self, entries: u64) -> Result<Added> {
+    pub fn finish_last(self, entries: u64, last: Option<Timestamp>) -> Result<Added> {
         let export = archived(self.path())?;
-        let newest = self.archive.exports.last().map(|newest| newest.taken_at);
+        let newest = self.archive.exports.last().map(|newest| newest.taken_at).max(last);
         if let Some(newest) = newest.filter(|newest| *newest >= export.taken_at) {
             let taken_at = newest + SignedDuration::from_millis(1);
             let later = self.writing.join("later.jsonl.zst");

@@ -10,7 +10,7 @@ use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Positions, Recorder};
 use calipam_history::keep::Keep;
 use calipam_model::time::CLOCK_SKEW;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::archive::thin_out;
 use crate::error::Error;
@@ -61,7 +61,7 @@ pub fn record<'a>(
                 }
             };
             if lost != WhyWhole::Interrupted {
-                journal = recording.begin(Some(&lost)).await?;
+                journal = recording.begin(Some((&lost, journal.last()))).await?;
             }
         }
     })
@@ -94,14 +94,15 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// Begins with a full state of the datastore.
-    async fn begin(&self, why: Option<&WhyWhole>) -> Result<Journal, Error> {
+    /// Begins with a full state of the datastore; with why, and the time of what was recorded before.
+    async fn begin(&self, lost: Option<(&WhyWhole, Timestamp)>) -> Result<Journal, Error> {
+        let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;
         let (entries, positions) = watched(Activity::Exporting, self.operator, async |progress| {
             self.datastore.export_and_locate(&adding.path(), progress).await
         })
         .await?;
-        let added = adding.finish_last(entries)?;
+        let added = adding.finish_last(entries, last)?;
         if added.export.guid.is_empty() {
             self.operator.note(Note::ArchiveOfUnknown);
         }

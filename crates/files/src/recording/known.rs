@@ -1,4 +1,4 @@
-//! Up to where recordings were told, so that the next one goes on from there.
+//! The reach of recordings that were told, from which the next one goes on.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,8 +23,8 @@ pub struct Reached {
     pub damage: Option<Error>,
 }
 
-/// Up to where the exports and recordings that were told so far reach. What two recorders have recorded is told once: the revision of a
-/// change says whether it was told, and no clock.
+/// The reach of the exports and recordings that were told so far. What two recorders have recorded is told once: the revision of a change
+/// says whether it was told, and no clock.
 #[derive(Debug, Default)]
 pub struct Known {
     positions: Positions,

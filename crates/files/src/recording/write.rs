@@ -217,7 +217,7 @@ impl Journal {
         if let Some(damage) = reached.damage {
             return Err(damage);
         }
-        Self::create(&adding.finish_last(entries)?, self.codec.positions, false)
+        Self::create(&adding.finish_last(entries, None)?, self.codec.positions, false)
     }
 
     /// The GUID of the cluster.

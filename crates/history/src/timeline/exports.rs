@@ -34,7 +34,7 @@ pub struct ExportReader<'a> {
     events: Vec<(Place, Event)>,
 }
 
-/// Where an event stands in the order: the time of the state that shows it and, of those at one time, the revision. Times within events
+/// The place of an event in the order: the time of the state that shows it and, of those at one time, the revision. Times within events
 /// do not count, which come from the clocks of several machines.
 type Place = (Timestamp, i64);
 
