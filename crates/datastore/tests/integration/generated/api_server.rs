@@ -18,8 +18,7 @@ use crate::support::{observe, open_kubernetes};
 const TOO_YOUNG: &str = "service-without-address ";
 
 fn server(flavour: Flavour) -> Lease {
-    let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
-    server
+    lease(Kinds::CalicoAndKubevirt(flavour)).unwrap()
 }
 
 async fn on_server(server: &KubeApiserver, cluster: &KubeCluster) -> Vec<Finding> {
