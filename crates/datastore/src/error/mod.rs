@@ -235,7 +235,8 @@ struct User<'a>(Option<&'a str>);
 
 impl fmt::Display for User<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or_else(|| f.write_str("the user"), |name| write!(f, "the user {name}"))
+        f.write_str("the user")?;
+        self.0.map_or(Ok(()), |name| write!(f, " {name}"))
     }
 }
 
