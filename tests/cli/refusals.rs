@@ -81,7 +81,7 @@ fn a_file_is_not_to_be_written() {
             "release --yes",
             "`calipam release --leaked --lock --dry-run --datastore",
         ),
-        (&["rebuild", "--apply"], "rebuild --apply", "`calipam rebuild --dry-run --datastore"),
+        (&["rebuild", "--apply"], "rebuild --apply", "`calipam rebuild --datastore"),
     ];
     for (arguments, what, hint) in cases {
         refused(

@@ -109,12 +109,49 @@ fn a_selector_stands_for_nodes_by_their_labels() {
     }
 }
 
-/// A pattern could name live nodes: what is released is named in full.
+/// Live nodes are nothing to release: of those that a pattern names the deleted ones are meant.
 #[test]
-fn a_release_takes_no_patterns() {
-    let run = on_example(&["release", "--node", "node-1?"]);
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stdout.contains("nothing is recorded for a node node-1?\n\nNothing to do"), "{run:?}");
+fn patterns_stand_for_the_nodes_of_repairs() {
+    let plan = |words: &[&str]| on_example(&[words, &["-o", "json"]].concat());
+    let release = |node: &str| plan(&["release", "--dry-run", "--node", node]);
+    assert_eq!(release("node-1?").json(), release("node-11").json());
+    assert_eq!(release("node-1*,node-11").json(), release("node-11").json());
+    let live = release("node-2*");
+    assert!(live.code == 1 && live.stdout.contains("node node-2 exists"), "{live:?}");
+    let none = release("dead-*");
+    assert!(none.code == 1 && none.stderr.contains("node \"dead-*\" not found"), "{none:?}");
+    let rebuild = |node: &str| plan(&["rebuild", "--node", node]).json();
+    assert_eq!(rebuild("node-1?"), rebuild("node-10,node-11,node-12,node-13"));
+}
+
+/// A reader shows what there is, and says what there is not; a writer does nothing.
+#[test]
+fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
+    for (words, option, found, gone, says) in [
+        (
+            &["check"][..],
+            "--node",
+            "node-2",
+            "node-99",
+            "error: node \"node-99\" not found\nhint: did you mean",
+        ),
+        (&["check"], "--pool", "extra-5", "extra-77", "error: there is no pool \"extra-77\""),
+        (&["check", "--fail-on", "never"], "--node", "node-1?", "gpu-*", "error: node \"gpu-*\" not found"),
+        (&["show", "--nodes"], "--node", "node-2", "node-99", "error: node \"node-99\" not found"),
+        (&["show"], "--pool", "extra-5", "10.9.0.0/16", "error: nothing is in 10.9.0.0/16"),
+    ] {
+        let run = |names: &[&str]| {
+            let options: Vec<&str> = names.iter().flat_map(|name| [option, name]).collect();
+            on_example(&[words, &options, &["-o", "name"]].concat())
+        };
+        let (alone, both) = (run(&[found]), run(&[gone, found]));
+        assert_eq!((both.code, &both.stdout), (1, &alone.stdout), "{words:?}: {both:?}");
+        assert!(both.stderr.contains(says), "{words:?}: {both:?}");
+    }
+    for words in [&["rebuild", "--node"][..], &["release", "--leaked", "--dry-run", "--node"]] {
+        let run = on_example(&[words, &["node-2,node-99"]].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+    }
 }
 
 #[test]
@@ -187,6 +224,10 @@ fn the_addresses_of_a_pod() {
     // One pod uses an address that no block records.
     let lost = addresses("shop/search-6799fc88d8-4v7sw");
     assert!(lost.contains(&("10.244.10.5".to_owned(), "not recorded".to_owned())), "{lost:?}");
+    let elsewhere = on_example(&["show", "--pod", "shop/search-6799fc88d8-4v7sw", "--pool", "extra-5"]);
+    let said = "error: the pod shop/search-6799fc88d8-4v7sw has no address on the nodes or in the pools that are named\n\
+        hint: `calipam show --pod shop/search-6799fc88d8-4v7sw --datastore ";
+    assert!(elsewhere.code == 1 && elsewhere.stderr.starts_with(said), "{elsewhere:?}");
     let gone = on_example(&["show", "--pod", "default/nobody"]);
     assert_eq!((gone.code, gone.stdout.as_str()), (1, ""), "{gone:?}");
     assert!(gone.stderr.contains("no address is recorded for the pod default/nobody"), "{gone:?}");

@@ -1,10 +1,12 @@
 //! Reports of earlier checks as programs read them, and what has changed since.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{BufReader, Read, Seek};
 
 use calipam_model::snapshot::{Coverage, Source};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::code::{Code, Severity};
@@ -41,10 +43,12 @@ pub enum NoReport {
     Undecodable(&'static str),
 }
 
-/// Reads a text of JSON or YAML.
-pub fn parse_document(text: &str) -> Result<Value, NoReport> {
-    let parsed = serde_json::from_str(text).map_err(|error| NoReport::Unparsable(error.to_string()));
-    parsed.or_else(|json| serde_yaml::from_str(text).map_err(|_| json))
+/// Reads a file of JSON or YAML. Of JSON, no more is in memory at a time than what is made of it.
+pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
+    serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
+        let yaml = file.rewind().ok().and_then(|()| serde_yaml::from_reader(file).ok());
+        yaml.ok_or_else(|| NoReport::Unparsable(json.to_string()))
+    })
 }
 
 /// What `calipam check -o json` or `-o yaml` has written, by this version or another one.
@@ -86,13 +90,21 @@ impl EarlierReport {
     /// # Errors
     /// If it is none, or one of its findings has no code or no subject: passing over it would call it new.
     pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
+        let whole = Self::without_findings(fields)?;
+        let findings = list(fields, "findings")?.iter().map(EarlierFinding::decode);
+        Ok(Self { findings: findings.collect::<Result<_, _>>()?, ..whole })
+    }
+
+    /// Reads a report but for its findings.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn without_findings(fields: &Map<String, Value>) -> Result<Self, NoReport> {
         if !is_readable(fields, "CheckReport") {
             return Err(NoReport::OtherDocument);
         }
         let taken_at = text(cluster(fields)?, "takenAt").parse();
-        let taken_at = taken_at.map_err(|_| NoReport::NotATime("cluster.takenAt"))?;
-        let findings = list(fields, "findings")?.iter().map(finding).collect::<Result<_, _>>()?;
-        Ok(Self { findings, ..Self::of_cluster(fields, taken_at)? })
+        Self::of_cluster(fields, taken_at.map_err(|_| NoReport::NotATime("cluster.takenAt"))?)
     }
 
     /// What a report, or its entry for one cluster of a fleet, says of the cluster, without findings.
@@ -126,24 +138,6 @@ pub(crate) fn text(fields: &Map<String, Value>, name: &str) -> String {
 fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
     let read = coverage.iter().filter(|(_, read)| **read == Coverage::Read.to_string());
     read.filter_map(|(source, _)| serde_json::from_value(Value::from(source.as_str())).ok()).collect()
-}
-
-pub(crate) fn finding(value: &Value) -> Result<EarlierFinding, NoReport> {
-    let fields = value.as_object().ok_or(NoReport::FindingNotAnObject)?;
-    let subject = fields.get("subject").and_then(Value::as_object);
-    let subject = subject.ok_or(NoReport::FindingWithout("subject"))?;
-    let code = text(fields, "code");
-    if code.is_empty() {
-        return Err(NoReport::FindingWithout("code"));
-    }
-    let severity = text(fields, "severity");
-    Ok(EarlierFinding {
-        code,
-        severity: Severity::ALL.into_iter().find(|known| known.to_string() == severity),
-        subject: EarlierSubject { kind: text(subject, "kind"), name: text(subject, "name") },
-        message: text(fields, "message"),
-        evidence: fields.get("evidence").cloned().unwrap_or_default(),
-    })
 }
 
 /// What became of a finding since an earlier report. Code and subject make the same finding: owner, count and message
@@ -253,6 +247,28 @@ impl Changes {
 }
 
 impl EarlierFinding {
+    /// Reads a finding of a report.
+    ///
+    /// # Errors
+    /// If it has no code or no subject.
+    pub fn decode(value: &Value) -> Result<Self, NoReport> {
+        let fields = value.as_object().ok_or(NoReport::FindingNotAnObject)?;
+        let subject = fields.get("subject").and_then(Value::as_object);
+        let subject = subject.ok_or(NoReport::FindingWithout("subject"))?;
+        let code = text(fields, "code");
+        if code.is_empty() {
+            return Err(NoReport::FindingWithout("code"));
+        }
+        let severity = text(fields, "severity");
+        Ok(Self {
+            code,
+            severity: Severity::ALL.into_iter().find(|known| known.to_string() == severity),
+            subject: EarlierSubject { kind: text(subject, "kind"), name: text(subject, "name") },
+            message: text(fields, "message"),
+            evidence: fields.get("evidence").cloned().unwrap_or_default(),
+        })
+    }
+
     fn identity(&self) -> Identity {
         (self.code.clone(), self.subject.clone())
     }

@@ -1,3 +1,5 @@
+use std::io::Cursor;
+
 use calipam_model::snapshot::WhySkipped;
 use serde_json::json;
 
@@ -123,5 +125,6 @@ fn what_is_no_report_is_refused_and_what_an_older_one_lacks_is_not_held_against_
     older.as_object_mut().unwrap().remove("coverage");
     let changes = Changes::since(decode(&older).unwrap(), &report(&[(Code::OrphanHandle, "a")]), &[]);
     assert_eq!((changes.not_read_now.len(), changes.not_read_then.len(), changes.gone.len()), (0, 0, 0));
-    assert!(parse_document("a: 1").is_ok() && parse_document("{").is_err());
+    let parses = |text: &str| read_document::<Value>(Cursor::new(text.to_owned())).is_ok();
+    assert_eq!(["a: 1", "{}", "{"].map(parses), [true, true, false]);
 }

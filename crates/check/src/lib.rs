@@ -40,7 +40,7 @@ use self::occupancy::Claimants;
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
 pub use self::earlier::{
-    API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, parse_document,
+    API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, read_document,
 };
 pub use self::finding::*;
 pub use self::message::{names_of_mentions, names_of_owners};

@@ -27,6 +27,6 @@ pub use self::client::etcd::{Carrier, EtcdClient, NotCarried};
 pub use self::client::etcdv2::EtcdV2Client;
 pub use self::client::kubernetes::events::{Event, Events, Regarding};
 pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server, credential_plugin};
-pub use self::error::{Cause, Error, Failure, Permission, Result, Server, SettingsError, Tried};
+pub use self::error::{Cause, Error, Failure, Permission, Result, Rule, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};
 pub use self::store::{Datastore, Pending};

@@ -49,7 +49,9 @@ pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};
 pub use self::run::{Intent, Writing};
-pub use self::scope::{Names, Part, guid, matching, nearest_pod, nodes, pool};
+pub use self::scope::{
+    Found, Names, Part, found_nodes, found_pools, guid, matching, nearest_pod, nodes, pool,
+};
 pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::undo::{Undone, undo};

@@ -23,7 +23,7 @@ use crate::operator::{Note, Operator, Pending};
 use crate::planning::{cooldown, try_plan};
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
-use crate::scope::{Names, Part, is_known_block, known_node};
+use crate::scope::{Names, Part, is_known_block};
 use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
 use crate::write::Repaired;
 
@@ -137,8 +137,6 @@ fn tried(
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
-    // What is written is named in full.
-    request.scope.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
     let names = Names {
         nodes: request.scope.nodes.clone(),
         pools: request.pools.clone(),

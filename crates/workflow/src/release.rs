@@ -1,7 +1,10 @@
 //! `release`: from a request to what was released.
 
+use std::cell::LazyCell;
 use std::path::PathBuf;
+use std::slice;
 
+use calipam_check::{Context, Options};
 use calipam_datastore::Datastore;
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::Snapshot;
@@ -13,7 +16,7 @@ use crate::planning::{cooldown, try_plan};
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
-use crate::scope::{Names, Part};
+use crate::scope::{Names, Part, is_pattern, nodes};
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
@@ -61,8 +64,7 @@ pub fn release<'a>(
     })
 }
 
-/// The targets of a request in this cluster. Nodes that say what to release by themselves are named in full, since a pattern
-/// could name live ones; others narrow the targets, and may be patterns.
+/// The targets of a request in this cluster.
 fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Error> {
     let targets = &request.targets;
     let is_of_nodes = targets.is_of_nodes();
@@ -73,6 +75,22 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Err
         selector: request.selector.clone(),
     };
     let Part { nodes, pools, namespace } = names.part(snapshot)?;
-    let nodes = if is_of_nodes { targets.nodes.clone() } else { nodes };
+    let nodes = if is_of_nodes { deleted_nodes(snapshot, &targets.nodes)? } else { nodes };
     Ok(Request { nodes, pools, namespace, ..targets.clone() })
+}
+
+/// The nodes that say what to release by themselves. Of those that match a pattern the deleted ones are meant, if there are any.
+fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<Vec<String>, Error> {
+    let context = LazyCell::new(|| Context::new(snapshot, &Options::default()));
+    let mut meant = Vec::new();
+    for name in names {
+        if !is_pattern(name) {
+            meant.push(name.clone());
+            continue;
+        }
+        let matching = nodes(snapshot, slice::from_ref(name), None)?.into_iter();
+        let (live, deleted): (Vec<_>, Vec<_>) = matching.partition(|node| context.index.node_exists(node));
+        meant.extend(if deleted.is_empty() { live } else { deleted });
+    }
+    Ok(meant)
 }

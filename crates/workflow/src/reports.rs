@@ -1,11 +1,13 @@
 //! Reports of earlier checks, as files.
 
-use std::fs;
 use std::path::Path;
 
+use calipam_check::read_document;
 use calipam_files::regular;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::release::{Force, Observations, ReadReport, objections, read_report};
+use calipam_plan::release::{
+    Force, Observations, ReadReport, ReportError, ReportFile, objections, read_report,
+};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -33,11 +35,13 @@ pub(crate) fn read(
 }
 
 fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Error> {
-    let bytes = regular::read(path).map_err(Error::io("read", path))?;
-    let written = fs::metadata(path).and_then(|meta| meta.modified()).map_err(Error::io("read", path))?;
+    let file = regular::open(path).map_err(Error::io("read", path))?;
+    let written = file.metadata().and_then(|meta| meta.modified()).map_err(Error::io("read", path))?;
     let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
 
     let name = path.display().to_string();
-    read_report(&name, &String::from_utf8_lossy(&bytes), written, snapshot, locked)
+    read_document::<ReportFile>(file)
+        .map_err(ReportError::from)
+        .and_then(|file| read_report(&name, file, written, snapshot, locked))
         .map_err(|error| Error::NoReport { path: path.to_owned(), error })
 }

@@ -1,5 +1,6 @@
 //! Names of nodes, pools and namespaces, as a request gives them.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
@@ -45,11 +46,60 @@ impl Names {
     /// If one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
     /// look like a clean cluster.
     pub fn part(&self, snapshot: &Snapshot) -> Result<Part, Error> {
-        let nodes: Vec<String> = nodes(snapshot, &self.nodes, self.selector.as_ref())?.into_iter().collect();
-        let pools = self.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
-        have_in_common(snapshot, &nodes, &pools)?;
+        self.found(snapshot)?.all()
+    }
+
+    /// What is meant by the names that are found, where a reader need not go without what is there.
+    ///
+    /// # Errors
+    /// As [`Self::part`], where not one of the nodes or of the pools is found.
+    pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Part>, Error> {
+        let nodes = found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
+        let pools = found_pools(snapshot, &self.pools)?;
+        let (found, mut not_found) = (nodes.found.into_iter().collect::<Vec<String>>(), nodes.not_found);
+        not_found.extend(pools.not_found);
+        have_in_common(snapshot, &found, &pools.found)?;
         self.namespace.iter().try_for_each(|name| known_namespace(snapshot, name))?;
-        Ok(Part { nodes, pools, namespace: self.namespace.clone() })
+        let part = Part { nodes: found, pools: pools.found, namespace: self.namespace.clone() };
+        Ok(Found { found: part, not_found })
+    }
+}
+
+/// What some names mean.
+#[derive(Debug)]
+pub struct Found<T> {
+    pub found: T,
+    /// An error for each name that nothing has.
+    pub not_found: Vec<Error>,
+}
+
+impl<T> Found<T> {
+    /// What all names mean.
+    ///
+    /// # Errors
+    /// If nothing has one of them.
+    fn all(mut self) -> Result<T, Error> {
+        if self.not_found.is_empty() { Ok(self.found) } else { Err(self.not_found.swap_remove(0)) }
+    }
+}
+
+impl<T> Found<Vec<T>> {
+    /// What each name means.
+    ///
+    /// # Errors
+    /// If nothing has any of them: no name at all would mean everything.
+    fn of(each: impl Iterator<Item = Result<T, Error>>) -> Result<Self, Error> {
+        let (mut found, mut not_found) = (Vec::new(), Vec::new());
+        for one in each {
+            match one {
+                Ok(one) => found.push(one),
+                Err(error) => not_found.push(error),
+            }
+        }
+        match found.is_empty() && !not_found.is_empty() {
+            true => Err(not_found.swap_remove(0)),
+            false => Ok(Self { found, not_found }),
+        }
     }
 }
 
@@ -66,7 +116,7 @@ pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> 
 ///
 /// # Errors
 /// If it is not found: a misspelt name would look like a clean cluster.
-pub(crate) fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
+fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
     let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
     let is_known = snapshot.nodes.iter().any(|node| node.value.name == name)
         || snapshot.affinities.iter().any(|affinity| affinity.value.key.node == name)
@@ -105,7 +155,7 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
     if known.contains(name) { Ok(()) } else { Err(Error::UnknownNamespace(NotFound::of(name, &known))) }
 }
 
-/// The pod that was probably meant, as `namespace/name`.
+/// The pod that was probably meant, as `namespace/name`; `None` for one that exists.
 pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     let of_record = |record: AttributeRef<'_>| {
         let owner = record.owner();
@@ -115,7 +165,9 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
     known.extend(endpoints.map(|endpoint| format!("{}/{}", endpoint.namespace(), endpoint.pod())));
     known.extend(snapshot.pods.iter().map(|pod| format!("{}/{}", pod.value.namespace(), pod.value.name())));
-    nearest(&format!("{namespace}/{name}"), known.iter().map(String::as_str)).map(str::to_owned)
+    let meant = format!("{namespace}/{name}");
+    let near = nearest(&meant, known.iter().map(String::as_str));
+    near.filter(|near| *near != meant).map(str::to_owned)
 }
 
 /// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one; of these, or of all,
@@ -125,29 +177,38 @@ pub fn nodes(
     names: &[String],
     selector: Option<&Selector>,
 ) -> Result<BTreeSet<String>, Error> {
-    let mut found = BTreeSet::new();
-    let mut known: Option<BTreeSet<String>> = None;
-    for name in names {
-        if !name.contains(['*', '?']) {
-            known_node(snapshot, name)?;
-            found.insert(name.clone());
-            continue;
+    found_nodes(snapshot, names, selector)?.all()
+}
+
+/// The same of the names that are found.
+pub fn found_nodes(
+    snapshot: &Snapshot,
+    names: &[String],
+    selector: Option<&Selector>,
+) -> Result<Found<BTreeSet<String>>, Error> {
+    let known = LazyCell::new(|| known_nodes(snapshot));
+    let named = |name: &String| {
+        if !is_pattern(name) {
+            return known_node(snapshot, name).map(|()| vec![name.clone()]);
         }
         let pattern = WildMatch::new(name);
-        let known = known.get_or_insert_with(|| known_nodes(snapshot));
-        let matching: Vec<&String> = known.iter().filter(|node| pattern.matches(node)).collect();
-        if matching.is_empty() {
-            return Err(Error::UnknownNode(NotFound::of(name, known)));
-        }
-        found.extend(matching.into_iter().cloned());
-    }
+        let matching: Vec<String> = known.iter().filter(|node| pattern.matches(node)).cloned().collect();
+        if matching.is_empty() { Err(Error::UnknownNode(NotFound::of(name, &known))) } else { Ok(matching) }
+    };
+    let Found { found, not_found } = Found::of(names.iter().map(named))?;
+    let found: BTreeSet<String> = found.into_iter().flatten().collect();
 
-    let Some(selector) = selector else { return Ok(found) };
+    let Some(selector) = selector else { return Ok(Found { found, not_found }) };
     let matching =
         snapshot.nodes.iter().map(|node| &node.value).filter(|node| selector.matches(&node.labels));
     let is_named = |name: &String| names.is_empty() || found.contains(name);
     let selected: BTreeSet<String> = matching.map(|node| node.name.clone()).filter(is_named).collect();
-    if selected.is_empty() { Err(Error::NoNodeSelected) } else { Ok(selected) }
+    if selected.is_empty() { Err(Error::NoNodeSelected) } else { Ok(Found { found: selected, not_found }) }
+}
+
+/// True for a name that stands for others.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
 }
 
 /// The names that a pattern with `*` and `?` matches.
@@ -177,6 +238,11 @@ pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
         return Ok(cidr);
     }
     Err(Error::UnknownNetwork(cidr))
+}
+
+/// The CIDRs of the pools that are found.
+pub fn found_pools(snapshot: &Snapshot, names: &[String]) -> Result<Found<Vec<IpNet>>, Error> {
+    Found::of(names.iter().map(|name| pool(snapshot, name)))
 }
 
 /// True if a pool, a block or an address in use shares an address with the network.

@@ -200,7 +200,7 @@ fn two_pods_on_one_address_and_what_is_not_rebuilt_is_said() {
     block.as_object_mut().unwrap().remove("affinity");
     client.set(&block_key(SECOND), &block.to_string()).unwrap();
     let before = site.dump();
-    let planned = site.rebuild(&["--dry-run", "-o", "json"]);
+    let planned = site.rebuild(&["-o", "json"]);
     let document = planned.json();
     let skipped = document["skipped"].to_string();
     assert!(skipped.contains("duplicate-owners"), "{skipped}");
@@ -217,7 +217,7 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
     }
     // A host starts a few pods a second; on a slow machine fewer, or each rebuild would come too late.
     let begun = Instant::now();
-    assert_eq!(site.rebuild(&["--dry-run"]).code, 0);
+    assert_eq!(site.rebuild(&[]).code, 0);
     let pause = begun.elapsed().max(Duration::from_millis(100));
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {

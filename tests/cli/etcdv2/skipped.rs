@@ -12,7 +12,7 @@ const THIRD: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 0);
 
 /// `reason subject` of all that a rebuild skips.
 fn skipped(site: &Site) -> Vec<String> {
-    let planned = site.rebuild(&["--dry-run", "-o", "json"]);
+    let planned = site.rebuild(&["-o", "json"]);
     let document = planned.json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let line = |s: &Value| [&s["reason"], &s["subject"]["name"]].map(text).join(" ");

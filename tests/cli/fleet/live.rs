@@ -49,7 +49,7 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(folder.path(), [("east", &east), ("west", &west)]);
     let run =
-        |arguments: &[&str]| calipam(&[arguments, &["--kubeconfig", &kubeconfig, "--all-contexts"]].concat());
+        |arguments: &[&str]| calipam(&[arguments, &["--kubeconfig", &kubeconfig, "--context", "*"]].concat());
 
     let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]);
     assert_eq!((checked.code, checked.stderr.as_str()), (1, ""));

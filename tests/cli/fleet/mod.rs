@@ -193,10 +193,28 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
 }
 
 #[test]
-fn a_folder_of_exports_is_an_entry() {
-    let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
-    fs::write(folder.path().join("exports.yaml"), "clusters: [{exports: data, group: mesh}]").unwrap();
-    assert_eq!(between(&check(&folder, "exports.yaml", &["-o", "json"]).json()), fleet.expected);
+fn no_file_of_a_folder_keeps_others_from_being_read_or_hides_them() {
+    let (folder, _) = fleet(&[]);
+    let data = |name: &str| folder.path().join("data").join(name);
+    let export = fs::read_to_string(data("a.jsonl")).unwrap();
+    let (header, rest) = export.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(header).unwrap();
+    header["takenAt"] = "2099-01-01T00:00:00Z".into();
+    fs::write(data("evil.jsonl"), format!("{header}\n{rest}")).unwrap();
+    fs::copy(data("b.jsonl"), data("b.json")).unwrap();
+    fs::rename(data("c.jsonl"), data("prod eu.jsonl")).unwrap();
+
+    let run = check(&folder, "data", &["-o", "json"]);
+    let report = run.json();
+    assert_eq!((run.code, run.stderr.as_str()), (3, ""));
+    let unreadable = |name: &str| [name, "cluster-unreadable", name].map(str::to_owned);
+    assert_eq!(between(&report), ["b-2", "evil"].map(unreadable).into());
+    let said =
+        report["findings"].as_array().unwrap().iter().map(|finding| finding["message"].as_str().unwrap());
+    let said: BTreeSet<&str> = said.collect();
+    assert!(said.iter().any(|said| said.contains("it has the GUID of a, and only one")), "{said:?}");
+    let read = report["clusters"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap());
+    assert_eq!(read.collect::<BTreeSet<_>>(), ["a", "b", "b-2", "d", "evil", "prod_eu"].into());
 }
 
 #[test]
@@ -218,9 +236,6 @@ fn services_that_the_file_lists_are_those_of_the_cluster() {
     assert_eq!((&other["kind"], &other["cidr"]), (&"services".into(), &"10.1.0.0/20".into()));
     let show = ["show", "--fleet", &at(&folder, "fleet.yaml"), "--find-range", "/16", "-o", "json"];
     assert_eq!(calipam(&show).json()["freeRanges"][0], "10.5.0.0/16", "10.0.0.0/16 is of c");
-
-    write("- {exports: data, group: mesh, services: [10.0.0.0/13]}\n");
-    assert_eq!(between(&check(&folder, "fleet.yaml", &["-o", "json"]).json()).len(), 4);
 }
 
 /// A kubeconfig with contexts that lead nowhere.
@@ -248,7 +263,7 @@ fn contexts_are_clusters() {
     };
     assert_eq!(clusters(&["--context", "prod-*"]), ["prod-1", "prod-2"]);
     assert_eq!(clusters(&["--context", "test", "--context", "prod-1"]), ["prod-1", "test"]);
-    assert_eq!(clusters(&["--all-contexts", "--routed"]), ["prod-1", "prod-2", "test"]);
+    assert_eq!(clusters(&["--context", "*", "--routed"]), ["prod-1", "prod-2", "test"]);
     let run = calipam(&["check", "--kubeconfig", &kubeconfig, "--context", "pord-1", "--context", "test"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("did you mean `prod-1`?"), "{}", run.stderr);

@@ -36,7 +36,7 @@ impl EarlierFleet {
         for value in list(fields, "findings")? {
             let name = value.get("cluster").and_then(Value::as_str).unwrap_or_default();
             let of = clusters.get_mut(name).ok_or_else(|| NoReport::OfNoCluster(name.to_owned()))?;
-            of.findings.push(earlier::finding(value)?);
+            of.findings.push(EarlierFinding::decode(value)?);
         }
         Ok(Self { taken_at, clusters })
     }

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
 
 pub use self::earlier::EarlierFleet;
 pub use self::free::free_ranges;
@@ -47,6 +48,8 @@ pub struct Cluster {
     pub ranges: Ranges,
     /// False for one of which nothing is known but that it cannot be read.
     pub is_read: bool,
+    /// False for what a file holds, which may be a copy, or say anything.
+    pub is_live: bool,
 }
 
 impl Cluster {
@@ -58,7 +61,7 @@ impl Cluster {
 
     fn new(report: Report, pools: PoolList, ranges: Ranges) -> Self {
         let (name, group, labels, services) = Default::default();
-        Self { name, group, labels, services, report, pools, ranges, is_read: true }
+        Self { name, group, labels, services, report, pools, ranges, is_read: true, is_live: true }
     }
 
     /// A cluster that cannot be read, with the finding that says so.
@@ -71,32 +74,41 @@ impl Cluster {
     }
 }
 
-/// Leaves out what is another state, or another name, of a cluster that is there already: of those with one GUID the one that
-/// was read last counts. Returns a sentence for each.
-pub fn leave_out_doubles(clusters: &mut Vec<Cluster>) -> Vec<String> {
-    let mut newest: BTreeMap<String, (usize, jiff::Timestamp)> = BTreeMap::new();
-    for (position, cluster) in clusters.iter().enumerate() {
-        let identity = &cluster.report.cluster;
-        if identity.guid.is_empty() {
-            continue;
-        }
-        let entry = newest.entry(identity.guid.clone()).or_insert((position, identity.taken_at));
-        if identity.taken_at > entry.1 {
-            *entry = (position, identity.taken_at);
+/// Lets one of those with one GUID count: one that is live rather than a file, of these the newest whose time has come. Another name of
+/// one that is live is left out, and a sentence says so. A file is told as unreadable: its GUID does not prove whose it is.
+pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
+    let rank = |cluster: &Cluster| {
+        let taken_at = cluster.report.cluster.taken_at;
+        (cluster.is_live, taken_at <= now, taken_at)
+    };
+    let mut counts: BTreeMap<&str, &Cluster> = BTreeMap::new();
+    for cluster in clusters.iter().filter(|cluster| !cluster.report.cluster.guid.is_empty()) {
+        let counted = counts.entry(&cluster.report.cluster.guid).or_insert(cluster);
+        if rank(cluster) > rank(counted) {
+            *counted = cluster;
         }
     }
-    let kept = |position: usize, cluster: &Cluster| {
-        newest.get(&cluster.report.cluster.guid).map_or(position, |(kept, _)| *kept)
-    };
-    let doubles =
-        clusters.iter().enumerate().filter(|(position, cluster)| kept(*position, cluster) != *position);
-    let said = doubles.map(|(position, cluster)| {
-        let other = &clusters[kept(position, cluster)].name;
-        format!("{} is left out: it has the GUID of {other}, which was read later", cluster.name)
+    let counts: BTreeMap<String, String> =
+        counts.into_iter().map(|(guid, counted)| (guid.to_owned(), counted.name.clone())).collect();
+
+    let mut said = Vec::new();
+    clusters.retain_mut(|cluster| {
+        let ClusterIdentity { guid, location, .. } = &cluster.report.cluster;
+        let Some(other) = counts.get(guid).filter(|counted| **counted != cluster.name) else { return true };
+        if cluster.is_live {
+            said.push(format!(
+                "{} is left out: it has the GUID of {other}, which was read later",
+                cluster.name
+            ));
+            return false;
+        }
+        let reason = format!("it has the GUID of {other}, and only one of the two counts");
+        let unreadable = Cluster::unreadable(&cluster.name, location.clone(), reason);
+        (cluster.report, cluster.pools, cluster.ranges) =
+            (unreadable.report, unreadable.pools, unreadable.ranges);
+        cluster.is_read = false;
+        true
     });
-    let said = said.collect();
-    let mut position = 0..;
-    clusters.retain(|cluster| position.next().is_some_and(|position| kept(position, cluster) == position));
     said
 }
 

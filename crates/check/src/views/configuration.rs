@@ -30,20 +30,21 @@ pub struct Setting {
     pub resource: Option<String>,
 }
 
-/// The settings of an [`IpamConfig`]: name and value. `is_limited` where a limit of blocks is built in.
-fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String); 5] {
-    let blocks = match config.max_blocks_per_host {
-        1.. => config.block_limit().to_string(),
-        _ if is_limited => format!("{} (built in)", config.block_limit()),
-        _ => "no limit".to_owned(),
+/// The settings of an [`IpamConfig`]: name, value, and whether the value is that of a field that is absent. `is_limited` where a limit of
+/// blocks is built in.
+fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
+    let has_blocks = config.max_blocks_per_host > 0;
+    let blocks = match has_blocks || is_limited {
+        true => config.block_limit().to_string(),
+        false => "no limit".to_owned(),
     };
     let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
     [
-        ("strictAffinity", config.strict_affinity.to_string()),
-        ("autoAllocateBlocks", config.auto_allocate_blocks.to_string()),
-        ("maxBlocksPerHost", blocks),
-        ("kubeVirtVMAddressPersistence", persistence.to_owned()),
-        ("ipCooldownSeconds", config.cooldown_seconds.to_string()),
+        ("strictAffinity", config.strict_affinity.to_string(), false),
+        ("autoAllocateBlocks", config.auto_allocate_blocks.to_string(), false),
+        ("maxBlocksPerHost", blocks, !has_blocks),
+        ("kubeVirtVMAddressPersistence", persistence.to_owned(), config.kubevirt_persistence.is_none()),
+        ("ipCooldownSeconds", config.cooldown_seconds.to_string(), false),
     ]
 }
 
@@ -64,8 +65,10 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     let resource = snapshot.ipam_configuration.filter(|_| snapshot.datastore == DatastoreKind::Etcd);
     let resource = resource.map(|config| settings_of(&config, is_limited));
     let mut settings: Vec<Setting> = Vec::new();
-    for (position, (name, value)) in effective.into_iter().enumerate() {
+    for (position, (name, value, is_absent)) in effective.into_iter().enumerate() {
         let other = resource.as_ref().map(|r| r[position].1.clone()).filter(|other| *other != value);
+        let is_default = is_absent && snapshot.ipam_config.is_some();
+        let origin = if is_default { "Calico's default: it is not set" } else { origin };
         settings.push(Setting { name, value, origin: origin.to_owned(), resource: other });
     }
     settings.extend(others(snapshot));

@@ -156,7 +156,26 @@ fn a_cluster_that_is_named_twice_counts_once() {
     let mut clusters = checked(&fleet);
     let again = Cluster { name: "again".into(), ..clusters[0].clone() };
     clusters.push(again);
-    let said = leave_out_doubles(&mut clusters);
+    let said = leave_out_doubles(&mut clusters, "2027-01-01T00:00:00Z".parse().unwrap());
     assert_eq!(said, ["again is left out: it has the GUID of a, which was read later"]);
     assert_eq!(clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_file_with_the_guid_of_another_cluster_is_told() {
+    let one = checked(&Fleet::healthy(1)).remove(0);
+    let at = |hours| one.report.cluster.taken_at + jiff::SignedDuration::from_hours(hours);
+    let read = |is_live: [bool; 2], taken: i64, now: i64| -> Vec<bool> {
+        let mut other = Cluster { name: "other".into(), is_live: is_live[1], ..one.clone() };
+        other.report.cluster.taken_at = at(taken);
+        let mut clusters = vec![Cluster { is_live: is_live[0], ..one.clone() }, other];
+        assert!(leave_out_doubles(&mut clusters, at(now)).is_empty());
+        assert_eq!(found(&clusters).len(), 1, "{:?}", found(&clusters));
+        clusters.iter().map(|cluster| cluster.is_read).collect()
+    };
+    assert_eq!(read([false, false], 0, 2), [true, false]);
+    assert_eq!(read([false, false], 1, 2), [false, true]);
+    assert_eq!(read([false, false], 3, 2), [true, false], "its time has not come");
+    assert_eq!(read([true, false], 1, 2), [true, false]);
+    assert_eq!(read([false, true], -1, 2), [false, true]);
 }

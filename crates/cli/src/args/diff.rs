@@ -33,7 +33,7 @@ pub(crate) struct DiffArgs {
         value_name = "NEW",
         value_parser = StateName::parse,
         value_hint = FilePath,
-        required_unless_present_any = ["archive", "fleet", "all_contexts", "context"]
+        required_unless_present_any = ["archive", "fleet", "context"]
     )]
     pub new: Option<StateName>,
     /// Compare the state at --at in this archive with the next export, or with the named state; with several clusters, this

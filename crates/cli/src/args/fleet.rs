@@ -19,14 +19,11 @@ pub(crate) struct FleetArgs {
         long,
         value_name = "FILE|DIR",
         value_hint = AnyPath,
-        conflicts_with_all = ["all_contexts", "context", "datastore", "config", "etcd_endpoints", "kubeconfig"],
+        conflicts_with_all = ["context", "datastore", "config", "etcd_endpoints", "kubeconfig"],
         help_heading = FLEET
     )]
     pub fleet: Option<PathBuf>,
-    /// All contexts; `--context` can be repeated, and takes `*`, `?`
-    #[arg(long, conflicts_with = "context", help_heading = FLEET)]
-    pub all_contexts: bool,
-    /// These contexts route to each other: compare their clusters
+    /// The contexts route to each other: compare their clusters; `--context` can be repeated, and takes `*`, `?`
     #[arg(long, conflicts_with = "fleet", help_heading = FLEET)]
     pub routed: bool,
     /// Number of clusters to read at a time

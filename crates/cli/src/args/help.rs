@@ -59,7 +59,7 @@ Examples:
   calipam show                                pools: usage, and what can still be allocated
   calipam show --blocks                       every block with its owner
   calipam show --map --pool default-ipv4-ippool       a map of a pool
-  calipam show --all-contexts --find-range /16        pools of all clusters, and ranges free in all
+  calipam show --context '*' --find-range /16         pools of all clusters, and ranges free in all
   calipam show --nodes                        blocks, addresses and claimable blocks of each node
   calipam show --ip 10.244.1.7                pool, block, handle and owner of one address
   calipam show --ip 10.244.1.7 --all-owners   read everything to find every owner

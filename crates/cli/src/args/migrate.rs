@@ -46,11 +46,8 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "CIDR", conflicts_with_all = ["to", "to_cidr"], requires = "block_size", help_heading = POOLS)]
     pub via: Option<IpNet>,
     /// Carry out the next phase; without this it is only printed
-    #[arg(long, conflicts_with = "dry_run")]
-    pub apply: bool,
-    /// Print the plan and change nothing; the default
     #[arg(long)]
-    pub dry_run: bool,
+    pub apply: bool,
     /// Continue even if the other pools lack addresses for all users of the old one
     #[arg(long)]
     pub force: bool,
@@ -81,8 +78,7 @@ pub(crate) struct MigrateArgs {
 impl MigrateArgs {
     /// True if the next phase is carried out.
     pub(crate) fn applies(&self) -> bool {
-        !self.dry_run
-            && self.action != Some(MigrateAction::Status)
+        self.action != Some(MigrateAction::Status)
             && (self.apply || self.action == Some(MigrateAction::Resume))
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct RebuildArgs {
     /// Only blocks in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SCOPE)]
     pub pools: Vec<String>,
-    /// Only blocks of this node; can be repeated
+    /// Only blocks of this node; can be repeated; wildcards `*`, `?`
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SCOPE)]
     pub nodes: Vec<String>,
     /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
@@ -28,11 +28,8 @@ pub(crate) struct RebuildArgs {
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SCOPE)]
     pub blocks: Vec<IpNet>,
     /// Carry out the plan; without this it is only printed
-    #[arg(long, conflicts_with = "dry_run")]
-    pub apply: bool,
-    /// Print the plan and change nothing; the default
     #[arg(long)]
-    pub dry_run: bool,
+    pub apply: bool,
     /// Write each block before and after to a file in this directory
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub output_dir: Option<PathBuf>,

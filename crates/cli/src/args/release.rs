@@ -23,8 +23,8 @@ pub(crate) struct ReleaseArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = TARGETS)]
     pub addresses: Vec<IpAddr>,
-    /// Alone: everything of this deleted node. With another target: only what concerns this node, deleted or not; `*` and
-    /// `?` are wildcards then. Can be repeated
+    /// Alone: everything of this deleted node. With another target: only what concerns this node, deleted or not. Can be
+    /// repeated; wildcards `*`, `?`
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
     pub nodes: Vec<String>,
     /// Every leaked address whose owner is recorded

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{
-    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Subject, parse_document,
+    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Subject, read_document,
 };
 use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{CheckResult, Criteria, Error, Names, Part, check_and_confirm, note_last_use};
+use calipam_workflow::{CheckResult, Criteria, Error, Found, Names, Part, check_and_confirm, note_last_use};
+use serde_json::{Map, Value};
 
 use crate::args::{CheckArgs, CheckOptions, Global};
 use crate::console::Console;
@@ -37,7 +38,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Findings { checked: CheckResult { report, snapshot, .. }, filter, changes, calicoctl } =
+    let Findings { checked: CheckResult { report, snapshot, .. }, filter, changes, calicoctl, is_whole } =
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
@@ -55,7 +56,11 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         Some(changes) if args.fail_on_new => changes.worst_news(&report),
         _ => report.worst(),
     };
-    let outcome = if args.fail_on.fails(worst) { Outcome::Findings } else { Outcome::Clean };
+    let outcome = match args.fail_on.fails(worst) {
+        true => Outcome::Findings,
+        false if is_whole => Outcome::Clean,
+        false => Outcome::Refused,
+    };
 
     let exit_code = exit::code(&Ok(outcome));
     let (took, changes) = (begin.elapsed(), changes.as_ref());
@@ -73,23 +78,28 @@ struct Findings {
     filter: Filter,
     changes: Option<Changes>,
     calicoctl: Option<CalicoctlView>,
+    /// False if nodes or pools that were named were not found.
+    is_whole: bool,
 }
 
 /// Reads and checks, and keeps what was asked for. What is compared and what calicoctl would say is of the whole.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
-    let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
+    let earlier = args.compare_with.as_deref().map(|path| earlier(path, of_cluster)).transpose()?;
     connect::block_on(async {
         let mut checked = checker.check(global, console).await?;
         let calicoctl = args.report.is_some().then(|| views::calicoctl(&checked.snapshot, &checked.report));
         let mut changes =
             earlier.map(|earlier| since(earlier, &checked, args.compare_with.as_deref())).transpose()?;
-        let filter = checker.keep(&mut checked.report, &checked.snapshot, console)?;
+        let Found { found: filter, not_found } =
+            checker.keep(&mut checked.report, &checked.snapshot, console)?;
+        let is_whole = not_found.is_empty();
+        not_found.into_iter().for_each(|error| console.failure(&error.into()));
         changes.iter_mut().for_each(|changes| changes.narrow(&filter));
         if let Some(folder) = &args.archive {
             note_last_use(folder, &mut checked.report, &Person::watching(console))?;
         }
-        Ok(Findings { checked, filter, changes, calicoctl })
+        Ok(Findings { checked, filter, changes, calicoctl, is_whole })
     })
 }
 
@@ -124,18 +134,18 @@ impl<'a> Checker<'a> {
         Ok(check_and_confirm(datastore, &criteria, self.options.confirm, &person).await?)
     }
 
-    /// Leaves out of the report what was not asked for.
+    /// Leaves out of the report what was not asked for, by the names that are found.
     pub(super) fn keep(
         &self,
         report: &mut Report,
         snapshot: &Snapshot,
         console: &Console,
-    ) -> Result<Filter, Failure> {
+    ) -> Result<Found<Filter>, Failure> {
         let filter = filter(self.options, snapshot)?;
         for said in self.ignored.apply(report) {
             console.note(&said);
         }
-        report.filter(&filter);
+        report.filter(&filter.found);
         Ok(filter)
     }
 
@@ -149,17 +159,23 @@ impl<'a> Checker<'a> {
 }
 
 /// The report for `--compare-with`.
-fn earlier(path: &Path) -> Result<EarlierReport, Failure> {
-    let text = regular::read_to_string(path)
+pub(crate) fn earlier<T>(
+    path: &Path,
+    decode: impl FnOnce(&Map<String, Value>) -> Result<T, NoReport>,
+) -> Result<T, Failure> {
+    let file = regular::open(path)
         .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
-    let report = parse_document(&text).and_then(|value| {
-        let fields = value.as_object().ok_or(NoReport::NotAnObject)?;
-        if fields.contains_key("clusterGUID") {
-            return Err(NoReport::WithoutFindings);
-        }
-        EarlierReport::decode(fields)
-    });
+    let report =
+        read_document(file).and_then(|value: Value| decode(value.as_object().ok_or(NoReport::NotAnObject)?));
     Ok(report.map_err(|reason| Error::NoReport { path: path.into(), error: reason.into() })?)
+}
+
+/// The report of a check of one cluster.
+fn of_cluster(fields: &Map<String, Value>) -> Result<EarlierReport, NoReport> {
+    match fields.contains_key("clusterGUID") {
+        true => Err(NoReport::WithoutFindings),
+        false => EarlierReport::decode(fields),
+    }
 }
 
 /// What has changed since a report, which has to be of the same cluster.
@@ -222,15 +238,16 @@ fn write_failure_metrics(
     files
 }
 
-fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Filter, Failure> {
+fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Found<Filter>, Failure> {
     let names = Names {
         nodes: options.nodes.clone(),
         pools: options.pools.clone(),
         namespace: options.namespace.clone(),
         selector: options.selector.clone(),
     };
-    let Part { nodes, pools, namespace } = names.part(snapshot)?;
-    Ok(Filter { rules: options.rules.clone(), skip: options.skip_rules.clone(), nodes, namespace, pools })
+    let Found { found: Part { nodes, pools, namespace }, not_found } = names.found(snapshot)?;
+    let (rules, skip) = (options.rules.clone(), options.skip_rules.clone());
+    Ok(Found { found: Filter { rules, skip, nodes, namespace, pools }, not_found })
 }
 
 /// Says what to do next, the most severe first.

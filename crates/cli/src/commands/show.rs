@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{nearest_pod, pool};
+use calipam_workflow::{found_nodes, found_pools, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     if args.find_range.is_some() {
         return Err(Failure::Usage {
             message: "--find-range needs several clusters".into(),
-            hint: Some("name them with --fleet, --context or --all-contexts".into()),
+            hint: Some("name them with --fleet or --context, which takes `*` and `?`".into()),
         });
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
@@ -54,23 +54,36 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         };
         Ok((snapshot, subject, events))
     })?;
-    let scope = Scope {
-        nodes: calipam_workflow::nodes(&snapshot, &args.in_nodes, args.selector.as_ref())?,
-        pools: args.in_pools.iter().map(|name| pool(&snapshot, name)).collect::<Result<_, _>>()?,
-    };
-    match &subject {
-        Subject::Pools => print(&views::pools(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Blocks => print(&views::blocks(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Nodes => print(&views::nodes(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Borrowed => print(&views::borrowed(&snapshot, &scope), &snapshot, console)?,
-        Subject::Addresses(pod) => return addresses(pod.as_ref(), &scope, &snapshot, console),
-        Subject::Configuration => print(&views::configuration(&snapshot), &snapshot, console)?,
-        Subject::Map => print(&map(&snapshot).within(&scope), &snapshot, console)?,
-        Subject::Compare => return compare(&scope, &snapshot, console),
-        Subject::Address(address) => return details(*address, &snapshot, &events, console),
-        Subject::Handle(id) => return handle(id, &snapshot, console),
-    }
+    let nodes = found_nodes(&snapshot, &args.in_nodes, args.selector.as_ref())?;
+    let pools = found_pools(&snapshot, &args.in_pools)?;
+    let scope = Scope { nodes: nodes.found, pools: pools.found };
+    let outcome = print_subject(&subject, &scope, &snapshot, &events, console)?;
     console.done_with(snapshot);
+    let not_found: Vec<_> = nodes.not_found.into_iter().chain(pools.not_found).collect();
+    let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
+    not_found.into_iter().for_each(|error| console.failure(&error.into()));
+    Ok(outcome)
+}
+
+fn print_subject(
+    subject: &Subject,
+    scope: &Scope,
+    snapshot: &Snapshot,
+    events: &[Event],
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    match subject {
+        Subject::Pools => print(&views::pools(snapshot).within(scope), snapshot, console)?,
+        Subject::Blocks => print(&views::blocks(snapshot).within(scope), snapshot, console)?,
+        Subject::Nodes => print(&views::nodes(snapshot).within(scope), snapshot, console)?,
+        Subject::Borrowed => print(&views::borrowed(snapshot, scope), snapshot, console)?,
+        Subject::Addresses(pod) => return addresses(pod.as_ref(), scope, snapshot, console),
+        Subject::Configuration => print(&views::configuration(snapshot), snapshot, console)?,
+        Subject::Map => print(&map(snapshot).within(scope), snapshot, console)?,
+        Subject::Compare => return compare(scope, snapshot, console),
+        Subject::Address(address) => return details(*address, snapshot, events, console),
+        Subject::Handle(id) => return handle(id, snapshot, console),
+    }
     Ok(Outcome::Clean)
 }
 
@@ -175,9 +188,16 @@ fn addresses(
     snapshot: &Snapshot,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    let list = views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
+    let within = |scope| views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
+    let list = within(scope);
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
         let pod = format!("{namespace}/{name}");
+        if !within(&Scope::default()).addresses.is_empty() {
+            return Err(Failure::NotFound {
+                message: format!("the pod {pod} has no address on the nodes or in the pools that are named"),
+                hint: Some(format!("{} shows all that it has", hints::command(&["show", "--pod", &pod]))),
+            });
+        }
         if let Some(explanation) = views::explain_pod(snapshot, namespace, name) {
             return Err(Failure::NotFound {
                 message: explanation.sentence(),

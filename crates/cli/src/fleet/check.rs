@@ -1,18 +1,16 @@
 //! `check` of many clusters: each is checked as alone, its data dropped, and what is between them found at the end.
 
-use std::path::Path;
 use std::time::Instant;
 
 use calipam_check::fleet::{Cluster, EarlierFleet, Used, compare, leave_out_doubles};
-use calipam_check::{Filter, Finding, NoReport, parse_document};
-use calipam_files::regular;
-use calipam_workflow::{CheckResult, Error};
+use calipam_check::{Filter, Finding};
+use calipam_workflow::CheckResult;
 use jiff::Timestamp;
 
 use super::run::read;
 use super::{Fleet, Named, each, refuse};
 use crate::args::CheckArgs;
-use crate::commands::check::Checker;
+use crate::commands::check::{Checker, earlier};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::ignore::Ignored;
@@ -49,7 +47,7 @@ pub(crate) fn run(
     let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
     refuse(of_one.map(|(name, _)| *name), "check that cluster alone")?;
     let checker = Checker::new(&args.options)?;
-    let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
+    let earlier = args.compare_with.as_deref().map(|path| earlier(path, EarlierFleet::decode)).transpose()?;
 
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)
@@ -57,7 +55,8 @@ pub(crate) fn run(
     let checked_each = checked_each.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = checked_each.into_iter().unzip();
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
-    let mut notes = leave_out_doubles(&mut clusters);
+    let now = Timestamp::now();
+    let mut notes = leave_out_doubles(&mut clusters, now);
     compare(&mut clusters);
     if clusters.iter().all(|cluster| cluster.group.is_none()) {
         notes.push(
@@ -67,7 +66,7 @@ pub(crate) fn run(
     }
 
     let changes = earlier.map(|earlier| since(earlier, &clusters, &mut dropped, &mut notes));
-    let report = keep(FleetReport::new(Timestamp::now(), clusters, changes, notes), args, console)?;
+    let report = keep(FleetReport::new(now, clusters, changes, notes), args, console)?;
     let outcome = outcome(&report, args);
     let report = FleetReport { took: begin.elapsed(), exit_code: exit::code(&Ok(outcome)), ..report };
     print(&report, args, console)?;
@@ -84,7 +83,8 @@ fn check_one(
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |datastore| {
         let CheckResult { report, snapshot, dropped } = checker.check_datastore(datastore, console).await?;
-        Ok((Cluster::of(report, &snapshot), dropped))
+        let cluster = Cluster { is_live: datastore.is_live(), ..Cluster::of(report, &snapshot) };
+        Ok((cluster, dropped))
     });
     let (mut cluster, dropped) = match result? {
         Ok(checked) => checked,
@@ -97,15 +97,6 @@ fn check_one(
     console.verbose(&format!("{}: {findings}, in {:.1} s", named.name, begin.elapsed().as_secs_f64()));
     let Named { name, group, labels, services, .. } = named.clone();
     Ok((Cluster { name, group, labels, services, ..cluster }, dropped))
-}
-
-/// The report for `--compare-with`.
-fn earlier(path: &Path) -> Result<EarlierFleet, Failure> {
-    let text = regular::read_to_string(path)
-        .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
-    let report = parse_document(&text)
-        .and_then(|value| EarlierFleet::decode(value.as_object().ok_or(NoReport::NotAnObject)?));
-    Ok(report.map_err(|reason| Error::NoReport { path: path.into(), error: reason.into() })?)
 }
 
 /// What has changed in each cluster. Clusters that are in the fleet no more are noted.

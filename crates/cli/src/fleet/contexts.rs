@@ -22,13 +22,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure>
     let settings = KubernetesSettings::resolve(&base(global), &connect::environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
     let known = KubeconfigNames::read(&settings)?.contexts;
-    let names = if args.all_contexts { known } else { named(&global.contexts, &known)? };
-    if names.is_empty() {
-        return Err(Failure::Usage {
-            message: "there is no context in the kubeconfig".into(),
-            hint: Some("name the kubeconfig with --kubeconfig or KUBECONFIG".into()),
-        });
-    }
+    let names = named(&global.contexts, &known)?;
     let cluster = |name: String| {
         let (context, datastore) = (Some(name.clone()), Some("kubernetes".to_owned()));
         let source = Source::Context(Box::new(Overrides { context, datastore, ..base(global) }));
@@ -45,10 +39,13 @@ fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>, Failure> 
     for pattern in patterns {
         let found = matching(pattern, known);
         if found.is_empty() {
-            let near = nearest(pattern, known.iter().map(String::as_str));
+            let hint = nearest(pattern, known.iter().map(String::as_str)).map_or_else(
+                || "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
             return Err(Failure::Usage {
                 message: format!("the kubeconfig has no context {pattern:?}"),
-                hint: near.map(|near| format!("did you mean `{near}`?")),
+                hint: Some(hint),
             });
         }
         for name in found {

@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use calipam_check::parse_document;
+use calipam_check::read_document;
 use calipam_datastore::settings::Overrides;
 use calipam_files::regular;
 use calipam_model::{IpNet, cidr};
 use calipam_workflow::nearest;
 use serde_json::{Map, Value};
 
-use super::{Fleet, Named, Source, folder};
+use super::{Fleet, Named, Source};
 use crate::connect;
 use crate::exit::Failure;
 
 const TOP: [&str; 2] = ["clusters", "taken"];
-const CLUSTER: [&str; 13] = [
+const CLUSTER: [&str; 12] = [
     "name",
     "group",
     "labels",
@@ -29,7 +29,6 @@ const CLUSTER: [&str; 13] = [
     "etcdCertFile",
     "etcdKeyFile",
     "config",
-    "exports",
 ];
 
 /// What is wrong with the file: the message, and what would be right.
@@ -42,13 +41,13 @@ impl Wrong {
 }
 
 pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
-    let text = regular::read_to_string(path)
+    let file = regular::open(path)
         .map_err(|error| Failure::Io { doing: format!("read {}", path.display()), error })?;
     let usage = |Wrong(message, hint): Wrong| Failure::Usage {
         message: format!("{}: {message}", path.display()),
         hint,
     };
-    let value = parse_document(&text).map_err(|error| {
+    let value: Value = read_document(file).map_err(|error| {
         usage(Wrong::new(format!("it is not YAML: {error}"), "docs/fleet.md has an example"))
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -60,17 +59,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
     };
     for (index, entry) in entries.iter().enumerate() {
         let entry = Entry::read(entry, index + 1, folder).map_err(usage)?;
-        match entry.exports.clone() {
-            Some(exports) => {
-                let named = folder::of_entry(&exports, base)?.into_iter().map(|named| Named {
-                    group: entry.group.clone(),
-                    services: entry.services.clone(),
-                    ..named
-                });
-                fleet.clusters.extend(named);
-            }
-            None => fleet.clusters.push(entry.named(base).map_err(usage)?),
-        }
+        fleet.clusters.push(entry.named(base).map_err(usage)?);
     }
     Ok(fleet)
 }
@@ -120,7 +109,6 @@ struct Entry {
     /// CA certificate, certificate and key.
     tls: [Option<PathBuf>; 3],
     config: Option<PathBuf>,
-    exports: Option<PathBuf>,
 }
 
 impl Entry {
@@ -147,7 +135,6 @@ impl Entry {
             etcd_endpoints: endpoints(fields, &what)?,
             tls: [path("etcdCACertFile")?, path("etcdCertFile")?, path("etcdKeyFile")?],
             config: path("config")?,
-            exports: path("exports")?,
             what,
         };
         entry.has_one_source()?;
@@ -164,10 +151,9 @@ impl Entry {
             // With etcd, pods are read from it as well.
             ("kubeconfig and context", has_kubernetes && !has_etcd),
             ("config", self.config.is_some()),
-            ("exports", self.exports.is_some()),
         ];
         let named: Vec<&str> = sources.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
-        let one = "one of datastore, etcdEndpoints, kubeconfig and context, config, and exports";
+        let one = "one of datastore, etcdEndpoints, kubeconfig and context, and config";
         let what = &self.what;
         match named[..] {
             [] => Err(Wrong::new(format!("{what} does not say where it is"), format!("it needs {one}"))),
@@ -192,7 +178,6 @@ impl Entry {
             etcd_endpoints,
             tls,
             config,
-            ..
         } = self;
         let Some(name) = name else { return Err(Wrong(format!("{what} has no `name`"), None)) };
         if let Some(path) = datastore {

@@ -1,5 +1,6 @@
 //! A folder to which clusters send: an export of each. Those of a folder in it are of one group.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,20 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
         let files = entries(&folder)?.into_iter().filter(|path| !path.is_dir());
         clusters.extend(files.map(|file| named(file, Some(&group), &base)));
     }
+    let mut taken = HashSet::new();
+    clusters.iter_mut().for_each(|cluster| make_unique(&mut cluster.name, &mut taken));
     Ok(Fleet { clusters, taken: Vec::new() })
 }
 
-/// The clusters of a folder that an entry of a file names.
-pub(super) fn of_entry(folder: &Path, base: &Overrides) -> Result<Vec<Named>, Failure> {
-    let files = entries(folder)?.into_iter().filter(|path| !path.is_dir());
-    Ok(files.map(|file| named(file, None, base)).collect())
+/// Numbers a name that another file has, too: no file keeps the others from being read.
+fn make_unique(name: &mut String, taken: &mut HashSet<String>) {
+    let plain = name.clone();
+    for number in 2.. {
+        if taken.insert(name.clone()) {
+            return;
+        }
+        *name = format!("{plain}-{number}");
+    }
 }
 
 /// Of a group, the name is in front: two groups may have clusters of one name.
@@ -41,21 +49,26 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
 pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
-    // A name is not a path.
-    let plain = |text: &str| text.replace(['/', '\\'], "_").trim_start_matches('.').to_owned();
+    // A name is not a path, and what is written is read again.
+    let plain = |text: &str| match text.replace(['/', '\\'], "_") {
+        text if is_unfinished(&text) => text.replace('.', "_"),
+        text => text,
+    };
     let folder = group.as_ref().map_or_else(|| folder.to_owned(), |group| folder.join(plain(group)));
     folder.join(plain(own) + ending)
 }
 
-/// Everything in a folder but hidden files, in the order of names. A file that is still being sent is hidden, as by rsync, or is
-/// called `.tmp` or `.part`.
+/// True for the name of a file that is still being sent: it is hidden, as by rsync, or is called `.tmp` or `.part`.
+fn is_unfinished(name: &str) -> bool {
+    name.starts_with('.') || [".tmp", ".part"].iter().any(|end| name.ends_with(end))
+}
+
+/// Everything in a folder but unfinished files, in the order of names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let unfinished =
-        |name: &str| name.starts_with('.') || [".tmp", ".part"].iter().any(|end| name.ends_with(end));
     let list = || -> io::Result<Vec<PathBuf>> {
         let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         let named =
-            |path: &PathBuf| !path.file_name().is_some_and(|name| unfinished(&name.to_string_lossy()));
+            |path: &PathBuf| !path.file_name().is_some_and(|name| is_unfinished(&name.to_string_lossy()));
         let mut paths: Vec<PathBuf> = paths.into_iter().filter(named).collect();
         paths.sort();
         Ok(paths)
@@ -66,6 +79,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Endings of what is read; a dot elsewhere is a part of the name.
 const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 
+/// The name of a cluster by that of its file or folder, in one word.
 fn name_of(path: &Path) -> String {
     let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for ending in ENDINGS {
@@ -73,7 +87,7 @@ fn name_of(path: &Path) -> String {
             name = stem.to_owned();
         }
     }
-    name
+    name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }
 
 #[cfg(test)]
@@ -85,5 +99,28 @@ mod tests {
         let name = |path: &str| name_of(Path::new(path));
         assert_eq!(name("a/prod.eu-1.jsonl.zst"), "prod.eu-1");
         assert_eq!(["x.json", "y.db", ".zst", "dir"].map(name), ["x", "y", ".zst", "dir"]);
+        assert_eq!(name("prod eu\u{7}.json"), "prod_eu_");
+    }
+
+    #[test]
+    fn what_is_written_of_a_cluster_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        for (group, name) in [
+            (None, ".."),
+            (None, "."),
+            (None, "a.part"),
+            (None, "a/../b"),
+            (Some(".."), ".c"),
+            (Some("x.tmp"), "x.tmp/d"),
+        ] {
+            let cluster = named(PathBuf::from("x"), None, &unattended());
+            let cluster = Named { name: name.into(), group: group.map(str::to_owned), ..cluster };
+            let path = place(folder.path(), &cluster, ".jsonl");
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let read = fleet(folder.path()).unwrap().clusters;
+        let names: Vec<&str> = read.iter().map(|cluster| cluster.name.as_str()).collect();
+        assert_eq!(names, ["_", "__", "a_.._b", "a_part", "__/_c", "x_tmp/d"]);
     }
 }

@@ -37,11 +37,11 @@ impl Fleet {
     /// # Errors
     /// If the file, the folder or the kubeconfig cannot be read, or names no clusters.
     pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>, Failure> {
-        let several = args.all_contexts || global.names_several();
+        let several = global.names_several();
         if args.routed && !several {
             return Err(Failure::Usage {
                 message: "--routed needs several contexts".into(),
-                hint: Some("name them with --context, or use --all-contexts".into()),
+                hint: Some("repeat --context, or use wildcards: --context '*'".into()),
             });
         }
         if several {

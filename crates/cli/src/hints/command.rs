@@ -69,9 +69,11 @@ pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     line(words.into_iter().chain(call.connection_but(&replaced)).chain(more.iter().copied()))
 }
 
-/// The command line of this call, planning only.
+/// The command line of this call, planning only: some commands do no more unless they are told.
 pub(crate) fn dry_run() -> String {
-    again(&["--dry-run"], &["apply", "yes", "dry_run", "max_changes"])
+    let plans = CALL.get().is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
+    let dry_run: &[&str] = if plans { &[] } else { &["--dry-run"] };
+    again(dry_run, &["apply", "action", "yes", "dry_run", "max_changes"])
 }
 
 /// The command line of this call with a journal in another place; `None` for that of another program, which has no such option.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, views};
-use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use clap::builder::styling::AnsiColor;
 
 use super::document::Detail;
@@ -130,14 +130,16 @@ pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) ->
     }
 }
 
-/// What was not read, and why.
+/// What was not read although there may be some of it, and why.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    // With the Kubernetes datastore there are no endpoints to be read: pods stand for them.
-    let nothing_to_read = |source| source == Source::Endpoints && datastore == DatastoreKind::Kubernetes;
-    for (source, coverage) in coverage.iter().filter(|(source, _)| !nothing_to_read(**source)) {
+    for (source, coverage) in coverage {
         let reason = match coverage {
             Coverage::Read => continue,
+            // With the Kubernetes datastore there are no endpoints: pods stand for them.
+            _ if *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes => continue,
+            Coverage::Skipped(WhySkipped::NotInCalico2) => continue,
+            Coverage::Skipped(WhySkipped::NotInstalled(_)) if *source == Source::Machines => continue,
             Coverage::Partial => "partly read".to_owned(),
             Coverage::Skipped(reason) => reason.to_string(),
         };

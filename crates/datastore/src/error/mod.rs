@@ -4,6 +4,7 @@ mod cause;
 mod failure;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use self::cause::Cause;
@@ -57,8 +58,13 @@ pub enum Error {
         failure: Failure,
     },
     /// The user lacks permissions in Kubernetes. All that are missing are named.
-    #[error("{endpoint}: the user may not {}", Missing(missing))]
-    Permission { endpoint: String, missing: Vec<Permission> },
+    #[error("{endpoint}: {} may not {}", User(user.as_deref()), Missing(missing))]
+    Permission {
+        endpoint: String,
+        /// The name of the user, if the API server tells it.
+        user: Option<String>,
+        missing: Vec<Permission>,
+    },
     /// The datastore is a file.
     #[error("{location}: a file is only read, never changed")]
     NotWritable { location: String },
@@ -126,6 +132,30 @@ pub struct Permission {
     /// The plural of the kind.
     pub resource: String,
     pub verb: &'static str,
+}
+
+/// Permissions of one API group that need the same verbs: a rule of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule<'a> {
+    pub group: &'a str,
+    pub resources: Vec<&'a str>,
+    pub verbs: Vec<&'a str>,
+}
+
+impl Permission {
+    /// The rules that grant some permissions, in the order of groups.
+    pub fn rules(permissions: &[Self]) -> Vec<Rule<'_>> {
+        let mut verbs: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for Self { group, resource, verb } in permissions {
+            verbs.entry((group, resource)).or_default().push(verb);
+        }
+        let mut rules: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
+        for ((group, resource), verbs) in verbs {
+            rules.entry((group, verbs)).or_default().push(resource);
+        }
+        let rule = |((group, verbs), resources)| Rule { group, resources, verbs };
+        rules.into_iter().map(rule).collect()
+    }
 }
 
 impl Error {
@@ -200,16 +230,27 @@ impl fmt::Display for Tries<'_> {
     }
 }
 
-/// Permissions in one line: `list pods, get ipamblocks.crd.projectcalico.org`.
+/// A user of Kubernetes.
+struct User<'a>(Option<&'a str>);
+
+impl fmt::Display for User<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the user")?;
+        self.0.map_or(Ok(()), |name| write!(f, " {name}"))
+    }
+}
+
+/// Permissions in one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
 struct Missing<'a>(&'a [Permission]);
 
 impl fmt::Display for Missing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, permission) in self.0.iter().enumerate() {
-            let Permission { group, resource, verb } = permission;
-            let separator = if i == 0 { "" } else { ", " };
-            let dot = if group.is_empty() { "" } else { "." };
-            write!(f, "{separator}{verb} {resource}{dot}{group}")?;
+        for (i, Rule { group, resources, verbs }) in Permission::rules(self.0).iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            write!(f, "{separator}{} {}", verbs.join(", "), resources.join(", "))?;
+            if !group.is_empty() {
+                write!(f, " ({group})")?;
+            }
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 
 pub use self::observation::{Observation, Observations};
-pub use self::reports::{ReadReport, ReportError, objections, read_report};
+pub use self::reports::{ReadReport, ReportError, ReportFile, objections, read_report};
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 

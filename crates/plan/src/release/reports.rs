@@ -1,15 +1,17 @@
 //! Reports of earlier checks, as files: calipam's own, and calicoctl's (facts 5.2, 5.4).
 
+mod file;
+
 use std::collections::{BTreeMap, HashMap};
 
-use calipam_check::{EarlierFinding, EarlierReport, NoReport, parse_document};
+use calipam_check::{EarlierReport, NoReport};
 use calipam_model::attributes::{Attribute, is_windows_reserved};
-use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+pub use self::file::ReportFile;
 use super::observation::{Observation, Observations};
 
 /// Why a report cannot be used.
@@ -64,22 +66,20 @@ pub struct ReadReport {
     pub objections: Vec<ReportError>,
 }
 
-/// Reads a report, JSON or YAML. `written` is when the file was written, which counts for reports that do not
-/// say when they were made; a copy is younger than what it shows, never older. `locked`: the datastore is
+/// Says what a report saw, and what forbids using it here. `written` is when the file was written, which counts for reports
+/// that do not say when they were made; a copy is younger than what it shows, never older. `locked`: the datastore is
 /// locked, or will be for the release.
 pub fn read_report(
     name: &str,
-    text: &str,
+    file: ReportFile,
     written: Timestamp,
     snapshot: &Snapshot,
     locked: bool,
 ) -> Result<ReadReport, ReportError> {
-    let value = parse_document(text)?;
-    let fields = value.as_object().ok_or(NoReport::NotAnObject)?;
-    let mut read = if fields.contains_key("clusterGUID") {
-        calicoctl(fields, written, snapshot, locked)
+    let mut read = if file.fields.contains_key("clusterGUID") {
+        calicoctl(file, written, snapshot, locked)
     } else {
-        own(fields)?
+        own(file)?
     };
 
     read.observations.name = name.to_owned();
@@ -98,34 +98,14 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 }
 
 /// What `calipam check -o json` or `-o yaml` writes.
-fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
-    let report = EarlierReport::decode(fields)?;
-    let mut observations =
-        Observations { at: report.taken_at, cluster: report.guid, ..Observations::default() };
-    for EarlierFinding { code, subject, evidence, .. } in report.findings {
-        if evidence.is_null() {
-            continue;
-        }
-        match code.as_str() {
-            "leaked-address" => {
-                let Some(address) = parse_address(&subject.name) else { continue };
-                let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
-                let seen: Result<Vec<_>, _> = records.filter_map(Value::as_object).map(own_record).collect();
-                observations.addresses.entry(address).or_default().extend(seen?);
-            }
-            "orphan-handle" => {
-                let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
-                observations.handles.insert(subject.name, revision.to_owned());
-            }
-            _ => {}
-        }
-    }
-
-    Ok(ReadReport { observations, objections: Vec::new() })
+fn own(file: ReportFile) -> Result<ReadReport, ReportError> {
+    let EarlierReport { guid: cluster, taken_at: at, .. } = EarlierReport::without_findings(&file.fields)?;
+    let found = file.found.ok_or(NoReport::Missing("findings"))??;
+    Ok(ReadReport { observations: Observations { at, cluster, ..found }, objections: Vec::new() })
 }
 
 /// What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
-fn own_record(record: &Map<String, Value>) -> Result<Observation, ReportError> {
+fn own_record(record: &Map<String, Value>) -> Result<Observation, NoReport> {
     let attributes = match record.get("attributes") {
         None => None,
         Some(value) => Some(texts(value).ok_or(NoReport::Undecodable("attributes"))?),
@@ -150,36 +130,24 @@ fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
 }
 
 /// What `calicoctl ipam check --output` writes.
-fn calicoctl(
-    fields: &Map<String, Value>,
-    written: Timestamp,
-    snapshot: &Snapshot,
-    locked: bool,
-) -> ReadReport {
-    let mut observations =
-        Observations { at: written, cluster: text(fields, "clusterGUID"), ..Observations::default() };
-    let allocations = fields.get("allocations").and_then(Value::as_object).into_iter().flatten();
-
-    for (address, elements) in allocations {
-        let Some(address) = parse_address(address) else { continue };
-        let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
-        let seen: Vec<Observation> =
-            elements.filter(|element| is_released(element)).filter_map(allocation).collect();
-        if !seen.is_empty() {
-            observations.addresses.insert(address, seen);
-        }
-    }
-
-    observations.handles = leaked_handles(fields);
+fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: bool) -> ReadReport {
+    let ReportFile { fields, listed, .. } = file;
+    let observations = Observations {
+        at: written,
+        cluster: text(&fields, "clusterGUID"),
+        addresses: listed,
+        handles: leaked_handles(&fields),
+        ..Observations::default()
+    };
     let mut objections = Vec::new();
     let found = snapshot.cluster.as_ref().map(|cluster| cluster.calico_version.clone()).unwrap_or_default();
-    let reported = text(fields, "version");
+    let reported = text(&fields, "version");
     if reported != found {
         objections.push(ReportError::OtherVersion { reported, found });
     }
 
     let revision = snapshot.cluster_revision.as_ref().map(ToString::to_string);
-    if revision != Some(text(fields, "clusterInformationRevision")) {
+    if revision != Some(text(&fields, "clusterInformationRevision")) {
         objections.push(ReportError::Stale);
     }
 

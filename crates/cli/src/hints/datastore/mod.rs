@@ -5,7 +5,7 @@ mod file;
 mod kubernetes;
 mod settings;
 
-use calipam_datastore::{Cause, Error, Failure, Permission, Server};
+use calipam_datastore::{Cause, Error, Failure, Permission, Rule, Server};
 use calipam_files::FileError;
 
 use self::etcd::{etcd, read_snapshot};
@@ -122,19 +122,12 @@ fn weight(failure: &Failure) -> u8 {
     }
 }
 
-/// The rules of a ClusterRole that grant the permissions, as YAML.
+/// The rules of a ClusterRole that grant the permissions, as YAML: a line for each API group and its verbs.
 fn rules(permissions: &[Permission]) -> String {
-    let mut rules: Vec<(&str, &str, Vec<&str>)> = Vec::new();
-    for Permission { group, resource, verb } in permissions {
-        match rules.iter_mut().find(|(g, r, _)| (g, r) == (&group.as_str(), &resource.as_str())) {
-            Some((_, _, verbs)) => verbs.push(verb),
-            None => rules.push((group, resource, vec![verb])),
-        }
-    }
-    let line = |(group, resource, verbs): &(&str, &str, Vec<&str>)| {
-        format!("- {{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [{}]}}", verbs.join(", "))
+    let line = |Rule { group, resources, verbs }: &Rule<'_>| {
+        format!("- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}", verbs.join(", "))
     };
-    rules.iter().map(line).collect::<Vec<_>>().join("\n")
+    Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -178,9 +171,21 @@ mod tests {
     #[test]
     fn missing_permissions_become_rules_of_a_role() {
         let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
-        let error = Error::Permission { endpoint: String::new(), missing: vec![pods("get"), pods("list")] };
-        let rule = r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#;
-        assert!(hint(&error).unwrap().ends_with(rule));
+        let group = "crd.projectcalico.org";
+        let blocks = |verb| Permission { group: group.into(), resource: "ipamblocks".into(), verb };
+        let pools = Permission { group: group.into(), resource: "ippools".into(), verb: "list" };
+        let handles = Permission { group: group.into(), resource: "ipamhandles".into(), verb: "list" };
+        let missing = vec![pods("get"), pods("list"), blocks("get"), blocks("list"), handles, pools];
+        let error = Error::Permission { endpoint: "e".into(), user: Some("jane".into()), missing };
+        let said = "e: the user jane may not get, list pods; get, list ipamblocks (crd.projectcalico.org); \
+            list ipamhandles, ippools (crd.projectcalico.org)";
+        assert_eq!(error.to_string(), said);
+        let rules = [
+            r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#,
+            r#"- {apiGroups: ["crd.projectcalico.org"], resources: ["ipamblocks"], verbs: [get, list]}"#,
+            r#"- {apiGroups: ["crd.projectcalico.org"], resources: ["ipamhandles", "ippools"], verbs: [list]}"#,
+        ];
+        assert!(hint(&error).unwrap().ends_with(&rules.join("\n")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinError;
 
 use super::KubeClient;
@@ -11,6 +11,7 @@ use crate::error::{Error, Failure, Permission, Result};
 use crate::tasks;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// Reviews that are asked for at the same time.
 const IN_FLIGHT: usize = 8;
 /// Most bytes of a review.
@@ -39,7 +40,16 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
         return Ok(());
     }
     missing.sort();
-    Err(Error::Permission { endpoint: client.server().to_owned(), missing })
+    let user = user(client).await;
+    Err(Error::Permission { endpoint: client.server().to_owned(), user, missing })
+}
+
+/// The name by which the API server knows the user, if it is of a version that tells it.
+async fn user(client: &KubeClient) -> Option<String> {
+    let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let answer = client.post(WHO_AM_I, question.to_string().into_bytes()).await.ok()?;
+    let review: Value = serde_json::from_slice(&answer.whole(MAX_REVIEW).await.ok()?).ok()?;
+    review.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
 }
 
 async fn review(client: &KubeClient, permission: &Permission) -> std::result::Result<bool, Failure> {

@@ -52,7 +52,10 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     )
     .await
     .unwrap_err();
-    assert!(error.to_string().ends_with("the user may not get pods, list pods"), "{error}");
+    assert!(
+        error.to_string().ends_with("the user system:serviceaccount:default:calipam may not get, list pods"),
+        "{error}"
+    );
     let Error::Permission { missing, .. } = &error else { panic!("{error}") };
     let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
     assert_eq!(*missing, [pods("get"), pods("list")]);

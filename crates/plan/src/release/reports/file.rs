@@ -1,0 +1,181 @@
+//! A report as a stream: of a million allocations only those that were unused are kept.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_check::{EarlierFinding, NoReport};
+use calipam_model::cidr::parse_address;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::{Observation, Observations, allocation, is_released, own_record};
+
+/// A report of either form, JSON or YAML.
+#[derive(Debug, Default)]
+pub struct ReportFile {
+    /// Everything but the lists that grow with the cluster.
+    pub(super) fields: Map<String, Value>,
+    /// The unused addresses among calicoctl's `allocations`.
+    pub(super) listed: HashMap<IpAddr, Vec<Observation>>,
+    /// The unused addresses and handles among the `findings`; `None` if there is no such list.
+    pub(super) found: Option<Result<Observations, NoReport>>,
+}
+
+impl ReportFile {
+    /// Takes what calicoctl would release of an address.
+    fn list(&mut self, address: &str, elements: &Value) {
+        let Some(address) = parse_address(address) else { return };
+        let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
+        let seen: Vec<Observation> =
+            elements.filter(|element| is_released(element)).filter_map(allocation).collect();
+        if !seen.is_empty() {
+            self.listed.insert(address, seen);
+        }
+    }
+}
+
+/// Adds a finding to what was seen.
+fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport> {
+    let EarlierFinding { code, subject, evidence, .. } = EarlierFinding::decode(finding)?;
+    match code.as_str() {
+        _ if evidence.is_null() => {}
+        "leaked-address" => {
+            let Some(address) = parse_address(&subject.name) else { return Ok(()) };
+            let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
+            let records: Result<Vec<_>, _> = records.filter_map(Value::as_object).map(own_record).collect();
+            seen.addresses.entry(address).or_default().extend(records?);
+        }
+        "orphan-handle" => {
+            let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
+            seen.handles.insert(subject.name, revision.to_owned());
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+impl<'de> Deserialize<'de> for ReportFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// Reads the fields of a report.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = ReportFile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ReportFile, M::Error> {
+        let mut file = ReportFile::default();
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "allocations" => {
+                    map.next_value_seed(Each(|address: &str, elements: &Value| {
+                        file.list(address, elements);
+                    }))?;
+                }
+                "findings" => {
+                    let mut found = Ok(Observations::default());
+                    let is_list = map.next_value_seed(Each(|_: &str, finding: &Value| {
+                        if let Ok(seen) = &mut found
+                            && let Err(error) = add_finding(seen, finding)
+                        {
+                            found = Err(error);
+                        }
+                    }))?;
+                    file.found = is_list.then_some(found);
+                }
+                _ => drop(file.fields.insert(name, map.next_value()?)),
+            }
+        }
+        Ok(file)
+    }
+}
+
+/// Hands on each member of an object with its name, or each element of a list; nothing of another value. Gives true for a list.
+struct Each<F>(F);
+
+impl<'de, F: FnMut(&str, &Value)> DeserializeSeed<'de> for Each<F> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, F: FnMut(&str, &Value)> Visitor<'de> for Each<F> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<bool, M::Error> {
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            (self.0)(&name, &value);
+        }
+        Ok(false)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(mut self, mut list: S) -> Result<bool, S::Error> {
+        while let Some(value) = list.next_element::<Value>()? {
+            (self.0)("", &value);
+        }
+        Ok(true)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_unused_is_kept_of_a_long_list() {
+        let allocation = |in_use: bool| json!([{"handle": "h", "sequenceNumber": 7, "inUse": in_use}]);
+        let mut allocations: Map<String, Value> =
+            (0..250).map(|last| (format!("10.0.0.{last}"), allocation(true))).collect();
+        allocations.insert("10.0.1.1".into(), allocation(false));
+        let leaked = |kind: &str| json!({"code": "leaked-address", "subject": {"kind": "ip", "name": kind}, "evidence": {"records": [{}]}});
+        let text =
+            json!({"allocations": allocations, "findings": [leaked("10.0.0.9"), leaked("no")], "kind": [1]});
+        let file: ReportFile = serde_json::from_str(&text.to_string()).unwrap();
+        assert_eq!(file.fields, *json!({"kind": [1]}).as_object().unwrap());
+        assert_eq!(
+            file.listed.keys().collect::<Vec<_>>(),
+            ["10.0.1.1".parse::<IpAddr>().unwrap()].iter().collect::<Vec<_>>()
+        );
+        assert_eq!(file.found.unwrap().unwrap().addresses.len(), 1);
+    }
+}
