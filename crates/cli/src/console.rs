@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::format::Format;
 use crate::render::document::{self, Document};
 use crate::render::failure::FailureDocument;
-use crate::render::table::Page;
+use crate::render::page::Page;
 use crate::render::text::escape;
 use crate::watch::Watch;
 
@@ -94,7 +94,7 @@ impl Console {
     /// True if what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
     /// from people's formats.
     pub(crate) fn prints_nothing_new(&self) -> bool {
-        !self.quiet || self.format.detail().is_none() || self.watch.is_some()
+        !self.quiet || !self.format.is_for_people() || self.watch.is_some()
     }
 
     /// Leaves what was read to the end of the process, which is near, except if it is read again and again: giving back the

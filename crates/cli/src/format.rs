@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use clap::ValueEnum;
 
 use crate::exit::Failure;
-use crate::render::document::Detail;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -86,12 +85,8 @@ impl Format {
         found
     }
 
-    /// How much people want to read; `None` if a program reads.
-    pub(crate) fn detail(self) -> Option<Detail> {
-        match self {
-            Self::Table => Some(Detail::Short),
-            Self::Wide => Some(Detail::Full),
-            _ => None,
-        }
+    /// True if people read it, not programs.
+    pub(crate) fn is_for_people(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
     }
 }

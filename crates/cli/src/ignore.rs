@@ -130,13 +130,9 @@ impl fmt::Display for Entry {
 }
 
 /// The line that accepts a finding, as a terminal may see it. A subject that would be read as something else is a JSON string.
-pub(crate) fn line(finding: &Finding) -> String {
-    line_in(finding, None)
-}
-
-/// The same for a cluster of a fleet.
-pub(crate) fn line_in(finding: &Finding, cluster: Option<&str>) -> String {
-    let of_cluster = cluster.map(|name| format!(" cluster {name}")).unwrap_or_default();
+/// Where it is one of a fleet's, `cluster` names that; it is empty otherwise.
+pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
+    let of_cluster = if cluster.is_empty() { String::new() } else { format!(" cluster {cluster}") };
     subject_line(finding) + &of_cluster
 }
 
@@ -286,7 +282,7 @@ mod tests {
             let evidence = Evidence::Configuration(BTreeMap::new());
             let subject = Subject::Handle(subject.into());
             let finding = Finding::new(Code::OrphanHandle, subject, evidence);
-            let line = line(&finding);
+            let line = line(&finding, "");
             let parsed = parse(&line).unwrap();
             assert_eq!(parsed, [entry(Code::OrphanHandle, &finding.subject.to_string(), None, 1)], "{line}");
             assert_eq!(escape(&line), line);

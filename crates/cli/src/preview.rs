@@ -5,11 +5,12 @@ use std::io;
 use calipam_workflow::Proposal;
 
 use crate::console::Console;
+use crate::format::Format;
 use crate::hints;
-use crate::render::document::{Detail, Document};
+use crate::render::document::{self, Document};
 use crate::render::migrate::SurveyDocument;
+use crate::render::page::Page;
 use crate::render::plan::{self, PlanDocument};
-use crate::render::table::Page;
 use crate::render::undo::{self, UndoDocument};
 
 /// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: if the operator is
@@ -17,7 +18,7 @@ use crate::render::undo::{self, UndoDocument};
 pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
     match proposal {
         Proposal::Plan(plan) => {
-            if asked || console.format.detail().is_some() {
+            if asked || console.format.is_for_people() {
                 plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
             }
             preview_document(&PlanDocument { plan, run: None }, asked, console)
@@ -42,21 +43,19 @@ pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Opt
 }
 
 fn whole_document(document: &impl Document, fits: bool, console: &Console) -> io::Result<Option<String>> {
-    if console.format.detail() == Some(Detail::Full) || fits {
+    if console.format == Format::Wide || fits {
         return Ok(None);
     }
-    let mut text = Vec::new();
-    document.text(Detail::Full, console.page, &mut text)?;
-    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+    document::text(document, Page { wide: true, ..console.page }).map(Some)
 }
 
 fn preview_document(document: &impl Document, asked: bool, console: &Console) -> io::Result<()> {
-    if let Some(detail) = console.format.detail() {
-        return console.write_data(|out| document.text(detail, console.page, out));
+    if console.format.is_for_people() {
+        return console.write_data(|out| document::write(document, console.format, console.page, out));
     }
     if asked {
         let page = Page { color: false, ..console.page };
-        document.text(Detail::Short, page, &mut io::stderr().lock())?;
+        document::write(document, Format::Table, page, &mut io::stderr().lock())?;
     }
     Ok(())
 }

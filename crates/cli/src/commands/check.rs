@@ -26,9 +26,9 @@ use crate::ignore::Ignored;
 use crate::operator::Person;
 use crate::output_file::{self, OutputFile};
 use crate::past::Past;
-use crate::render::document::{self, Detail};
+use crate::render::document;
+use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
-use crate::render::table::Page;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
@@ -211,8 +211,8 @@ fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Con
     if !checked.report.findings.is_empty() || console.prints_nothing_new() {
         console.print(checked)?;
     }
-    if let Some(detail) = console.format.detail() {
-        hints(checked.report, filter, detail, console);
+    if console.format.is_for_people() {
+        hints(checked.report, filter, console);
         if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
             let (version, known) = (&cluster.calico_version, newest_known());
             console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): what is new in it is not checked"));
@@ -251,15 +251,15 @@ fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Found<Filter>, 
 }
 
 /// Says what to do next, the most severe first.
-fn hints(report: &Report, filter: &Filter, detail: Detail, console: &Console) {
+fn hints(report: &Report, filter: &Filter, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
-    let mut steps = vec![match detail {
-        Detail::Short => {
+    let mut steps = vec![match console.format {
+        Format::Table => {
             let every = hints::again(&["-o", "wide"], &["output"]);
             format!("what it means: {explain}; every finding: {every}")
         }
-        Detail::Full => format!("what it means and what to do: {explain}"),
+        _ => format!("what it means and what to do: {explain}"),
     }];
     steps.extend(remedies(report, filter).iter().map(hints::remedy::hint));
     steps.extend(explain_refusal(report));

@@ -9,9 +9,9 @@ use crate::args::{DiffArgs, Global, StateName};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::fleet::{self, Fleet};
+use crate::format::Format;
 use crate::operator::Person;
 use crate::render::diff::{DifferenceDocument, State};
-use crate::render::document::Detail;
 use crate::render::text::count;
 use crate::{connect, hints};
 
@@ -93,7 +93,7 @@ async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Si
 
 /// Says what to look at next, and what a restore of the earlier state would do.
 fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
-    if console.format.detail() == Some(Detail::Short) && !found.same {
+    if console.format == Format::Table && !found.same {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
     }
     // What the same owner has got again would be that owner's after a restore, too.
@@ -102,7 +102,7 @@ fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     };
     let at_risk = found.addresses.iter().filter(|change| is_at_risk(change)).count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
-    if is_backup && at_risk > 0 && console.format.detail().is_some() {
+    if is_backup && at_risk > 0 && console.format.is_for_people() {
         console.hint(&format!(
             "after a restore of OLD, {} would be free again or belong to an earlier owner, and be assigned a second time \
              while in use",

@@ -1,6 +1,5 @@
 //! `undo --list` and `undo --last`: the journals in the user's folder.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use calipam_repair::journal::{JournalState, Listed, list, unreadable};
@@ -10,8 +9,9 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
-use crate::render::document::{Detail, Document};
-use crate::render::table::{Grid, Page};
+use crate::render::document::Document;
+use crate::render::page::Text;
+use crate::render::table::{left, right};
 use crate::render::text::{quoted, thousands};
 
 /// So much of a GUID tells clusters apart.
@@ -94,33 +94,24 @@ impl Document for JournalList<'_> {
         "JournalList"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         if self.journals.is_empty() {
-            return writeln!(out, "No journals in {}", quoted(Path::new(&self.folder)));
+            return text.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
         }
-        let wide = detail == Detail::Full;
-        let mut grid = Grid::new(page, detail, "STARTED  CLUSTER  >OBJECTS  STATE  COMMAND");
-        if wide {
-            grid.columns("LOCATION");
-        }
-        grid.columns("JOURNAL");
-        for journal in &self.journals {
-            let begun = journal.started_at.get(..19).unwrap_or(journal.started_at).replace('T', " ");
-            let guid: String = journal.cluster.chars().take(GUID_SHOWN).collect();
-            let mut row = vec![
-                begun,
-                if guid.is_empty() { "-".into() } else { guid },
-                thousands(journal.objects),
-                state(journal).to_owned(),
-                journal.command.to_owned(),
-            ];
-            if wide {
-                row.push(journal.location.to_owned());
-            }
-            row.push(quoted(Path::new(&journal.journal)));
-            grid.row(row);
-        }
-        grid.write(out)
+        let begun = |at: &str| at.get(..19).unwrap_or(at).replace('T', " ");
+        let columns = vec![
+            left("STARTED", |journal: &Shown<'_>| begun(journal.started_at)),
+            left("CLUSTER", |journal: &Shown<'_>| match journal.cluster {
+                "" => "-".to_owned(),
+                guid => guid.chars().take(GUID_SHOWN).collect(),
+            }),
+            right("OBJECTS", |journal: &Shown<'_>| thousands(journal.objects)),
+            left("STATE", state),
+            left("COMMAND", |journal: &Shown<'_>| journal.command),
+            left("LOCATION", |journal: &Shown<'_>| journal.location).wide(),
+            left("JOURNAL", |journal: &Shown<'_>| quoted(Path::new(&journal.journal))),
+        ];
+        text.table(&self.journals, columns);
     }
 
     fn schema(&self) -> impl Serialize {

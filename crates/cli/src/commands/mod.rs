@@ -93,7 +93,7 @@ fn printing(
 ) -> Result<Outcome, Failure> {
     let mut console = console.clone();
     if args.no_headers || args.sort_by.is_some() {
-        if console.format.detail().is_none() {
+        if !console.format.is_for_people() {
             return Err(Failure::Usage {
                 message: "--no-headers and --sort-by only apply to tables".into(),
                 hint: Some("select and sort the output of `-o json` with jq: docs/recipes.md".into()),

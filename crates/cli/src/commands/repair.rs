@@ -5,8 +5,9 @@ use calipam_workflow::{Executed, LeftLocks, Repaired};
 
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::format::Format;
 use crate::hints;
-use crate::render::document::{Detail, Document};
+use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
@@ -50,7 +51,7 @@ pub(super) fn print(
     document: &impl Document,
     console: &Console,
 ) -> Result<(), Failure> {
-    if is_all && console.format.detail().is_some() {
+    if is_all && console.format.is_for_people() {
         plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
     }
     console.print(document)
@@ -58,7 +59,7 @@ pub(super) fn print(
 
 /// Says why a plan was only printed, and what to do next.
 fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
-    if !fits(plan) && console.format.detail() == Some(Detail::Short) {
+    if !fits(plan) && console.format == Format::Table {
         console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
     }
     if plan.changes.is_empty() {

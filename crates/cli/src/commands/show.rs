@@ -14,9 +14,9 @@ use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::fleet::{self, Fleet};
+use crate::format::Format;
 use crate::operator::Person;
 use crate::past::Past;
-use crate::render::document::Detail;
 use crate::render::show::{self as render, Shown, View};
 use crate::render::text::escape;
 use crate::{connect, hints};
@@ -241,7 +241,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
     };
     print(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
-    if !agree && console.format.detail() == Some(Detail::Short) {
+    if !agree && console.format == Format::Table {
         console.hint(&format!("{} names the addresses", hints::again(&["-o", "wide"], &["output"])));
     }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })

@@ -1,7 +1,5 @@
 //! `version`.
 
-use std::io::{self, Write};
-
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Source;
 use serde::Serialize;
@@ -11,10 +9,9 @@ use crate::connect;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::render::document::{Detail, Document};
-use crate::render::table::Page;
+use crate::render::document::Document;
+use crate::render::page::Text;
 use crate::render::text::escape;
-use crate::render::wrap::on_page;
 
 /// The program and what it reads.
 #[derive(Debug, Serialize)]
@@ -102,11 +99,11 @@ impl Document for Version {
         "Version"
     }
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         let Self { program, version, commit, reads, cluster } = self;
         let built =
             if commit.is_empty() { "a development build".to_owned() } else { format!("commit {commit}") };
-        writeln!(out, "{program} {version} ({built})")?;
+        text.line(format!("{program} {version} ({built})"));
         let mut lines = vec![
             format!("Datastores  {}", reads.datastores.join(", ")),
             format!("Files       {}", reads.files.join(", ")),
@@ -117,7 +114,7 @@ impl Document for Version {
             format!("Calico      up to {}", reads.calico_version),
         ];
         lines.extend(cluster.iter().map(|cluster| format!("Cluster     {}", cluster.text())));
-        lines.iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 12, page)))
+        lines.iter().for_each(|line| text.hanging(12, line));
     }
 
     fn schema(&self) -> impl Serialize {

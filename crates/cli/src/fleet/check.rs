@@ -17,7 +17,7 @@ use crate::ignore::Ignored;
 use crate::output_file::OutputFile;
 use crate::render::document;
 use crate::render::fleet::FleetReport;
-use crate::render::table::Page;
+use crate::render::page::Page;
 use crate::render::text::count;
 
 type IsGiven = fn(&CheckArgs) -> bool;

@@ -13,9 +13,9 @@ use super::{Earlier, Fleet, Named, Source, each, refuse, unattended};
 use crate::args::DiffArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
+use crate::format::Format;
 use crate::operator::Person;
 use crate::render::diff::State;
-use crate::render::document::Detail;
 use crate::render::fleet::{DiffOfCluster, FleetDiff};
 use crate::{connect, hints};
 
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     if !document.is_same() || console.prints_nothing_new() {
         console.print(&document)?;
     }
-    if console.format.detail() == Some(Detail::Short) && !document.is_same() {
+    if console.format == Format::Table && !document.is_same() {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
     }
     Ok(match document.is_same() {

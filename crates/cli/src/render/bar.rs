@@ -2,7 +2,7 @@
 
 use calipam_check::views::Count;
 
-use super::table::Page;
+use super::page::Page;
 
 /// Characters of a bar.
 const WIDTH: u128 = 10;

@@ -1,101 +1,89 @@
 //! What `check` prints.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
-use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, views};
+use calipam_check::{Changes, Code, EarlierFinding, Report, Severity, views};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use clap::builder::styling::AnsiColor;
 
-use super::document::Detail;
+use super::findings::Found;
 use super::header;
+use super::page::Text;
 use super::report::{Checked, changes};
-use super::show::pools_with_bars;
-use super::table::{Grid, Page};
-use super::text::{count, escape, join, thousands};
-use super::wrap::on_page;
+use super::show::use_of_pools;
+use super::table::{Column, Grid, Kind, example, left, number_of_kind, right};
+use super::text::{count, join, thousands};
 
 /// What people read of a report.
-pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     let Checked { report, snapshot, changes, .. } = *checked;
-    let findings = |out: &mut dyn Write| match detail {
-        Detail::Short => summary_table(report, changes, page).write(out),
-        Detail::Full => full_table(report, changes, page).write(out),
+    let wide = text.page.wide;
+    text.line(header::cluster(&report.cluster));
+    text.line(header::counts(report));
+    text.lines(&report.notes);
+    text.blank();
+    if wide {
+        text.aside(use_of_pools(&views::pools(snapshot), text.page));
+    }
+    let mut rows = table(Found::all_of(&report.findings, changes), changes.is_some(), wide);
+    if let (true, Some(changes)) = (wide, changes) {
+        rows.extend(earlier(changes));
+    }
+    text.section(rows);
+    text.line(summary_of(report));
+    text.lines(changes.map(|changes| changes::lines(changes, report)).unwrap_or_default());
+}
+
+/// A row for each finding, or in a short table for each severity, code and cluster, the worst first. In a comparison what is new
+/// is the example.
+pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
+    let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
+    let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
+    findings.iter().filter(|of| of.is_news()).for_each(|of| *news.entry(of.kind()).or_default() += 1);
+    if !wide {
+        findings.sort_by_key(|of| !of.is_news());
+    }
+    let change = |of: Found<'_>| of.change.map(|change| change.to_string()).unwrap_or_default();
+    let mut columns = kind_columns(of_fleet, |of: Found<'_>| of);
+    columns.extend(is_compared.then(|| left("CHANGE", change)));
+    columns.push(left("SUBJECT", |of: Found<'_>| &of.finding.subject));
+    columns.push(left("FINDING", |of: Found<'_>| of.finding.message()));
+    let mut of_kinds = kind_columns(of_fleet, |kind: Kind<Found<'_>>| kind.example);
+    of_kinds.push(number_of_kind());
+    let new = |kind: Kind<Found<'_>>| thousands(news.get(&kind.example.kind()).copied().unwrap_or_default());
+    of_kinds.extend(is_compared.then(|| right("NEW", new)));
+    of_kinds.push(example(|of: Found<'_>| of.finding.message()));
+    Grid::short(wide, 0, findings, columns, Found::kind, of_kinds)
+}
+
+/// The columns that the findings of a kind have in common.
+fn kind_columns<'a, R: 'a>(of_fleet: bool, of: fn(R) -> Found<'a>) -> Vec<Column<'a, R>> {
+    let color = move |row| color(of(row).finding.severity);
+    let severity = left("SEVERITY", move |row| of(row).finding.severity);
+    let code = left("CODE", move |row| of(row).finding.code);
+    if !of_fleet {
+        return vec![severity.colored(color), code];
+    }
+    vec![left("CLUSTER", move |row| of(row).cluster).colored(color), severity, code]
+}
+
+/// The findings that only the earlier report has.
+fn earlier(changes: &Changes) -> Grid {
+    type Row<'a> = (&'a EarlierFinding, &'static str);
+    let severity = |(finding, _): Row<'_>| match finding.severity {
+        Some(severity) => severity.to_string(),
+        None => "-".to_owned(),
     };
-    if page.rows_only {
-        return findings(out);
-    }
-    writeln!(out, "{}", on_page(&header::cluster(&report.cluster), 0, page))?;
-    writeln!(out, "{}", on_page(&header::counts(report), 0, page))?;
-    for note in &report.notes {
-        writeln!(out, "{}", on_page(&escape(note), 0, page))?;
-    }
-    writeln!(out)?;
-    if detail == Detail::Full && !snapshot.pools.is_empty() {
-        pools_with_bars(&views::pools(snapshot), Page { sort_by: None, ..page }).write(out)?;
-        writeln!(out)?;
-    }
-    let lists_absent =
-        changes.is_some_and(|changes| !changes.gone.is_empty() || !changes.not_checked.is_empty());
-    if !report.findings.is_empty() || lists_absent && detail == Detail::Full {
-        findings(out)?;
-        writeln!(out)?;
-    }
-    writeln!(out, "{}", on_page(&summary_of(report), 0, page))?;
-    let lines = changes.map(|changes| changes::lines(changes, report)).unwrap_or_default();
-    lines.iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 0, page)))
-}
-
-/// One row for each severity and code, the worst first. In a comparison what is new is the example.
-fn summary_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Short, "SEVERITY  CODE  >COUNT");
-    if changes.is_some() {
-        grid.columns(">NEW");
-    }
-    grid.columns("FOR EXAMPLE");
-    let is_news = |finding: &Finding| changes.is_some_and(|changes| changes.of(finding).is_news());
-    let mut kinds: BTreeMap<(Severity, Code), (usize, usize, &Finding)> = BTreeMap::new();
-    for finding in &report.findings {
-        let kind = kinds.entry((finding.severity, finding.code)).or_insert((0, 0, finding));
-        kind.0 += 1;
-        if is_news(finding) {
-            kind.1 += 1;
-            kind.2 = if kind.1 == 1 { finding } else { kind.2 };
-        }
-    }
-    for ((severity, code), (number, news, example)) in kinds {
-        let mut cells = vec![severity.to_string(), code.to_string(), thousands(number)];
-        if changes.is_some() {
-            cells.push(thousands(news));
-        }
-        cells.push(example.message());
-        grid.colored_row(color(severity), cells);
-    }
-    grid
-}
-
-/// One row for each finding; in a comparison, after them, those that are gone or were not checked.
-fn full_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Full, "SEVERITY  CODE");
-    if changes.is_some() {
-        grid.columns("CHANGE");
-    }
-    grid.columns("SUBJECT  FINDING");
-    for finding in &report.findings {
-        let mut cells = vec![finding.severity.to_string(), finding.code.to_string()];
-        cells.extend(changes.map(|changes| changes.of(finding).to_string()));
-        cells.extend([finding.subject.to_string(), finding.message()]);
-        grid.colored_row(color(finding.severity), cells);
-    }
-    let Some(changes) = changes else { return grid };
-    for (change, findings) in [("gone", &changes.gone), ("not checked", &changes.not_checked)] {
-        for finding in findings {
-            let severity = finding.severity.map_or_else(|| "-".to_owned(), |severity| severity.to_string());
-            let EarlierFinding { code, subject, message, .. } = finding;
-            grid.row([&severity, code, change, &subject.name, message]);
-        }
-    }
-    grid
+    let columns = vec![
+        left("SEVERITY", severity),
+        left("CODE", |(finding, _): Row<'_>| &finding.code),
+        left("CHANGE", |(_, change): Row<'_>| change),
+        left("SUBJECT", |(finding, _): Row<'_>| &finding.subject.name),
+        left("FINDING", |(finding, _): Row<'_>| &finding.message),
+    ];
+    let gone = changes.gone.iter().map(|finding| (finding, "gone"));
+    let not_checked = changes.not_checked.iter().map(|finding| (finding, "not checked"));
+    Grid::new(true, gone.chain(not_checked), columns)
 }
 
 pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
@@ -111,7 +99,7 @@ pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
 fn summary_of(report: &Report) -> String {
     let mut line = summary(report.findings.len(), &report.counts.findings);
     if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
-        line.push_str(&format!(" ({})", escape(&unread)));
+        line.push_str(&format!(" ({unread})"));
     }
     line
 }

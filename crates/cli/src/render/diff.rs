@@ -1,8 +1,5 @@
 //! How two states of a cluster differ, as it is printed.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
 use calipam_check::ClusterIdentity;
 use calipam_history::diff::{
     AddressChange, AffinityChange, BlockChange, BlockState, Difference, FindingSummary, HandleChange, Held,
@@ -12,11 +9,11 @@ use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Side;
 use serde::Serialize;
 
-use super::document::{Detail, Document};
+use super::document::Document;
 use super::header;
-use super::table::{Grid, Page};
-use super::text::{count, escape, thousands};
-use super::wrap::on_page;
+use super::page::Text;
+use super::table::{Grid, Kind, example, left, number_of_kind, right};
+use super::text::{count, thousands};
 
 /// Nodes that a short table shows.
 const NODES_SHOWN: usize = 20;
@@ -59,28 +56,19 @@ impl Document for DifferenceDocument<'_> {
         "Difference"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         let [old, new] = &self.states;
-        writeln!(out, "{}", on_page(&format!("OLD  {}", old.line()), 5, page))?;
-        writeln!(out, "{}\n", on_page(&format!("NEW  {}", new.line()), 5, page))?;
+        text.hanging(5, format!("OLD  {}", old.line()));
+        text.hanging(5, format!("NEW  {}", new.line()));
+        text.blank();
 
         let difference = self.difference;
-        let rows: Vec<Row<'_>> = rows(difference).collect();
         if has_moved(&difference.sums.total) {
-            sums(difference, detail, page).write(out)?;
-            writeln!(out)?;
+            text.section(sums(difference, text.page.wide));
         }
-        if !rows.is_empty() {
-            let mut grid = Grid::new(page, detail, "WHAT  DIFFERENCE");
-            add_columns(&mut grid, detail);
-            cells(&rows, detail).into_iter().for_each(|row| grid.row(row));
-            grid.write(out)?;
-            writeln!(out)?;
-        }
-        for left_out in &difference.not_compared {
-            writeln!(out, "{}", on_page(&escape(&not_compared(left_out)), 0, page))?;
-        }
-        writeln!(out, "{}", said(rows.len(), difference.same))
+        text.section(table(difference, text.page.wide));
+        text.lines(difference.not_compared.iter().map(not_compared));
+        text.line(said(rows(difference).count(), difference.same));
     }
 
     fn schema(&self) -> impl Serialize {
@@ -103,31 +91,39 @@ fn has_moved(sum: &Sum) -> bool {
 }
 
 /// Addresses in all, by pool and by node.
-fn sums(difference: &Difference<'_>, detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "ADDRESSES OF  >IN OLD  >IN NEW  >ASSIGNED  >RELEASED  >MOVED");
-    let mut row = |name: String, sum: &Sum| {
-        let numbers = [sum.before, sum.after, sum.assigned, sum.released, sum.moved];
-        grid.row([name].into_iter().chain(numbers.map(thousands)));
-    };
-    let sums = &difference.sums;
-    row("everything".to_owned(), &sums.total);
+fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     let named = |kind: &str, of: &NamedSum| match of.name.as_str() {
         "" => format!("no {kind}"),
         name => format!("{kind} {name}"),
     };
-    sums.by_pool.iter().for_each(|of| row(named("pool", of), &of.sum));
+    let sums = &difference.sums;
+    let mut rows = vec![("everything".to_owned(), Some(&sums.total))];
+    rows.extend(sums.by_pool.iter().map(|of| (named("pool", of), Some(&of.sum))));
 
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
-    let left_out = if detail == Detail::Full { 0 } else { nodes.len().saturating_sub(NODES_SHOWN) };
+    let left_out = if wide { 0 } else { nodes.len().saturating_sub(NODES_SHOWN) };
     if left_out > 0 {
         nodes.sort_by_key(|of| std::cmp::Reverse(of.sum.assigned + of.sum.released + of.sum.moved));
         nodes.truncate(NODES_SHOWN);
     }
-    nodes.into_iter().for_each(|of| row(named("node", of), &of.sum));
+    rows.extend(nodes.into_iter().map(|of| (named("node", of), Some(&of.sum))));
     if left_out > 0 {
-        grid.row([format!("(and {})", count(left_out, "more node", "more nodes"))]);
+        rows.push((format!("(and {})", count(left_out, "more node", "more nodes")), None));
     }
-    grid
+    let number = |title, number: fn(&Sum) -> usize| {
+        right(title, move |(_, sum): &(String, Option<&Sum>)| {
+            sum.map(|sum| thousands(number(sum))).unwrap_or_default()
+        })
+    };
+    let columns = vec![
+        left("ADDRESSES OF", |(name, _): &(String, Option<&Sum>)| name),
+        number("IN OLD", |sum| sum.before),
+        number("IN NEW", |sum| sum.after),
+        number("ASSIGNED", |sum| sum.assigned),
+        number("RELEASED", |sum| sum.released),
+        number("MOVED", |sum| sum.moved),
+    ];
+    Grid::new(wide, &rows, columns)
 }
 
 /// One difference.
@@ -254,42 +250,30 @@ fn blocks(states: &[BlockState]) -> String {
     states.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// What a table of differences has after what differs, and how.
-pub(super) fn add_columns(grid: &mut Grid, detail: Detail) {
-    match detail {
-        Detail::Full => grid.columns("NAME  BEFORE  AFTER"),
-        Detail::Short => grid.columns(">COUNT  FOR EXAMPLE"),
-    }
-}
-
 /// A row for each difference, or in a short table for each kind with an example.
-pub(super) fn cells(rows: &[Row<'_>], detail: Detail) -> Vec<Vec<String>> {
-    match detail {
-        Detail::Full => rows.iter().map(every).collect(),
-        Detail::Short => kinds(rows),
-    }
-}
-
-fn every(row: &Row<'_>) -> Vec<String> {
-    let [before, after] = row.states().map(|state| if state.is_empty() { "-".to_owned() } else { state });
-    vec![row.kind().1.to_owned(), row.change().to_owned(), row.name(), before, after]
-}
-
-fn kinds(rows: &[Row<'_>]) -> Vec<Vec<String>> {
-    let mut kinds: BTreeMap<(u8, &'static str), (usize, Row<'_>)> = BTreeMap::new();
-    for row in rows {
-        kinds.entry((row.kind().0, row.change())).or_insert((0, *row)).0 += 1;
-    }
-    let cells = |((_, change), (number, example)): ((u8, &'static str), (usize, Row<'_>))| {
-        let states = example.states();
-        let said = match (states[0].as_str(), states[1].as_str()) {
-            ("", state) | (state, "") => state.to_owned(),
-            (before, after) => format!("{before} → {after}"),
-        };
-        let example_text = format!("{}: {said}", example.name());
-        vec![example.kind().1.to_owned(), change.to_owned(), thousands(number), example_text]
+pub(super) fn table(difference: &Difference<'_>, wide: bool) -> Grid {
+    let state = |row: Row<'_>, side: usize| match &row.states()[side] {
+        state if state.is_empty() => "-".to_owned(),
+        state => state.clone(),
     };
-    kinds.into_iter().map(cells).collect()
+    let columns = vec![
+        left("WHAT", |row: Row<'_>| row.kind().1),
+        left("DIFFERENCE", Row::change),
+        left("NAME", Row::name),
+        left("BEFORE", |row: Row<'_>| state(row, 0)),
+        left("AFTER", |row: Row<'_>| state(row, 1)),
+    ];
+    let of_kinds = vec![
+        left("WHAT", |kind: Kind<Row<'_>>| kind.example.kind().1),
+        left("DIFFERENCE", |kind: Kind<Row<'_>>| kind.example.change()),
+        number_of_kind(),
+        example(|row: Row<'_>| {
+            let [before, after] = row.states();
+            let arrow = if before.is_empty() || after.is_empty() { "" } else { " → " };
+            format!("{}: {before}{arrow}{after}", row.name())
+        }),
+    ];
+    Grid::short(wide, 0, rows(difference), columns, |row| (row.kind().0, row.change()), of_kinds)
 }
 
 pub(super) fn not_compared(left_out: &NotCompared) -> String {

@@ -6,17 +6,9 @@ use calipam_check::API_VERSION;
 use serde::Serialize;
 
 use super::lines::Lines;
-use super::table::Page;
+use super::page::{Page, Text};
 use super::yaml;
 use crate::format::Format;
-
-/// How much of a document people want to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
-    /// What fits on a screen.
-    Short,
-    Full,
-}
 
 /// What a command prints. A format that none of these methods serves needs another method, and with it an answer
 /// of every document.
@@ -24,8 +16,8 @@ pub(crate) trait Document {
     /// Its `kind` in YAML and JSON.
     fn kind(&self) -> &'static str;
 
-    /// What people read. Text of the datastore is escaped.
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
+    /// What people read.
+    fn text(&self, text: &mut Text);
 
     /// What programs read.
     fn schema(&self) -> impl Serialize;
@@ -50,8 +42,9 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table => document.text(Detail::Short, page, out),
-        Format::Wide => document.text(Detail::Full, page, out),
+        Format::Table | Format::Wide => {
+            out.write_all(text(document, Page { wide: format == Format::Wide, ..page })?.as_bytes())
+        }
         Format::Yaml => yaml::write(&versioned(document.kind(), document.schema()), out),
         Format::Json => {
             let mut out = Lines::json(out);
@@ -61,6 +54,16 @@ pub(crate) fn write(
         }
         of_reports => document.report(of_reports, out),
     }
+}
+
+/// What people read of a document.
+///
+/// # Errors
+/// If a table is to be sorted by a column that it does not have.
+pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
+    let mut text = Text::new(page);
+    document.text(&mut text);
+    text.finish()
 }
 
 /// What programs read of a document, as a value.
@@ -93,8 +96,8 @@ mod tests {
             "List"
         }
 
-        fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
-            writeln!(out, "a  1")
+        fn text(&self, text: &mut Text) {
+            text.line("a  1");
         }
 
         fn schema(&self) -> impl Serialize {

@@ -1,14 +1,13 @@
 //! What `explain` prints: the documentation of rules.
 
-use std::io::{self, Write};
-
 use calipam_check::{Code, Severity};
 use clap::builder::styling::Style;
 use serde::Serialize;
 
-use super::document::{Detail, Document};
+use super::document::Document;
 use super::markdown;
-use super::table::{Grid, Page};
+use super::page::Text;
+use super::table::left;
 
 /// The documentation of all rules: a section for each, headed by its code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
@@ -57,23 +56,23 @@ impl Document for Rules {
         "RuleList"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         if self.is_list {
-            let mut grid = Grid::new(page, detail, "CODE  SEVERITY  WHEN");
-            for rule in &self.rules {
-                grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
-            }
-            return grid.write(out);
+            let columns = vec![
+                left("CODE", |rule: &Rule| rule.code),
+                left("SEVERITY", |rule: &Rule| rule.severity),
+                left("WHEN", |rule: &Rule| rule.summary),
+            ];
+            return text.table(&self.rules, columns);
         }
         for (number, rule) in self.rules.iter().enumerate() {
             if number > 0 {
-                writeln!(out)?;
+                text.blank();
             }
-            let heading = format!("{} ({})", rule.code, rule.severity);
-            writeln!(out, "{}\n", page.styled(Style::new().bold().underline(), &heading))?;
-            markdown::write(rule.text, page, out)?;
+            text.styled(Style::new().bold().underline(), &format!("{} ({})", rule.code, rule.severity));
+            text.blank();
+            markdown::write(rule.text, text);
         }
-        Ok(())
     }
 
     fn schema(&self) -> impl Serialize {

@@ -1,11 +1,9 @@
 //! The document of a command that failed.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
-use super::document::{Detail, Document};
-use super::table::Page;
+use super::document::Document;
+use super::page::Text;
 
 /// Why a command failed, for programs; people read the same on stderr.
 #[derive(Debug, Serialize)]
@@ -22,8 +20,8 @@ impl Document for FailureDocument {
         "Error"
     }
 
-    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", self.message)
+    fn text(&self, text: &mut Text) {
+        text.line(&self.message);
     }
 
     fn schema(&self) -> impl Serialize {

@@ -1,12 +1,17 @@
 //! Findings in documents: each with the command that repairs it and, in a comparison, with what became of it.
 
+use std::collections::HashSet;
+use std::io::{self, Write};
+
 use calipam_check::views::{AddressView, HandleView};
-use calipam_check::{Change, Changes, EarlierFinding, Finding, Report};
+use calipam_check::{Change, Changes, Code, EarlierFinding, Finding, Report, Severity};
 use calipam_model::snapshot::Source;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::text::escape;
 use crate::hints::remedy;
+use crate::ignore;
 
 /// A document that ends in findings.
 #[derive(Serialize)]
@@ -15,7 +20,7 @@ pub(super) struct WithFindings<'a, T> {
     content: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<ChangesOf<'a>>,
-    findings: Findings<'a>,
+    findings: Vec<Found<'a>>,
     /// Whether only the objects around the subject were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     partial: Option<bool>,
@@ -23,7 +28,7 @@ pub(super) struct WithFindings<'a, T> {
 
 impl<'a> WithFindings<'a, Report> {
     pub(super) fn of_report(report: &'a Report, changes: Option<&'a Changes>) -> Self {
-        let findings = Findings { findings: &report.findings, changes };
+        let findings = Found::all_of(&report.findings, changes);
         let changes = changes.map(|changes| ChangesOf::new(changes, report));
         Self { content: report, changes, findings, partial: None }
     }
@@ -31,14 +36,14 @@ impl<'a> WithFindings<'a, Report> {
 
 impl<'a> WithFindings<'a, AddressView> {
     pub(super) fn of_address(view: &'a AddressView) -> Self {
-        let findings = Findings { findings: &view.findings, changes: None };
+        let findings = Found::all_of(&view.findings, None);
         Self { content: view, changes: None, findings, partial: Some(!view.partly_read.is_empty()) }
     }
 }
 
 impl<'a> WithFindings<'a, HandleView> {
     pub(super) fn of_handle(view: &'a HandleView) -> Self {
-        let findings = Findings { findings: &view.findings, changes: None };
+        let findings = Found::all_of(&view.findings, None);
         Self { content: view, changes: None, findings, partial: Some(!view.partly_read.is_empty()) }
     }
 }
@@ -73,21 +78,39 @@ impl<'a> ChangesOf<'a> {
     }
 }
 
-struct Findings<'a> {
-    findings: &'a [Finding],
-    changes: Option<&'a Changes>,
+/// A finding, with its cluster where there are several, and with what became of it since the earlier report.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    /// The place of the cluster.
+    pub place: usize,
+    /// Its name; empty if there are not several.
+    pub cluster: &'a str,
+    pub finding: &'a Finding,
+    pub change: Option<Change>,
 }
 
-impl Serialize for Findings<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let element = |finding| Element::new(finding, self.changes.map(|changes| changes.of(finding)));
-        serializer.collect_seq(self.findings.iter().map(element))
+impl<'a> Found<'a> {
+    /// The findings of a single cluster.
+    pub(super) fn all_of(findings: &'a [Finding], changes: Option<&Changes>) -> Vec<Self> {
+        let change = |finding| changes.map(|changes| changes.of(finding));
+        let found = |finding| Self { place: 0, cluster: "", finding, change: change(finding) };
+        findings.iter().map(found).collect()
+    }
+
+    pub(super) fn is_news(self) -> bool {
+        self.change.is_some_and(Change::is_news)
+    }
+
+    pub(super) fn kind(self) -> (Severity, Code, usize) {
+        (self.finding.severity, self.finding.code, self.place)
     }
 }
 
-/// A finding, the command that repairs it, if one does, and what became of it since the earlier report.
+/// A finding as it is written, with the command that repairs it, if one does.
 #[derive(Serialize)]
-pub(super) struct Element<'a> {
+struct Element<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    cluster: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<Change>,
     #[serde(flatten)]
@@ -96,8 +119,29 @@ pub(super) struct Element<'a> {
     repair: Option<String>,
 }
 
-impl<'a> Element<'a> {
-    pub(super) fn new(finding: &'a Finding, change: Option<Change>) -> Self {
-        Self { change, finding, repair: finding.remedy().as_ref().map(remedy::in_document) }
+impl Serialize for Found<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { cluster, finding, change, .. } = *self;
+        let repair = finding.remedy().as_ref().map(remedy::in_document);
+        Element { cluster, change, finding, repair }.serialize(serializer)
     }
+}
+
+/// Writes the subjects, each once, in the order of the findings. Control characters of the datastore are escaped, so that a
+/// subject stays on its line.
+pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
+    let mut written = HashSet::new();
+    for Found { cluster, finding, .. } in findings {
+        if written.insert((cluster, &finding.subject)) {
+            let of_cluster = if cluster.is_empty() { String::new() } else { format!("{cluster}/") };
+            let name = format!("{of_cluster}{}/{}", finding.subject.kind(), finding.subject);
+            writeln!(out, "{}", escape(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the lines of an `--ignore` file that accept the findings.
+pub(super) fn write_ignore_file(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
+    findings.iter().try_for_each(|of| writeln!(out, "{}", ignore::line(of.finding, of.cluster)))
 }

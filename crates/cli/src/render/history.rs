@@ -1,16 +1,14 @@
 //! What happened, as it is printed.
 
-use std::io::{self, Write};
-
 use calipam_history::timeline::{About, Event, Holder, Kept, Origin, Uncertainty, When};
 use calipam_workflow::{ArchiveHistory, History};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::document::{Detail, Document};
-use super::table::{Grid, Page};
-use super::text::{count, escape};
-use super::wrap::on_page;
+use super::document::Document;
+use super::page::Text;
+use super::table::{Column, left, right};
+use super::text::count;
 
 /// So much of a GUID tells clusters apart.
 const GUID_SHOWN: usize = 16;
@@ -180,18 +178,18 @@ impl Document for HistoryDocument<'_> {
         "History"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         let guid: String = self.guid.chars().take(GUID_SHOWN).collect();
         let cluster =
             if guid.is_empty() { "Cluster of unknown GUID".to_owned() } else { format!("Cluster {guid}") };
         let line =
             format!("{cluster} · {} {} · {} {}", self.reach.source(), self.location, self.about, self.name);
-        writeln!(out, "{}", on_page(&escape(&line), 0, page))?;
-        writeln!(out, "{}\n", on_page(&self.reach.line(), 0, page))?;
-        if self.events.is_empty() {
-            return writeln!(out, "Nothing is known about it");
+        text.lines([line, self.reach.line()]);
+        text.blank();
+        match self.events {
+            [] => text.line("Nothing is known about it"),
+            events => text.table(events, event_columns(text.page.wide)),
         }
-        table(self.events, detail, page).write(out)
     }
 
     fn schema(&self) -> impl Serialize {
@@ -199,26 +197,19 @@ impl Document for HistoryDocument<'_> {
     }
 }
 
-/// One row for each event.
-pub(crate) fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, ">REVISION  TIME  EVENT  OF  WHO");
-    events.iter().for_each(|event| grid.row(cells(event, detail)));
-    grid
-}
-
-pub(super) fn cells(event: &Event, detail: Detail) -> [String; 5] {
-    [
-        event.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
-        time(&event.time),
-        event.what.words().to_owned(),
-        event.subject.to_string(),
-        who(event, detail),
+pub(super) fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
+    vec![
+        right("REVISION", |event: &Event| event.revision.map_or_else(|| "-".to_owned(), |of| of.to_string())),
+        left("TIME", |event: &Event| time(&event.time)),
+        left("EVENT", |event: &Event| event.what.words()),
+        left("OF", |event: &Event| &event.subject),
+        left("WHO", move |event: &Event| who(event, wide)),
     ]
 }
 
-pub(crate) fn line(event: &Event, detail: Detail) -> String {
+pub(crate) fn line(event: &Event, wide: bool) -> String {
     let mut line = format!("{} {}", time(&event.time), event.what.words());
-    let who = who(event, detail);
+    let who = who(event, wide);
     if !who.is_empty() {
         line.push_str(&format!(": {who}"));
     }
@@ -251,13 +242,13 @@ fn time(when: &When) -> String {
     }
 }
 
-fn who(event: &Event, detail: Detail) -> String {
+fn who(event: &Event, wide: bool) -> String {
     let mut parts = Vec::new();
     match (&event.before, &event.after) {
         (Some(before), Some(after)) if before != after => {
-            parts.push(format!("{} → {}", holder(before, detail), holder(after, detail)));
+            parts.push(format!("{} → {}", holder(before, wide), holder(after, wide)));
         }
-        (Some(one), _) | (None, Some(one)) => parts.push(holder(one, detail)),
+        (Some(one), _) | (None, Some(one)) => parts.push(holder(one, wide)),
         (None, None) => {}
     }
     if !event.detail.is_empty() {
@@ -274,7 +265,7 @@ fn who(event: &Event, detail: Detail) -> String {
 }
 
 /// `pod default/web-0 on node-1`, and everything else that the record says.
-fn holder(holder: &Holder, detail: Detail) -> String {
+fn holder(holder: &Holder, wide: bool) -> String {
     let mut text = match (holder.kind, &holder.released_at) {
         ("cooling", Some(released_at)) => return format!("since {released_at}"),
         (kind, _) if holder.allocated_to.is_empty() => kind.to_owned(),
@@ -283,7 +274,7 @@ fn holder(holder: &Holder, detail: Detail) -> String {
     if let Some(node) = &holder.node {
         text.push_str(&format!(" on {node}"));
     }
-    if detail == Detail::Full {
+    if wide {
         if let Some(handle) = &holder.handle {
             text.push_str(&format!(", handle {handle}"));
         }

@@ -1,11 +1,9 @@
 //! Markdown for terminals: paragraphs and lists, wrapped; bold and code by style instead of signs.
 
-use std::io::{self, Write};
-
 use clap::builder::styling::{AnsiColor, Style};
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
-use super::table::Page;
+use super::page::{Page, Text};
 use super::wrap::{TOGETHER, on_page};
 
 /// Lines of running text are not longer than this.
@@ -17,13 +15,15 @@ const STRONG: Style = Style::new().bold();
 const CODE: Style = AnsiColor::Cyan.on_default();
 
 /// Writes a text. In a file or pipe lines are as long as they may be on a wide terminal.
-pub(crate) fn write(text: &str, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    let page = Page { width: Some(page.width.map_or(WIDEST, |width| width.min(WIDEST))), ..page };
-    let mut writer = Writer { page, line: String::new(), style: Style::new(), items: 0, is_first: true, out };
-    Parser::new(text).try_for_each(|event| writer.event(event))
+pub(crate) fn write(markdown: &str, text: &mut Text) {
+    let width = Some(text.page.width.map_or(WIDEST, |width| width.min(WIDEST)));
+    let page = Page { width, ..text.page };
+    let mut writer =
+        Writer { page, line: String::new(), style: Style::new(), items: 0, is_first: true, text };
+    Parser::new(markdown).for_each(|event| writer.event(event));
 }
 
-struct Writer<'o> {
+struct Writer<'t> {
     page: Page,
     /// The paragraph or item that is being read.
     line: String,
@@ -31,40 +31,39 @@ struct Writer<'o> {
     /// How deep in lists.
     items: usize,
     is_first: bool,
-    out: &'o mut dyn Write,
+    text: &'t mut Text,
 }
 
 impl Writer<'_> {
-    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+    fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(Tag::Strong | Tag::Heading { .. }) => self.style = STRONG,
             Event::End(TagEnd::Strong) => self.style = Style::new(),
             Event::End(TagEnd::Heading(_)) => {
                 self.style = Style::new();
-                self.flush()?;
+                self.flush();
             }
 
             Event::Start(Tag::Item) => {
-                self.flush()?;
+                self.flush();
                 self.items += 1;
             }
             Event::End(TagEnd::Item) => {
-                self.flush()?;
+                self.flush();
                 self.items -= 1;
             }
             Event::Start(Tag::List(_)) => {
-                self.flush()?;
-                self.blank_line()?;
+                self.flush();
+                self.blank_line();
             }
-            Event::Start(Tag::Paragraph) if self.items == 0 => self.blank_line()?,
-            Event::End(TagEnd::Paragraph) => self.flush()?,
+            Event::Start(Tag::Paragraph) if self.items == 0 => self.blank_line(),
+            Event::End(TagEnd::Paragraph) => self.flush(),
 
             Event::Text(text) => self.words(&text),
             Event::Code(code) => self.code(&code),
             Event::SoftBreak | Event::HardBreak => self.line.push(' '),
             _ => {}
         }
-        Ok(())
     }
 
     /// Each word has its style by itself, so that a line break can be between any two.
@@ -90,20 +89,22 @@ impl Writer<'_> {
         }
     }
 
-    fn blank_line(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.is_first) { Ok(()) } else { writeln!(self.out) }
+    fn blank_line(&mut self) {
+        if !std::mem::take(&mut self.is_first) {
+            self.text.blank();
+        }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
-            return Ok(());
+            return;
         }
         let (line, indent) = match self.items {
             0 => (line, 0),
             depth => (format!("{}- {line}", "  ".repeat(depth - 1)), 2 * depth),
         };
-        writeln!(self.out, "{}", on_page(&line, indent, self.page).replace(TOGETHER, " "))
+        self.text.drawn(&on_page(&line, indent, self.page).replace(TOGETHER, " "));
     }
 }
 
@@ -112,9 +113,9 @@ mod tests {
     use super::*;
 
     fn written(text: &str, color: bool, width: Option<u16>) -> String {
-        let mut out = Vec::new();
-        write(text, Page { color, width, ..Page::default() }, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        let mut out = Text::new(Page { color, width, ..Page::default() });
+        write(text, &mut out);
+        out.finish().unwrap()
     }
 
     const TEXT: &str = "One `a b` and\nmore.\n\n- item `x`: of\n  two lines\n- second\n\n**What to do.** Run `calipam show --ip ADDRESS`.\n";

@@ -14,6 +14,7 @@ pub(crate) mod history;
 mod lines;
 pub(crate) mod markdown;
 pub(crate) mod migrate;
+pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod show;

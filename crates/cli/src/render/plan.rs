@@ -1,23 +1,17 @@
 //! What the commands that plan print: the plan, and what became of it.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
 use calipam_check::{ClusterIdentity, Code, Subject};
-use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals, Verb};
+use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals};
 use calipam_repair::Execution;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
-use super::document::{Detail, Document};
+use super::document::Document;
 use super::header;
-use super::table::{Grid, Page};
-use super::text::{count, escape, thousands};
-use super::wrap::on_page;
+use super::page::Text;
+use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
+use super::text::{count, thousands};
 use crate::hints::{self, Reader};
-
-/// So many rows are shown one by one; more are shown as one row for each kind.
-pub(super) const FEW: usize = 25;
 
 /// A plan as YAML and JSON show it.
 #[derive(Debug, Serialize)]
@@ -181,12 +175,13 @@ impl Document for PlanDocument<'_> {
         }
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         if let Some(run) = self.run {
-            return writeln!(out, "{}", ShownExecution::new(run).summary());
+            return text.lines(ShownExecution::new(run).summary().lines());
         }
-        writeln!(out, "{}\n", on_page(&header::cluster(&self.plan.cluster), 0, page))?;
-        self.body(detail, page, out)
+        text.line(header::cluster(&self.plan.cluster));
+        text.blank();
+        self.body(text);
     }
 
     fn schema(&self) -> impl Serialize {
@@ -196,17 +191,10 @@ impl Document for PlanDocument<'_> {
 
 impl<'a> PlanDocument<'a> {
     /// The plan alone, without the line of the cluster.
-    pub(super) fn body(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let plan = self.plan;
-        if !plan.changes.is_empty() {
-            changes(plan, detail, page).write(out)?;
-            writeln!(out)?;
-        }
-        if !plan.skipped.is_empty() {
-            skipped(plan, detail, page).write(out)?;
-            writeln!(out)?;
-        }
-        writeln!(out, "{}", on_page(&escape(&summary(plan)), 0, page))
+    pub(super) fn body(&self, text: &mut Text) {
+        text.section(changes(self.plan, text.page.wide));
+        text.section(skipped(self.plan, text.page.wide));
+        text.line(summary(self.plan));
     }
 
     pub(super) fn shown(&self) -> Shown<'a> {
@@ -222,49 +210,36 @@ impl<'a> PlanDocument<'a> {
     }
 }
 
-fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
-    if detail == Detail::Full || plan.changes.len() <= FEW {
-        let mut grid = Grid::new(page, detail, "ACTION  SUBJECT  WHY");
-        for change in &plan.changes {
-            grid.row([change.action.to_string(), change.subject.to_string(), change.detail.clone()]);
-        }
-        return grid;
-    }
-    let mut grid = Grid::new(page, detail, "ACTION  >COUNT  FOR EXAMPLE");
-    let mut kinds: BTreeMap<Verb, (usize, &Change)> = BTreeMap::new();
-    plan.changes.iter().for_each(|change| kinds.entry(change.action).or_insert((0, change)).0 += 1);
-    for (action, (number, example)) in kinds {
-        let example = format!("{} {}", example.subject, example.detail);
-        grid.row([action.to_string(), thousands(number), example]);
-    }
-    grid
+fn changes(plan: &PlanSummary, wide: bool) -> Grid {
+    let columns = vec![
+        left("ACTION", |change: &Change| change.action),
+        left("SUBJECT", |change: &Change| &change.subject),
+        left("WHY", |change: &Change| &change.detail),
+    ];
+    let of_kinds = vec![
+        left("ACTION", |kind: Kind<&Change>| kind.example.action),
+        number_of_kind(),
+        example(|change: &Change| format!("{} {}", change.subject, change.detail)),
+    ];
+    Grid::short(wide, FEW, &plan.changes, columns, |change| change.action, of_kinds)
 }
 
-fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
+fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
     let code = |skipped: &Skipped| skipped.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
-    if detail == Detail::Full || plan.skipped.len() <= FEW {
-        let mut grid = Grid::new(page, detail, "SUBJECT  CODE  SKIPPED BECAUSE  WHY");
-        grid.can_do_without(&["SKIPPED BECAUSE"]);
-        for skipped in &plan.skipped {
-            grid.row([
-                skipped.subject.to_string(),
-                code(skipped),
-                skipped.reason.to_string(),
-                hints::plan::skipped(skipped, Reader::Operator),
-            ]);
-        }
-        return grid;
-    }
-    let mut grid = Grid::new(page, detail, "CODE  SKIPPED BECAUSE  >COUNT  FOR EXAMPLE");
-    let mut kinds = BTreeMap::new();
-    for skipped in &plan.skipped {
-        kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;
-    }
-    for ((reason, _), (number, example)) in kinds {
-        let why = hints::plan::skipped(example, Reader::Operator);
-        grid.row([code(example), reason.to_string(), thousands(number), why]);
-    }
-    grid
+    let why = |skipped: &Skipped| hints::plan::skipped(skipped, Reader::Operator);
+    let columns = vec![
+        left("SUBJECT", |skipped: &Skipped| &skipped.subject),
+        left("CODE", code),
+        left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason).hidden(1),
+        left("WHY", why),
+    ];
+    let of_kinds = vec![
+        left("CODE", |kind: Kind<&Skipped>| code(kind.example)),
+        left("SKIPPED BECAUSE", |kind: Kind<&Skipped>| kind.example.reason),
+        number_of_kind(),
+        example(why),
+    ];
+    Grid::short(wide, FEW, &plan.skipped, columns, |skipped| (skipped.reason, skipped.code), of_kinds)
 }
 
 /// True if the short form shows everything.

@@ -1,253 +1,313 @@
-//! Tables without lines: columns two spaces apart, fitted to the terminal.
+//! Lists as tables without lines: columns two spaces apart, fitted to the terminal.
 
-use std::borrow::Cow;
-use std::io::{self, Write};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_check::Severity;
 use calipam_model::IpNet;
 use clap::builder::styling::{AnsiColor, Style};
-use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use textwrap::core::display_width;
 
-use super::document::Detail;
-use super::text::{escape, join};
-use super::wrap::{cut_words, longest_word, on_page};
+use super::page::Page;
+use super::text::{escape, join, thousands};
+use super::wrap::{cut, cut_words, longest_word, on_page, round, shorten_handles};
 
-/// How the cells of a column stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Align {
-    Left,
-    Right,
+/// A column of a list.
+pub(crate) struct Column<'a, R> {
+    pub title: &'static str,
+    is_right: bool,
+    /// Its turn to be hidden where the terminal is too narrow for a short table, from 1 on; 0 for never.
+    hidden: u8,
+    wide: bool,
+    if_any: bool,
+    cell: Box<dyn Fn(R) -> String + 'a>,
+    color: Option<Box<dyn Fn(R) -> Option<AnsiColor> + 'a>>,
 }
 
-/// What tables and texts are written on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Page {
-    pub color: bool,
-    /// Characters beyond ASCII may be drawn with: bars and maps.
-    pub unicode: bool,
-    /// Columns of the terminal; `None` for a file or pipe, if nothing is cut or broken.
-    pub width: Option<u16>,
-    /// Tables have no header, and nothing stands around them.
-    pub rows_only: bool,
-    /// The column by whose cells the rows of tables are sorted, as it was typed; after `-` descending.
-    pub sort_by: Option<&'static str>,
+/// A column whose cells are at the left.
+pub(crate) fn left<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
+    let cell = Box::new(move |row| cell(row).to_string());
+    Column { title, is_right: false, hidden: 0, wide: false, if_any: false, cell, color: None }
 }
 
-impl Page {
-    /// A text in a style, if colours are wanted.
-    pub(crate) fn styled(self, style: Style, text: &str) -> String {
-        if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+/// A column whose cells are at the right, such as numbers.
+pub(crate) fn right<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
+    Column { is_right: true, ..left(title, cell) }
+}
+
+impl<'a, R> Column<'a, R> {
+    /// Lets a short table hide it where the terminal is too narrow: the lowest number first.
+    pub(crate) fn hidden(self, hidden: u8) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Shows it in wide tables only; if [any](Self::if_any) row has it, in others as well.
+    pub(crate) fn wide(self) -> Self {
+        Self { wide: true, ..self }
+    }
+
+    /// Shows it only if a row has a value there that is not 0.
+    pub(crate) fn if_any(self) -> Self {
+        Self { if_any: true, ..self }
+    }
+
+    /// Gives its cells colours, if colours are wanted.
+    pub(crate) fn colored(self, color: impl Fn(R) -> Option<AnsiColor> + 'a) -> Self {
+        Self { color: Some(Box::new(color)), ..self }
     }
 }
 
-/// A table that is being filled.
-#[derive(Debug)]
+/// Rows of a list that are shown as one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind<R> {
+    pub example: R,
+    pub number: usize,
+}
+
+/// The column with the number of rows of each kind.
+pub(crate) fn number_of_kind<'a, R>() -> Column<'a, Kind<R>> {
+    right("COUNT", |kind: Kind<R>| thousands(kind.number))
+}
+
+/// The column with an example of each kind.
+pub(crate) fn example<'a, R, T: ToString>(cell: impl Fn(R) -> T + 'a) -> Column<'a, Kind<R>> {
+    left("FOR EXAMPLE", move |kind: Kind<R>| cell(kind.example))
+}
+
+/// A list with the cells of all rows.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Grid {
-    columns: Vec<(String, Align)>,
-    rows: Vec<(Option<AnsiColor>, Vec<String>)>,
-    page: Page,
-    detail: Detail,
-    /// Columns that a short table can do without, the least important first.
-    dispensable: Vec<String>,
-    hidden: Vec<String>,
+    columns: Vec<Cells>,
+    rows: usize,
+}
+
+/// A column with its cells.
+#[derive(Clone, Debug)]
+struct Cells {
+    title: &'static str,
+    is_right: bool,
+    hidden: u8,
+    if_any: bool,
+    cells: Vec<(String, Style)>,
 }
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// Longest text of a cell, in characters; YAML and JSON have all of it.
-const LONGEST: usize = 300;
 /// A last column of a short table that is wider than this can have its words cut.
 const NARROWEST: usize = 24;
-/// Hexadecimal digits of a handle ID that tell it from others.
-const DIGITS_SHOWN: usize = 8;
-/// So many hexadecimal digits in a row are a hash.
-const HASH: usize = 32;
-/// Longest number that is written digit by digit if there is no room: all of 10^12.
-const LONGEST_NUMBER: usize = 17;
 const HEADER: Style = Style::new().bold();
-/// Around a word in a style while comfy-table measures it: these have no width, and [`escape`] lets none of them pass.
-const MARKS: [(char, Style); 4] = [
-    ('\u{202a}', HEADER),
-    ('\u{202b}', AnsiColor::Magenta.on_default()),
-    ('\u{202d}', AnsiColor::Red.on_default()),
-    ('\u{202e}', AnsiColor::Yellow.on_default()),
-];
-const END_MARK: char = '\u{202c}';
+
+/// So many rows are shown one by one; more are shown as one row for each kind.
+pub(crate) const FEW: usize = 25;
 
 impl Grid {
-    /// A table with these columns, written as in the header: two spaces apart, with `>` before those whose cells are on the
-    /// right, such as numbers.
-    pub(crate) fn new(page: Page, detail: Detail, columns: &str) -> Self {
-        let (none, rows, dispensable, hidden) = Default::default();
-        let mut grid = Self { columns: none, rows, page, detail, dispensable, hidden };
-        grid.columns(columns);
-        grid
+    pub(crate) fn new<R: Copy>(
+        wide: bool,
+        rows: impl IntoIterator<Item = R>,
+        columns: Vec<Column<'_, R>>,
+    ) -> Self {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let filled =
+            |Column { title, is_right, hidden, wide: is_wide, if_any, cell, color }: Column<'_, R>| {
+                let style = |row| color.as_ref().and_then(|color| color(row)).map(AnsiColor::on_default);
+                let cell = |row: &R| (cut(escape(&cell(*row))), style(*row).unwrap_or_default());
+                let cells = rows.iter().map(cell).collect();
+                Cells { title, is_right, hidden, if_any: if_any && !(is_wide && wide), cells }
+            };
+        let shown = columns.into_iter().filter(|column| wide || !column.wide || column.if_any);
+        Self { columns: shown.map(filled).collect(), rows: rows.len() }
     }
 
-    /// Adds columns, before any row.
-    pub(crate) fn columns(&mut self, columns: &str) {
-        self.columns.extend(columns.split("  ").map(|column| match column.strip_prefix('>') {
-            Some(name) => (name.to_owned(), Align::Right),
-            None => (column.to_owned(), Align::Left),
-        }));
+    /// The short form of a list. Where it has more rows than a `few` and not everything is wanted, they are shown as one row for
+    /// each kind, in the order of the kinds; the example is the first of its kind.
+    pub(crate) fn short<R: Copy, K: Ord>(
+        wide: bool,
+        few: usize,
+        rows: impl IntoIterator<Item = R>,
+        columns: Vec<Column<'_, R>>,
+        kind: impl Fn(R) -> K,
+        of_kinds: Vec<Column<'_, Kind<R>>>,
+    ) -> Self {
+        let rows: Vec<R> = rows.into_iter().collect();
+        if wide || rows.len() <= few {
+            return Self::new(wide, rows, columns);
+        }
+        let mut kinds: BTreeMap<K, Kind<R>> = BTreeMap::new();
+        for row in rows {
+            kinds.entry(kind(row)).or_insert(Kind { example: row, number: 0 }).number += 1;
+        }
+        Self::new(wide, kinds.into_values(), of_kinds)
     }
 
-    /// Names columns that a short table hides where the terminal is too narrow, the most important first.
-    pub(crate) fn can_do_without(&mut self, columns: &[&str]) {
-        self.dispensable = columns.iter().rev().map(|name| (*name).to_owned()).collect();
+    /// Adds the rows of a list that has the same columns.
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.rows += more.rows;
+        self.columns.iter_mut().zip(more.columns).for_each(|(all, more)| all.cells.extend(more.cells));
     }
 
-    /// Adds a row. Cells are escaped here: no text of the datastore reaches a terminal otherwise.
-    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.colored_row(None, cells);
+    /// The lists of several clusters as one, with the cluster in the first column.
+    pub(crate) fn of_clusters<'a>(lists: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        let mut all: Option<Self> = None;
+        for (name, list) in lists {
+            names.resize(names.len() + list.rows, name);
+            match &mut all {
+                None => all = Some(list),
+                Some(all) => all.extend(list),
+            }
+        }
+        let mut all = all.unwrap_or_default();
+        all.columns.splice(..0, Self::new(false, names, vec![left("CLUSTER", |name| name)]).columns);
+        all
     }
 
-    /// Adds a row whose first cell has a colour, if colours are wanted.
-    pub(crate) fn colored_row<T: AsRef<str>>(
-        &mut self,
-        color: Option<AnsiColor>,
-        cells: impl IntoIterator<Item = T>,
-    ) {
-        self.rows.push((color, cells.into_iter().map(|text| cut(escape(text.as_ref()))).collect()));
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0
     }
 
-    /// Writes the table. If the terminal is too narrow, texts are wrapped between words; a short table shortens
+    pub(crate) fn titles(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|column| column.title)
+    }
+
+    /// The cells of each row.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
+    }
+
+    /// The table on a page. If the terminal is too narrow, texts are wrapped between words; a short table shortens
     /// handle IDs as well, and hides columns. What still does not fit is left to the terminal.
-    pub(crate) fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
-        if let Some(wanted) = self.page.sort_by {
+    ///
+    /// # Errors
+    /// If it is to be sorted by a column that it does not have.
+    pub(crate) fn draw(mut self, page: Page) -> Result<String, String> {
+        self.columns.retain(|column| !column.if_any || column.has_any());
+        if let Some(wanted) = page.sort_by {
             self.sort(wanted)?;
         }
-        let widths = self.fit();
-        for line in self.table(widths.as_deref()).lines() {
-            writeln!(out, "{}", self.styled(line.trim_end()))?;
+        let mut hidden = Vec::new();
+        let widths = self.fit(page, &mut hidden);
+        let mut table = String::new();
+        if !page.rows_only {
+            self.draw_row(|column| (column.title, HEADER), &widths, page, &mut table);
+        }
+        for row in 0..self.rows {
+            self.draw_row(|column| (&column.cells[row].0, column.cells[row].1), &widths, page, &mut table);
         }
 
-        let hidden: Vec<&str> = self.hidden.iter().map(String::as_str).collect();
         let note = match hidden.as_slice() {
-            [] => return Ok(()),
-            _ if self.page.rows_only => return Ok(()),
+            [] => return Ok(table),
+            _ if page.rows_only => return Ok(table),
             [one] => format!("({one} is hidden: narrow terminal; `-o wide` shows it)"),
             several => format!("({} are hidden: narrow terminal; `-o wide` shows them)", join(several)),
         };
-        writeln!(out, "{}", on_page(&note, 0, self.page))
+        Ok(table + &on_page(&note, 0, page) + "\n")
     }
 
     /// Sorts the rows by a column. Rows of equal cells stay in their order, and cells without a value come last.
-    fn sort(&mut self, wanted: &str) -> io::Result<()> {
+    fn sort(&mut self, wanted: &str) -> Result<(), String> {
         let (wanted, descends) = wanted.strip_prefix('-').map_or((wanted, false), |wanted| (wanted, true));
         let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
-        let Some(place) = self.columns.iter().position(|(name, _)| plain(name) == plain(wanted)) else {
-            let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-            let message = format!("--sort-by: no column \"{wanted}\"; there are {}", join(&names));
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        let Some(by) = self.columns.iter().find(|column| plain(column.title) == plain(wanted)) else {
+            let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
+            return Err(format!("--sort-by: no column \"{wanted}\"; there are {}", join(&titles)));
         };
-        self.rows.sort_by(|(_, one), (_, other)| {
-            match (SortKey::of(&one[place]), SortKey::of(&other[place])) {
+        let mut order: Vec<usize> = (0..self.rows).collect();
+        order.sort_by(|one, other| {
+            match (SortKey::of(&by.cells[*one].0), SortKey::of(&by.cells[*other].0)) {
                 (one, other) if !descends || one == SortKey::None || other == SortKey::None => {
                     one.cmp(&other)
                 }
                 (one, other) => other.cmp(&one),
             }
         });
+        for column in &mut self.columns {
+            column.cells = order.iter().map(|row| std::mem::take(&mut column.cells[*row])).collect();
+        }
         Ok(())
     }
 
-    fn table(&self, widths: Option<&[usize]>) -> Table {
-        let width = |place: usize| widths.map(|widths| widths[place]);
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        if !self.page.rows_only {
-            table.set_header(self.columns.iter().map(|(name, _)| self.marked(name, HEADER)));
-        }
-        for (color, cells) in &self.rows {
-            let style = color.map(AnsiColor::on_default).unwrap_or_default();
-            table.add_row(cells.iter().enumerate().map(|(place, cell)| {
-                let text = width(place).map_or(Cow::Borrowed(cell.as_str()), |width| cut_words(cell, width));
-                if place == 0 { self.marked(&text, style) } else { text.into_owned() }
-            }));
-        }
-
-        for (place, (column, (name, align))) in table.column_iter_mut().zip(&self.columns).enumerate() {
-            column.set_padding((0, GAP as u16));
-            if *align == Align::Right {
-                column.set_cell_alignment(CellAlignment::Right);
+    /// Adds a row to a table. Its height is that of its highest cell.
+    fn draw_row<'c>(
+        &'c self,
+        cell: impl Fn(&'c Cells) -> (&'c str, Style),
+        widths: &[usize],
+        page: Page,
+        table: &mut String,
+    ) {
+        let wrapped = |(column, width): (&'c Cells, &usize)| {
+            let (text, style) = cell(column);
+            let room = Page { width: Some(*width as u16), ..page };
+            let is_wrapped = display_width(text) > *width;
+            let text = if is_wrapped { on_page(&cut_words(text, *width), 0, room) } else { text.to_owned() };
+            (text, style, column.is_right, *width)
+        };
+        let cells: Vec<_> = self.columns.iter().zip(widths).map(wrapped).collect();
+        let height = cells.iter().map(|(text, ..)| text.lines().count()).max().unwrap_or_default();
+        for line in 0..height.max(1) {
+            // Spaces are written before a text, so that no line ends in them.
+            let mut gap = 0;
+            for (text, style, is_right, width) in &cells {
+                let text = text.lines().nth(line).unwrap_or_default().trim_end();
+                let room = width.saturating_sub(display_width(text));
+                if text.is_empty() {
+                    gap += width + GAP;
+                    continue;
+                }
+                let (before, after) = if *is_right { (room, 0) } else { (0, room) };
+                table.extend(std::iter::repeat_n(' ', gap + before));
+                table.push_str(&page.styled(*style, text));
+                gap = after + GAP;
             }
-            if self.hidden.contains(name) {
-                column.set_constraint(ColumnConstraint::Hidden);
-            } else if let Some(width) = width(place) {
-                column.set_constraint(ColumnConstraint::Absolute(Width::Fixed((width + GAP) as u16)));
-            }
-        }
-        table
-    }
-
-    /// A text with marks around each word, where the page has colours and the style is one.
-    fn marked(&self, text: &str, style: Style) -> String {
-        match MARKS.iter().find(|(_, of)| *of == style) {
-            Some((mark, _)) if self.page.color && !text.is_empty() => {
-                format!("{mark}{}{END_MARK}", text.replace(' ', &format!("{END_MARK} {mark}")))
-            }
-            _ => text.to_owned(),
+            table.push('\n');
         }
     }
 
-    /// A line of the table with styles instead of marks. Words one space apart are of one cell, and of one style.
-    fn styled(&self, line: &str) -> String {
-        let mut line = line.to_owned();
-        for (mark, style) in MARKS.iter().filter(|_| self.page.color) {
-            line = line.replace(&format!("{END_MARK} {mark}"), " ").replace(*mark, &style.to_string());
-        }
-        line.replace(END_MARK, &format!("{HEADER:#}"))
-    }
-
-    /// The widths of the columns where texts have to be wrapped, after cells and columns were made to fit the page;
-    /// 0 for hidden ones. `None` if each column is as wide as its texts.
-    fn fit(&mut self) -> Option<Vec<usize>> {
+    /// The widths of the columns, after cells and columns were made to fit the page.
+    fn fit(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Vec<usize> {
         let natural = self.widths(display_width);
-        let page = self.page.width.map(usize::from).filter(|page| total(&natural) > *page)?;
-        if self.detail == Detail::Full {
-            return self.fitted(page, self.columns.len());
+        let Some(room) = page.width.map(usize::from).filter(|room| total(&natural) > *room) else {
+            return natural;
+        };
+        if page.wide {
+            return self.fitted(room, 0).unwrap_or(natural);
         }
 
         let last = self.columns.len().saturating_sub(1);
-        self.shorten_last(page.saturating_sub(total(&natural[..last]) + GAP).max(NARROWEST));
-        let mut widths = self.fitted(page, last);
+        self.shorten_last(room.saturating_sub(total(&natural[..last]) + GAP).max(NARROWEST));
+        let mut widths = self.fitted(room, 1);
         if widths.is_none() {
             self.shorten();
-            widths = self.fitted(page, last);
+            widths = self.fitted(room, 1);
         }
-        while widths.is_none() && self.hide_one() {
-            widths = self.fitted(page, last);
+        while widths.is_none()
+            && let Some(turn) = self.columns.iter().map(|column| column.hidden).filter(|turn| *turn > 0).min()
+        {
+            let place = self.columns.iter().position(|column| column.hidden == turn).unwrap_or_default();
+            hidden.push(self.columns.remove(place).title);
+            widths = self.fitted(room, 1);
         }
-        widths.or_else(|| self.fitted(page, 0))
+        widths.or_else(|| self.fitted(room, self.columns.len())).unwrap_or_else(|| self.widths(display_width))
     }
 
-    /// The widths on a page, if they are enough for each word. Those of text columns from a place on may be cut.
-    fn fitted(&self, page: usize, cut_from: usize) -> Option<Vec<usize>> {
+    /// The widths on a page, if they are enough for each word. Those of texts may be cut in so many of the last columns.
+    fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
-        for (width, (_, align)) in least.iter_mut().zip(&self.columns).skip(cut_from) {
-            *width = if *align == Align::Left { NARROWEST.min(*width) } else { *width };
+        for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
+            *width = if column.is_right { *width } else { NARROWEST.min(*width) };
         }
         (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
     }
 
-    /// The width that each column needs where a text needs as much as `of` says; 0 for hidden ones.
+    /// The width that each column needs where a text needs as much as `of` says.
     fn widths(&self, of: fn(&str) -> usize) -> Vec<usize> {
-        let width = |(place, (name, _)): (usize, &(String, Align))| {
-            let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(place));
-            let widest = cells.chain([name]).map(|text| of(text)).max();
-            widest.filter(|_| !self.hidden.contains(name)).unwrap_or_default()
-        };
-        self.columns.iter().enumerate().map(width).collect()
+        let cells = |column: &Cells| column.cells.iter().map(|(cell, _)| of(cell)).max().unwrap_or_default();
+        self.columns.iter().map(|column| cells(column).max(of(column.title))).collect()
     }
 
     /// Shortens handle IDs in texts of the last column that are wider than its room.
     fn shorten_last(&mut self, room: usize) {
-        let last = self.columns.len().saturating_sub(1);
-        let cells = self.rows.iter_mut().filter_map(|(_, cells)| cells.get_mut(last));
-        for cell in cells.filter(|cell| display_width(cell) > room) {
+        let cells = self.columns.last_mut().into_iter().flat_map(|column| &mut column.cells);
+        for (cell, _) in cells.filter(|(cell, _)| display_width(cell) > room) {
             if let Some(shorter) = shorten_handles(cell) {
                 *cell = shorter;
             }
@@ -256,29 +316,20 @@ impl Grid {
 
     /// Shortens all handle IDs, and numbers that only IPv6 pools have.
     fn shorten(&mut self) {
-        let aligns = self.columns.iter().map(|(_, align)| *align);
-        for (_, cells) in &mut self.rows {
-            for (cell, align) in cells.iter_mut().zip(aligns.clone()) {
-                let shorter = match align {
-                    Align::Left => shorten_handles(cell),
-                    Align::Right => round(cell),
-                };
-                if let Some(shorter) = shorter {
+        for column in &mut self.columns {
+            let shorter = if column.is_right { round } else { shorten_handles };
+            column.cells.iter_mut().for_each(|(cell, _)| {
+                if let Some(shorter) = shorter(cell) {
                     *cell = shorter;
                 }
-            }
+            });
         }
     }
+}
 
-    /// Hides the least important column that is left; false if every column is needed.
-    fn hide_one(&mut self) -> bool {
-        while let Some(name) = self.dispensable.pop() {
-            if self.columns.iter().any(|(column, _)| *column == name) {
-                self.hidden.push(name);
-                return true;
-            }
-        }
-        false
+impl Cells {
+    fn has_any(&self) -> bool {
+        self.cells.iter().any(|(cell, _)| !matches!(cell.as_str(), "" | "-" | "0"))
     }
 }
 
@@ -311,8 +362,7 @@ impl<'a> SortKey<'a> {
 
 /// The width of a line of columns.
 fn total(widths: &[usize]) -> usize {
-    let shown = widths.iter().filter(|width| **width > 0);
-    shown.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
+    widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
 /// Widths that fill a page and give up room where most was wanted: no column is wider than a limit that is the same
@@ -323,45 +373,6 @@ fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
     };
     let widest = natural.iter().copied().max().unwrap_or_default();
     (0..=widest).rev().map(within).find(|widths| total(widths) <= page).unwrap_or_else(|| least.to_vec())
-}
-
-/// A text that is not too long for a cell.
-fn cut(text: Cow<'_, str>) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.into_owned(),
-    }
-}
-
-/// `k8s-pod-network.1efa87f4…`: handle IDs with the first digits of their container's ID. `None` if there is none.
-fn shorten_handles(text: &str) -> Option<String> {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(dot) = rest.find('.') {
-        let (before, after) = rest.split_at(dot + 1);
-        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
-        shown.push_str(before);
-        if digits >= HASH {
-            shown.extend([&after[..DIGITS_SHOWN], "…"]);
-        } else {
-            shown.push_str(&after[..digits]);
-        }
-        rest = &after[digits..];
-    }
-    shown.push_str(rest);
-    (shown.len() < text.len()).then_some(shown)
-}
-
-/// `1.20e24` for a number with commas that is too long to be read. `None` for others.
-fn round(text: &str) -> Option<String> {
-    if text.len() <= LONGEST_NUMBER {
-        return None;
-    }
-    let digits: String = text.split(',').collect();
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    Some(format!("{}.{}e{}", &digits[..1], &digits[1..3], digits.len() - 1))
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
 //! What `undo` prints.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
 use calipam_model::key::Key;
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
-use super::document::{Detail, Document};
-use super::plan::{FEW, ShownExecution};
-use super::table::{Grid, Page};
-use super::text::{count, escape, thousands};
+use super::document::Document;
+use super::page::Text;
+use super::plan::ShownExecution;
+use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
+use super::text::count;
 
 /// An undo as it is printed.
 #[derive(Debug, Serialize)]
@@ -60,10 +58,10 @@ impl Document for UndoDocument<'_> {
         "UndoPlan"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         match self.run {
-            Some(run) => writeln!(out, "{}", ShownExecution::new(run).summary()),
-            None => tables(&shown(self), detail, page, out),
+            Some(run) => text.lines(ShownExecution::new(run).summary().lines()),
+            None => tables(&shown(self), text),
         }
     }
 
@@ -102,66 +100,47 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
     }
 }
 
-fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}\n", escape(&format!("Undoing `{}` of {}", shown.command, shown.started_at)))?;
-    if !shown.restored.is_empty() {
-        restored(shown, detail, page).write(out)?;
-        writeln!(out)?;
-    }
-    if !shown.skipped.is_empty() {
-        skipped(shown, detail, page).write(out)?;
-        writeln!(out)?;
-    }
+fn tables(shown: &Shown, text: &mut Text) {
+    text.line(format!("Undoing `{}` of {}", shown.command, shown.started_at));
+    text.blank();
+    text.section(restored(shown, text.page.wide));
+    text.section(skipped(shown, text.page.wide));
     if shown.restored.is_empty() && shown.skipped.is_empty() {
-        return writeln!(out, "Nothing to restore: everything is as it was before that run");
+        return text.line("Nothing to restore: everything is as it was before that run");
     }
     if shown.already > 0 {
-        writeln!(out, "{} already as before that run", count(shown.already, "object is", "objects are"))?;
+        text.line(format!("{} already as before that run", count(shown.already, "object is", "objects are")));
     }
     let objects = count(shown.restored.len(), "object", "objects");
-    match shown.skipped.len() {
-        0 => writeln!(out, "{objects} to restore"),
-        skipped => writeln!(out, "{objects} to restore; {} skipped", count(skipped, "step", "steps")),
-    }
+    text.line(match shown.skipped.len() {
+        0 => format!("{objects} to restore"),
+        skipped => format!("{objects} to restore; {} skipped", count(skipped, "step", "steps")),
+    });
 }
 
-fn restored(shown: &Shown, detail: Detail, page: Page) -> Grid {
-    if detail == Detail::Full || shown.restored.len() <= FEW {
-        let mut grid = Grid::new(page, detail, "ACTION  OBJECT  WAS WRITTEN FOR");
-        for object in &shown.restored {
-            grid.row([object.action, &object.object, &object.reason]);
-        }
-        return grid;
-    }
-    let mut grid = Grid::new(page, detail, "ACTION  >COUNT  FOR EXAMPLE");
-    let mut kinds: BTreeMap<(&str, &str), (usize, &Restored)> = BTreeMap::new();
-    for object in &shown.restored {
-        kinds.entry((object.action, object.kind)).or_insert((0, object)).0 += 1;
-    }
-    for ((action, kind), (number, example)) in kinds {
-        let example = format!("{} {}", example.object, example.reason);
-        grid.row([format!("{action}-{kind}"), thousands(number), example]);
-    }
-    grid
+fn restored(shown: &Shown, wide: bool) -> Grid {
+    let columns = vec![
+        left("ACTION", |object: &Restored| object.action),
+        left("OBJECT", |object: &Restored| &object.object),
+        left("WAS WRITTEN FOR", |object: &Restored| &object.reason),
+    ];
+    let of_kinds = vec![
+        left("ACTION", |of: Kind<&Restored>| format!("{}-{}", of.example.action, of.example.kind)),
+        number_of_kind(),
+        example(|object: &Restored| format!("{} {}", object.object, object.reason)),
+    ];
+    Grid::short(wide, FEW, &shown.restored, columns, |object| (object.action, object.kind), of_kinds)
 }
 
-fn skipped(shown: &Shown, detail: Detail, page: Page) -> Grid {
-    if detail == Detail::Full || shown.skipped.len() <= FEW {
-        let mut grid = Grid::new(page, detail, "OBJECT  REASON");
-        for skipped in &shown.skipped {
-            grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
-        }
-        return grid;
-    }
-    let mut grid = Grid::new(page, detail, "REASON  >COUNT  FOR EXAMPLE");
-    let mut reasons: BTreeMap<&str, (usize, &NotRestored)> = BTreeMap::new();
-    for skipped in &shown.skipped {
-        reasons.entry(&skipped.reason).or_insert((0, skipped)).0 += 1;
-    }
-    for (reason, (number, example)) in reasons {
-        grid.row([reason.to_owned(), thousands(number), example.objects.join(", ")]);
-    }
-    grid
+fn skipped(shown: &Shown, wide: bool) -> Grid {
+    let objects = |skipped: &NotRestored| skipped.objects.join(", ");
+    let columns = vec![left("OBJECT", objects), left("REASON", |skipped: &NotRestored| &skipped.reason)];
+    let of_kinds = vec![
+        left("REASON", |kind: Kind<&NotRestored>| kind.example.reason.as_str()),
+        number_of_kind(),
+        example(objects),
+    ];
+    Grid::short(wide, FEW, &shown.skipped, columns, |skipped| &skipped.reason, of_kinds)
 }
 
 /// True if the short form shows everything.

@@ -1,6 +1,5 @@
 //! The output of `explain --pod` and `explain --node`: the answer, the next steps, and the decisions of the allocator.
 
-use std::io::{self, Write};
 use std::net::IpAddr;
 
 use calipam_assign::AddressSource;
@@ -13,10 +12,9 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::decisions::{self, Decision};
-use super::document::{Detail, Document};
-use super::table::{Grid, Page};
-use super::text::escape;
-use super::wrap::on_page;
+use super::document::Document;
+use super::page::Text;
+use super::table::{Column, left};
 use crate::hints;
 
 /// Why there is an address or none.
@@ -82,24 +80,21 @@ impl Document for Why<'_> {
         "AddressExplanation"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let sentence = self.explanation.sentence();
-        writeln!(out, "{}", on_page(&escape(&sentence), 0, page))?;
+    fn text(&self, text: &mut Text) {
+        text.line(self.explanation.sentence());
         for step in hints::why::steps(self.snapshot, self.explanation) {
-            writeln!(out, "{}", on_page(&escape(&step), 2, page))?;
+            text.hanging(2, step);
         }
         let calico = self.explanation.refusal().map(|refused| refused.calico.as_str()).unwrap_or_default();
         if !calico.is_empty() {
-            writeln!(out, "{}", on_page(&escape(&format!("Calico says: {calico}")), 2, page))?;
+            text.hanging(2, format!("Calico says: {calico}"));
         }
-        if detail == Detail::Short {
-            return Ok(());
+        let families = self.explanation.families.iter().filter(|family| !family.answer.events.is_empty());
+        let wide = text.page.wide;
+        for family in families.filter(|_| wide) {
+            text.blank();
+            text.table(&self.decisions(family), decision_columns());
         }
-        for family in self.explanation.families.iter().filter(|family| !family.answer.events.is_empty()) {
-            writeln!(out)?;
-            decisions_table(&self.decisions(family), detail, page).write(out)?;
-        }
-        Ok(())
     }
 
     fn schema(&self) -> impl Serialize {
@@ -125,17 +120,13 @@ fn source(source: AddressSource) -> &'static str {
     }
 }
 
-fn decisions_table(decisions: &[Decision], detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "STEP  SUBJECT  DECISION  KEY");
-    grid.can_do_without(&["KEY"]);
-    for decision in decisions {
-        let keys: Vec<String> = decision.keys.iter().map(Key::to_string).collect();
-        grid.row([
-            decision.step.to_string(),
-            decision.subject.to_string(),
-            decision.detail.clone(),
-            keys.join(" "),
-        ]);
-    }
-    grid
+fn decision_columns<'a>() -> Vec<Column<'a, &'a Decision>> {
+    vec![
+        left("STEP", |decision: &Decision| decision.step),
+        left("SUBJECT", |decision: &Decision| &decision.subject),
+        left("DECISION", |decision: &Decision| &decision.detail),
+        left("KEY", |decision: &Decision| {
+            decision.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(" ")
+        }),
+    ]
 }

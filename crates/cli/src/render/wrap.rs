@@ -1,14 +1,22 @@
-//! Breaking texts into lines, between words only.
+//! Texts that fit: broken into lines, between words only, or shortened.
 
 use std::borrow::Cow;
 
 use textwrap::core::display_width;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-use super::table::Page;
+use super::page::Page;
 
 /// Stands between words that belong on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
+/// Longest text of a cell, in characters; YAML and JSON have all of it.
+pub(super) const LONGEST: usize = 300;
+/// Hexadecimal digits of a handle ID that tell it from others.
+const DIGITS_SHOWN: usize = 8;
+/// So many hexadecimal digits in a row are a hash.
+const HASH: usize = 32;
+/// Longest number that is written digit by digit if there is no room: all of 10^12.
+const LONGEST_NUMBER: usize = 17;
 
 /// A text on a page; lines after the first are below `indent` spaces. Nothing is broken in a file or pipe.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
@@ -33,10 +41,10 @@ pub(crate) fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
     if longest_word(text) <= longest {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.split(' ').map(|word| cut(word, longest)).collect::<Vec<_>>().join(" "))
+    Cow::Owned(text.split(' ').map(|word| cut_word(word, longest)).collect::<Vec<_>>().join(" "))
 }
 
-fn cut(word: &str, longest: usize) -> Cow<'_, str> {
+fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     if display_width(word) <= longest {
         return Cow::Borrowed(word);
     }
@@ -49,6 +57,45 @@ fn cut(word: &str, longest: usize) -> Cow<'_, str> {
     }
     shown.push('…');
     Cow::Owned(shown)
+}
+
+/// A text that is not too long for a cell.
+pub(super) fn cut(text: Cow<'_, str>) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+/// `k8s-pod-network.1efa87f4…`: handle IDs with the first digits of their container's ID. `None` if there is none.
+pub(super) fn shorten_handles(text: &str) -> Option<String> {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(dot) = rest.find('.') {
+        let (before, after) = rest.split_at(dot + 1);
+        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        shown.push_str(before);
+        if digits >= HASH {
+            shown.extend([&after[..DIGITS_SHOWN], "…"]);
+        } else {
+            shown.push_str(&after[..digits]);
+        }
+        rest = &after[digits..];
+    }
+    shown.push_str(rest);
+    (shown.len() < text.len()).then_some(shown)
+}
+
+/// `1.20e24` for a number with commas that is too long to be read. `None` for others.
+pub(super) fn round(text: &str) -> Option<String> {
+    if text.len() <= LONGEST_NUMBER {
+        return None;
+    }
+    let digits: String = text.split(',').collect();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(format!("{}.{}e{}", &digits[..1], &digits[1..3], digits.len() - 1))
 }
 
 #[cfg(test)]

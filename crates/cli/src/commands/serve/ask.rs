@@ -12,8 +12,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
 use crate::render::document;
+use crate::render::page::Page;
 use crate::render::show::{AddressDetails, Shown, View};
-use crate::render::table::Page;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

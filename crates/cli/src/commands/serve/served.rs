@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use crate::exit::{self, Outcome};
 use crate::format::Format;
 use crate::render::document;
+use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, page_with_notice, write_live_page, write_report_metrics};
-use crate::render::table::Page;
 
 /// What the last check left, and the last good one.
 #[derive(Clone, Debug, Default)]

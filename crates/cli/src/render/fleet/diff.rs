@@ -1,7 +1,6 @@
 //! How the clusters of a fleet differ from an earlier state of each.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use calipam_history::diff::{Difference, Sum};
 use serde::Serialize;
@@ -9,11 +8,11 @@ use serde_json::Value;
 
 use super::pools::{OneUnreadable, unreadable};
 use crate::format::Format;
-use crate::render::diff::{DifferenceDocument, State, add_columns, cells, not_compared, rows, said};
-use crate::render::document::{Detail, Document};
-use crate::render::table::{Grid, Page};
-use crate::render::text::{count, escape, thousands};
-use crate::render::wrap::on_page;
+use crate::render::diff::{DifferenceDocument, State, not_compared, rows, said, table};
+use crate::render::document::Document;
+use crate::render::page::Text;
+use crate::render::table::{Grid, left, right};
+use crate::render::text::{count, thousands};
 
 /// How each cluster differs.
 #[derive(Default)]
@@ -36,7 +35,7 @@ pub(crate) struct DiffOfCluster {
     times: [String; 2],
     /// How many differences there are.
     number: usize,
-    rows: Vec<Vec<String>>,
+    rows: Grid,
     not_compared: Vec<String>,
     /// What programs read; null for people.
     value: Value,
@@ -51,21 +50,18 @@ impl DiffOfCluster {
         difference: &Difference<'_>,
         format: Format,
     ) -> serde_json::Result<Self> {
-        let all: Vec<_> = rows(difference).collect();
         let times = [&states[0], &states[1]].map(|state| format!("{:.0}", state.cluster.taken_at));
         let document = DifferenceDocument { states, difference };
-        let value = match format.detail() {
-            Some(_) => Value::Null,
-            None => serde_json::to_value(document.schema())?,
-        };
+        let value =
+            if format.is_for_people() { Value::Null } else { serde_json::to_value(document.schema())? };
         Ok(Self {
             cluster,
             group,
             same: difference.same,
             total: difference.sums.total,
             times,
-            number: all.len(),
-            rows: format.detail().map(|detail| cells(&all, detail)).unwrap_or_default(),
+            number: rows(difference).count(),
+            rows: table(difference, format == Format::Wide),
             not_compared: difference.not_compared.iter().map(not_compared).collect(),
             value,
         })
@@ -102,26 +98,23 @@ impl FleetDiff {
         is_whole && self.clusters.iter().all(|of| of.same)
     }
 
-    /// Addresses of each cluster.
-    fn sums(&self, detail: Detail, page: Page) -> Grid {
-        let mut grid = Grid::new(
-            page,
-            detail,
-            "CLUSTER  OLD AT  NEW AT  >IN OLD  >IN NEW  >ASSIGNED  >RELEASED  >MOVED  >DIFFERENCES",
-        );
-        grid.can_do_without(&["MOVED", "OLD AT", "NEW AT"]);
-        for of in self.shown(detail) {
-            let Sum { before, after, assigned, released, moved } = of.total;
-            let [old, new] = of.times.clone();
-            let numbers = [before, after, assigned, released, moved, of.number].map(thousands);
-            grid.row([of.cluster.clone(), old, new].into_iter().chain(numbers));
-        }
-        grid
-    }
-
-    /// Those that differ, or all. Of a thousand, most are as they were.
-    fn shown(&self, detail: Detail) -> impl Iterator<Item = &DiffOfCluster> {
-        self.clusters.iter().filter(move |of| detail == Detail::Full || !of.same)
+    /// Addresses of each cluster that differs, or of all. Of a thousand, most are as they were.
+    fn sums(&self, wide: bool) -> Grid {
+        let sum = |title, number: fn(&Sum) -> usize| {
+            right(title, move |of: &DiffOfCluster| thousands(number(&of.total)))
+        };
+        let columns = vec![
+            left("CLUSTER", |of: &DiffOfCluster| &of.cluster),
+            left("OLD AT", |of: &DiffOfCluster| &of.times[0]).hidden(2),
+            left("NEW AT", |of: &DiffOfCluster| &of.times[1]).hidden(3),
+            sum("IN OLD", |sum| sum.before),
+            sum("IN NEW", |sum| sum.after),
+            sum("ASSIGNED", |sum| sum.assigned),
+            sum("RELEASED", |sum| sum.released),
+            sum("MOVED", |sum| sum.moved).hidden(1),
+            right("DIFFERENCES", |of: &DiffOfCluster| thousands(of.number)),
+        ];
+        Grid::new(wide, self.clusters.iter().filter(|of| wide || !of.same), columns)
     }
 }
 
@@ -130,37 +123,25 @@ impl Document for FleetDiff {
         "FleetDifference"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        if self.shown(detail).next().is_some() {
-            self.sums(detail, page).write(out)?;
-            writeln!(out)?;
+    fn text(&self, text: &mut Text) {
+        text.section(self.sums(text.page.wide));
+        let differing = self.clusters.iter().filter(|of| of.number > 0);
+        let rows = differing.map(|of| (of.cluster.as_str(), of.rows.clone()));
+        text.section(Grid::of_clusters(rows));
+        for of in &self.clusters {
+            text.lines(of.not_compared.iter().map(|left_out| format!("{}: {left_out}", of.cluster)));
+        }
+        for (names, place) in [(&self.only_old, "OLD"), (&self.only_new, "NEW")] {
+            if !names.is_empty() {
+                text.line(format!("Only in {place}: {}", names.join(", ")));
+            }
         }
         let number: usize = self.clusters.iter().map(|of| of.number).sum();
-        if number > 0 {
-            let mut grid = Grid::new(page, detail, "CLUSTER  WHAT  DIFFERENCE");
-            add_columns(&mut grid, detail);
-            for of in &self.clusters {
-                of.rows.iter().for_each(|row| grid.row([&of.cluster].into_iter().chain(row)));
-            }
-            grid.write(out)?;
-            writeln!(out)?;
-        }
-        let left_out = self
-            .clusters
-            .iter()
-            .flat_map(|of| of.not_compared.iter().map(|left_out| format!("{}: {left_out}", of.cluster)));
-        let only = |names: &[String], place: &str| match names {
-            [] => None,
-            names => Some(format!("Only in {place}: {}", names.join(", "))),
-        };
-        let lines = left_out.chain(only(&self.only_old, "OLD")).chain(only(&self.only_new, "NEW"));
-        lines.into_iter().try_for_each(|line| writeln!(out, "{}", on_page(&escape(&line), 0, page)))?;
-        let differ = self.clusters.iter().filter(|of| !of.same).count();
         let compared = count(self.clusters.len(), "cluster", "clusters");
-        match differ {
-            0 => writeln!(out, "{} in {compared}", said(number, true)),
-            _ => writeln!(out, "{} in {differ} of {compared}", said(number, false)),
-        }
+        text.line(match self.clusters.iter().filter(|of| !of.same).count() {
+            0 => format!("{} in {compared}", said(number, true)),
+            differ => format!("{} in {differ} of {compared}", said(number, false)),
+        });
     }
 
     fn schema(&self) -> impl Serialize {

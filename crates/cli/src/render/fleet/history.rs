@@ -1,7 +1,6 @@
 //! What the clusters of a fleet know of an address.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::net::IpAddr;
 
 use calipam_history::timeline::Event;
@@ -9,11 +8,11 @@ use serde::Serialize;
 
 use super::InCluster;
 use super::pools::{OneUnreadable, unreadable};
-use crate::render::document::{Detail, Document};
-use crate::render::history::{Reach, cells};
-use crate::render::table::{Grid, Page};
-use crate::render::text::{count, escape};
-use crate::render::wrap::on_page;
+use crate::render::document::Document;
+use crate::render::history::{Reach, event_columns};
+use crate::render::page::Text;
+use crate::render::table::Grid;
+use crate::render::text::count;
 
 /// Who had an address, cluster by cluster.
 pub(crate) struct FleetHistory {
@@ -59,7 +58,9 @@ struct Written<'a> {
 impl FleetHistory {
     fn events(&self) -> impl Iterator<Item = InCluster<'_, &Event>> {
         let of_each = self.clusters.iter();
-        of_each.flat_map(|of| of.events.iter().map(|event| InCluster { cluster: &of.cluster, it: event }))
+        of_each.flat_map(|of| {
+            of.events.iter().map(|event| InCluster { cluster: &of.cluster, group: None, it: event })
+        })
     }
 
     /// How many clusters know something.
@@ -73,29 +74,22 @@ impl Document for FleetHistory {
         "FleetHistory"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         let all = count(self.clusters.len() + self.unreadable.len(), "cluster", "clusters");
         let unread = match self.unreadable.len() {
             0 => String::new(),
             number => format!(" · {number} not read"),
         };
-        writeln!(out, "ip {} · {all}{unread} · known in {}\n", self.address, self.known_in())?;
-        if self.known_in() > 0 {
-            let mut grid = Grid::new(page, detail, "CLUSTER  >REVISION  TIME  EVENT  OF  WHO");
-            for InCluster { cluster, it: event } in self.events() {
-                grid.row([cluster.to_owned()].into_iter().chain(cells(event, detail)));
-            }
-            grid.write(out)?;
-            writeln!(out)?;
-        }
+        text.line(format!("ip {} · {all}{unread} · known in {}", self.address, self.known_in()));
+        text.blank();
+        let wide = text.page.wide;
+        let list = |of: &HistoryOfCluster| Grid::new(wide, &of.events, event_columns(wide));
+        text.section(Grid::of_clusters(self.clusters.iter().map(|of| (of.cluster.as_str(), list(of)))));
         // That a cluster does not know it means little where it does not reach back far; of a thousand that is too much to say.
-        let shown = self.clusters.iter().filter(|of| detail == Detail::Full || !of.events.is_empty());
-        for HistoryOfCluster { cluster, reach, .. } in shown {
-            writeln!(out, "{}", on_page(&escape(&format!("{cluster}: {}", reach.line())), 0, page))?;
-        }
-        match self.known_in() {
-            0 => writeln!(out, "Nothing is known about it"),
-            _ => Ok(()),
+        let shown = self.clusters.iter().filter(|of| wide || !of.events.is_empty());
+        text.lines(shown.map(|of| format!("{}: {}", of.cluster, of.reach.line())));
+        if self.known_in() == 0 {
+            text.line("Nothing is known about it");
         }
     }
 

@@ -12,24 +12,25 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
-use calipam_check::{Change, Changes, Finding, Severity};
+use calipam_check::{Changes, Severity};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 pub(crate) use self::diff::{DiffOfCluster, FleetDiff};
 pub(crate) use self::history::{FleetHistory, HistoryOfCluster};
 pub(crate) use self::pools::{FleetPools, PoolsOfCluster};
-use super::document::{Detail, Document, unsupported};
+use super::document::{Document, unsupported};
+use super::findings::{Found, write_ignore_file, write_names};
+use super::page::Text;
 use super::report::{junit, prometheus};
-use super::table::Page;
-use super::text::escape;
 use crate::format::Format;
-use crate::ignore;
 
 /// Something of a cluster, for programs.
 #[derive(Serialize)]
 struct InCluster<'a, T> {
     cluster: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
     #[serde(flatten)]
     it: T,
 }
@@ -91,12 +92,13 @@ impl FleetReport {
     }
 
     /// All findings with their clusters, by severity, code and cluster.
-    fn findings(&self) -> Vec<OfCluster<'_>> {
-        let mut findings: Vec<OfCluster<'_>> = Vec::with_capacity(self.number_of_findings());
-        for (cluster, changes) in self.each() {
+    fn findings(&self) -> Vec<Found<'_>> {
+        let mut findings: Vec<Found<'_>> = Vec::with_capacity(self.number_of_findings());
+        for (place, (cluster, changes)) in self.each().enumerate() {
             let change = |finding| changes.map(|changes| changes.of(finding));
             let all = cluster.report.findings.iter();
-            findings.extend(all.map(|finding| OfCluster { cluster, finding, change: change(finding) }));
+            let found = |finding| Found { place, cluster: &cluster.name, finding, change: change(finding) };
+            findings.extend(all.map(found));
         }
         // Within a cluster they are in order already.
         findings.sort_by_key(|of| (of.finding.severity, of.finding.code));
@@ -119,20 +121,13 @@ impl FleetReport {
     }
 }
 
-/// A finding with its cluster.
-struct OfCluster<'a> {
-    cluster: &'a Cluster,
-    finding: &'a Finding,
-    change: Option<Change>,
-}
-
 impl Document for FleetReport {
     fn kind(&self) -> &'static str {
         "FleetReport"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        text::write(self, detail, page, out)
+    fn text(&self, text: &mut Text) {
+        text::write(self, text);
     }
 
     fn schema(&self) -> impl Serialize {
@@ -141,30 +136,14 @@ impl Document for FleetReport {
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Name => names(self, out),
+            Format::Name => write_names(&self.findings(), out),
             Format::Prometheus => prometheus::write_fleet(self, out),
             Format::Junit => junit::write_fleet(self, out),
             Format::Html => page::write(self, out),
-            Format::Ignore => self
-                .findings()
-                .iter()
-                .try_for_each(|of| writeln!(out, "{}", ignore::line_in(of.finding, Some(&of.cluster.name)))),
+            Format::Ignore => write_ignore_file(&self.findings(), out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {
                 Err(unsupported(self.kind(), format))
             }
         }
     }
-}
-
-/// Cluster and subject, each once, in the order of the findings.
-fn names(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut written = std::collections::HashSet::new();
-    for OfCluster { cluster, finding, .. } in report.findings() {
-        let name = format!("{}/{}/{}", cluster.name, finding.subject.kind(), finding.subject);
-        if !written.contains(&name) {
-            writeln!(out, "{}", escape(&name))?;
-            written.insert(name);
-        }
-    }
-    Ok(())
 }

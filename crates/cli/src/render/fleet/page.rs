@@ -10,9 +10,10 @@ use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Severity};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
-use super::{FleetReport, OfCluster};
 use crate::hints;
+use crate::render::findings::Found;
 use crate::render::report::page::findings::{DETAILED, ROWS, choice_of_severity, details, meaning, share};
 use crate::render::report::page::{Place, compact, head, long, policy, tiles};
 use crate::render::show::percent;
@@ -109,7 +110,7 @@ fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
     }
 }
 
-fn table_of_findings(findings: &[OfCluster<'_>]) -> Markup {
+fn table_of_findings(findings: &[Found<'_>]) -> Markup {
     if findings.is_empty() {
         return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
     }
@@ -148,12 +149,12 @@ fn table_of_findings(findings: &[OfCluster<'_>]) -> Markup {
     }
 }
 
-fn finding(of: &OfCluster<'_>, detailed: bool) -> Markup {
-    let OfCluster { cluster, finding, change } = of;
+fn finding(of: &Found<'_>, detailed: bool) -> Markup {
+    let Found { cluster, finding, change, .. } = *of;
     let subject = finding.subject.to_string();
     html! {
         tr data-severity=(finding.severity) {
-            td class={ "name " (long(&cluster.name).unwrap_or_default()) } { (escape(&cluster.name)) }
+            td class={ "name " (long(cluster).unwrap_or_default()) } { (escape(cluster)) }
             td class=(finding.severity) { (finding.severity) }
             td { a href={ "#code-" (finding.code) } { (finding.code) } }
             td class=[long(&subject)] { (escape(&subject)) }

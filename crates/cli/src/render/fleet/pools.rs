@@ -7,12 +7,13 @@ use calipam_check::views::{Count, PoolView};
 use calipam_model::IpNet;
 use serde::Serialize;
 
+use super::InCluster;
 use crate::format::Format;
-use crate::render::document::{Detail, Document, unsupported};
-use crate::render::show::{percent, pool_row};
-use crate::render::table::{Grid, Page};
+use crate::render::document::{Document, unsupported};
+use crate::render::page::Text;
+use crate::render::show::{PoolRow, percent, pool_columns};
+use crate::render::table::Grid;
 use crate::render::text::{count, escape, thousands};
-use crate::render::wrap::on_page;
 
 /// What `show` prints of several clusters.
 #[derive(Default)]
@@ -36,7 +37,7 @@ pub(crate) struct PoolsOfCluster {
 struct Written<'a> {
     notes: &'a [String],
     unreadable: Vec<OneUnreadable<'a>>,
-    pools: Vec<OnePool<'a>>,
+    pools: Vec<InCluster<'a, &'a PoolView>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     free_ranges: Option<&'a [IpNet]>,
 }
@@ -52,29 +53,19 @@ pub(super) fn unreadable(reasons: &BTreeMap<String, String>) -> Vec<OneUnreadabl
     reasons.iter().map(|(cluster, reason)| OneUnreadable { cluster, reason }).collect()
 }
 
-#[derive(Serialize)]
-struct OnePool<'a> {
-    cluster: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<&'a str>,
-    #[serde(flatten)]
-    pool: &'a PoolView,
-}
-
 impl FleetPools {
-    fn pools(&self) -> impl Iterator<Item = OnePool<'_>> {
+    fn pools(&self) -> impl Iterator<Item = InCluster<'_, &PoolView>> {
         self.clusters.iter().flat_map(|of| {
             let (cluster, group) = (of.cluster.as_str(), of.group.as_deref());
-            of.pools.iter().map(move |pool| OnePool { cluster, group, pool })
+            of.pools.iter().map(move |it| InCluster { cluster, group, it })
         })
     }
 
     /// `4 clusters, 12 pools: 1,234 of 262,144 addresses of enabled pools of IPv4 are in use (0 %)`.
     fn sum(&self) -> String {
-        let enabled =
-            || self.pools().filter(|of| of.pool.enabled && calipam_model::cidr::is_v4(of.pool.cidr));
+        let enabled = || self.pools().filter(|of| of.it.enabled && calipam_model::cidr::is_v4(of.it.cidr));
         let sum = |number: fn(&PoolView) -> u128| {
-            Count(enabled().map(|of| number(of.pool)).fold(0, u128::saturating_add))
+            Count(enabled().map(|of| number(of.it)).fold(0, u128::saturating_add))
         };
         let (used, total) = (sum(|pool| pool.in_use.0), sum(|pool| pool.total.0));
         let clusters = count(self.clusters.len(), "cluster", "clusters");
@@ -93,36 +84,24 @@ impl Document for FleetPools {
         "FleetPoolList"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let wide = detail == Detail::Full;
-        let mut grid = Grid::new(
-            page,
-            detail,
-            "CLUSTER  POOL  CIDR  >TOTAL  >IN USE  >%  >COOLING  >RESERVED  >FREE  >ALLOCATABLE",
-        );
-        if wide {
-            grid.columns("USE  >BLOCKS  >BLOCK SIZE  >WINDOWS  >UNKNOWN  USES  ASSIGNMENT  NODE SELECTOR");
-        }
-        grid.can_do_without(&["RESERVED", "COOLING", "IN USE", "TOTAL"]);
-        for OnePool { cluster, pool, .. } in self.pools() {
-            let mut cells = vec![cluster.to_owned()];
-            cells.extend(pool_row(pool, wide.then_some(page)));
-            grid.row(cells);
-        }
-        grid.write(out)?;
-        if page.rows_only {
-            return Ok(());
-        }
-        writeln!(out, "\n{}", on_page(&self.sum(), 0, page))?;
-        let free = self.free.as_deref().map(|free| match free {
-            [] => "No such range is free in all clusters".to_owned(),
-            free => {
+    fn text(&self, text: &mut Text) {
+        let page = text.page;
+        let list =
+            |pools: &[PoolView]| Grid::new(page.wide, pools.iter().map(PoolRow::Pool), pool_columns(page));
+        let lists = self.clusters.iter().map(|of| (of.cluster.as_str(), list(&of.pools)));
+        let none = ("", list(&[]));
+        text.grid(Grid::of_clusters([none].into_iter().chain(lists)));
+        text.blank();
+        text.line(self.sum());
+        match self.free.as_deref() {
+            None => {}
+            Some([]) => text.line("No such range is free in all clusters"),
+            Some(free) => {
                 let free: Vec<String> = free.iter().map(ToString::to_string).collect();
-                format!("Free in all clusters: {}", free.join(", "))
+                text.line(format!("Free in all clusters: {}", free.join(", ")));
             }
-        });
-        let lines = free.iter().chain(&self.notes);
-        lines.into_iter().try_for_each(|line| writeln!(out, "{}", on_page(&escape(line), 0, page)))
+        }
+        text.lines(&self.notes);
     }
 
     fn schema(&self) -> impl Serialize {
@@ -137,7 +116,7 @@ impl Document for FleetPools {
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Name => self.pools().try_for_each(|of| {
-                writeln!(out, "{}", escape(&format!("{}/pool/{}", of.cluster, of.pool.name)))
+                writeln!(out, "{}", escape(&format!("{}/pool/{}", of.cluster, of.it.name)))
             }),
             other => Err(unsupported(self.kind(), other)),
         }

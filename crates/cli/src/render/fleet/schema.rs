@@ -6,10 +6,10 @@ use calipam_check::fleet::Cluster;
 use calipam_check::views::PoolList;
 use calipam_check::{Change, EarlierFinding, Report, Severity};
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{FleetReport, InCluster};
-use crate::render::findings::Element;
+use crate::render::findings::Found;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,7 +20,7 @@ pub(super) struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Changes<'a>>,
     clusters: Vec<OneCluster<'a>>,
-    findings: Findings<'a>,
+    findings: Vec<Found<'a>>,
 }
 
 #[derive(Serialize)]
@@ -60,19 +60,6 @@ struct OneCluster<'a> {
     pools: &'a PoolList,
 }
 
-struct Findings<'a>(&'a FleetReport);
-
-impl Serialize for Findings<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(
-            self.0
-                .findings()
-                .iter()
-                .map(|of| InCluster { cluster: &of.cluster.name, it: Element::new(of.finding, of.change) }),
-        )
-    }
-}
-
 impl<'a> Written<'a> {
     pub(super) fn new(report: &'a FleetReport) -> Self {
         let clusters = &report.clusters;
@@ -87,7 +74,7 @@ impl<'a> Written<'a> {
             },
             changes: report.changes.as_ref().map(|_| changes(report)),
             clusters: clusters.iter().map(|cluster| one(report, cluster)).collect(),
-            findings: Findings(report),
+            findings: report.findings(),
         }
     }
 }
@@ -108,8 +95,9 @@ fn changes(report: &FleetReport) -> Changes<'_> {
     let numbers = numbers(report);
     let absent = |list: fn(&calipam_check::Changes) -> &Vec<EarlierFinding>| {
         let of_each = report.each().filter_map(|(cluster, changes)| Some((&*cluster.name, list(changes?))));
-        let all = of_each
-            .flat_map(|(cluster, list)| list.iter().map(move |finding| InCluster { cluster, it: finding }));
+        let all = of_each.flat_map(|(cluster, list)| {
+            list.iter().map(move |finding| InCluster { cluster, group: None, it: finding })
+        });
         all.collect()
     };
     Changes {

@@ -1,51 +1,33 @@
 //! The report of a fleet as people read it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::Count;
 use calipam_check::{Change, Severity};
 use jiff::SignedDuration;
 
+use super::FleetReport;
 use super::schema::numbers;
-use super::{FleetReport, OfCluster};
-use crate::render::check::{color, summary};
-use crate::render::document::Detail;
+use crate::render::check::{color, summary, table};
+use crate::render::page::Text;
 use crate::render::show::percent;
-use crate::render::table::{Grid, Page};
-use crate::render::text::{count, escape, thousands};
-use crate::render::wrap::on_page;
+use crate::render::table::{Grid, left, right};
+use crate::render::text::{count, thousands};
 
-pub(super) fn write(report: &FleetReport, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    let findings = |out: &mut dyn Write| match detail {
-        Detail::Short => summary_table(report, page).write(out),
-        Detail::Full => full_table(report, page).write(out),
-    };
-    if page.rows_only {
-        return findings(out);
-    }
-    writeln!(out, "{}", on_page(&header(report), 0, page))?;
-    for note in &report.notes {
-        writeln!(out, "{}", on_page(&escape(note), 0, page))?;
-    }
-    writeln!(out)?;
+pub(super) fn write(report: &FleetReport, text: &mut Text) {
+    text.line(header(report));
+    text.lines(&report.notes);
+    text.blank();
     // Those without findings are many, and there is nothing to say about them.
-    let shown = |cluster: &&Cluster| detail == Detail::Full || cluster.report.worst().is_some();
+    let shown = |cluster: &&Cluster| text.page.wide || cluster.report.worst().is_some();
     let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
-    if !clusters.is_empty() {
-        clusters_table(report, &clusters, detail, Page { sort_by: None, ..page }).write(out)?;
-        writeln!(out)?;
-    }
-    if report.number_of_findings() > 0 {
-        findings(out)?;
-        writeln!(out)?;
-    }
     let clean = report.clusters.len() - clusters.len();
+    text.aside(clusters_table(report, clusters));
+    text.section(table(report.findings(), report.changes.is_some(), text.page.wide));
     let clean = (clean > 0).then(|| format!("; {} without findings", count(clean, "cluster", "clusters")));
-    let line = summary(report.number_of_findings(), &report.counts()) + &clean.unwrap_or_default();
-    writeln!(out, "{}", on_page(&line, 0, page))?;
-    changes(report).iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 0, page)))
+    text.line(summary(report.number_of_findings(), &report.counts()) + &clean.unwrap_or_default());
+    text.lines(changes(report));
 }
 
 /// `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 nodes`.
@@ -69,28 +51,28 @@ pub(super) fn header(report: &FleetReport) -> String {
     parts.join(" · ")
 }
 
-fn clusters_table(report: &FleetReport, clusters: &[&Cluster], detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(
-        page,
-        detail,
-        "CLUSTER  GROUP  >CRITICAL  >ERROR  >WARNING  >INFO  >NODES  >IN USE  >%  >AGE",
-    );
-    grid.can_do_without(&["NODES", "IN USE", "INFO", "AGE"]);
-    for cluster in clusters {
-        let mut cells = vec![cluster.name.clone(), cluster.group.clone().unwrap_or_else(|| "-".into())];
-        cells.extend(Severity::ALL.map(|severity| {
-            thousands(cluster.report.counts.findings.get(&severity).copied().unwrap_or_default())
-        }));
-        if cluster.is_read {
-            let (used, total) = use_of_pools(cluster);
-            cells.extend([thousands(cluster.report.counts.nodes), thousands(used), percent(used, total)]);
-        } else {
-            cells.extend(["-", "-", "-"].map(str::to_owned));
-        }
-        cells.push(report.age(cluster).map_or_else(|| "-".to_owned(), age));
-        grid.colored_row(cluster.report.worst().and_then(color), cells);
-    }
-    grid
+fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &'a Cluster>) -> Grid {
+    let findings = |severity: Severity| {
+        let number =
+            move |of: &Cluster| of.report.counts.findings.get(&severity).copied().unwrap_or_default();
+        move |cluster: &Cluster| thousands(number(cluster))
+    };
+    let known =
+        |cell: fn(&Cluster) -> String| move |of: &Cluster| if of.is_read { cell(of) } else { "-".to_owned() };
+    let columns = vec![
+        left("CLUSTER", |cluster: &Cluster| &cluster.name)
+            .colored(|cluster: &Cluster| cluster.report.worst().and_then(color)),
+        left("GROUP", |cluster: &Cluster| cluster.group.as_deref().unwrap_or("-")),
+        right("CRITICAL", findings(Severity::Critical)),
+        right("ERROR", findings(Severity::Error)),
+        right("WARNING", findings(Severity::Warning)),
+        right("INFO", findings(Severity::Info)).hidden(3),
+        right("NODES", known(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
+        right("IN USE", known(|cluster| thousands(use_of_pools(cluster).0))).hidden(2),
+        right("%", known(|cluster| percent(use_of_pools(cluster).0, use_of_pools(cluster).1))),
+        right("AGE", |cluster: &Cluster| report.age(cluster).map_or_else(|| "-".to_owned(), age)).hidden(4),
+    ];
+    Grid::new(false, clusters, columns)
 }
 
 /// Addresses in use and all, of the enabled pools of a cluster.
@@ -98,50 +80,6 @@ pub(super) fn use_of_pools(cluster: &Cluster) -> (Count, Count) {
     let pools = || cluster.pools.pools.iter().filter(|pool| pool.enabled);
     let sum = |numbers: &mut dyn Iterator<Item = u128>| Count(numbers.fold(0, u128::saturating_add));
     (sum(&mut pools().map(|pool| pool.in_use.0)), sum(&mut pools().map(|pool| pool.total.0)))
-}
-
-/// One row for each severity, code and cluster. In a comparison what is new is the example.
-fn summary_table(report: &FleetReport, page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Short, "CLUSTER  SEVERITY  CODE  >COUNT");
-    if report.changes.is_some() {
-        grid.columns(">NEW");
-    }
-    grid.columns("FOR EXAMPLE");
-    let findings = report.findings();
-    let same = |a: &OfCluster<'_>, b: &OfCluster<'_>| {
-        let key = |of: &OfCluster<'_>| (of.finding.severity, of.finding.code);
-        key(a) == key(b) && a.cluster.name == b.cluster.name
-    };
-    for kind in findings.chunk_by(same) {
-        let is_news = |of: &&OfCluster<'_>| of.change.is_some_and(Change::is_news);
-        let Some(example) = kind.iter().find(is_news).or(kind.first()) else { continue };
-        let finding = example.finding;
-        let mut cells =
-            vec![example.cluster.name.clone(), finding.severity.to_string(), finding.code.to_string()];
-        cells.push(thousands(kind.len()));
-        if report.changes.is_some() {
-            cells.push(thousands(kind.iter().filter(is_news).count()));
-        }
-        cells.push(finding.message());
-        grid.colored_row(color(finding.severity), cells);
-    }
-    grid
-}
-
-/// One row for each finding.
-fn full_table(report: &FleetReport, page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Full, "CLUSTER  SEVERITY  CODE");
-    if report.changes.is_some() {
-        grid.columns("CHANGE");
-    }
-    grid.columns("SUBJECT  FINDING");
-    for OfCluster { cluster, finding, change } in report.findings() {
-        let mut cells = vec![cluster.name.clone(), finding.severity.to_string(), finding.code.to_string()];
-        cells.extend(change.map(|change| change.to_string()));
-        cells.extend([finding.subject.to_string(), finding.message()]);
-        grid.colored_row(color(finding.severity), cells);
-    }
-    grid
 }
 
 /// How many findings are new, gone and the same since the earlier report; none without one.

@@ -2,23 +2,20 @@
 
 mod shown;
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
 use calipam_model::pool::Pool;
 use calipam_plan::PlanSummary;
 use calipam_plan::migrate::{Detour, Difference, Left, Leg, NodeCapacity, Phase, Survey, User, UserKind};
-use calipam_workflow::{Estimate, Executed, Group, Moving, Surveyed};
+use calipam_workflow::{Estimate, Executed, Group, Moving, Pin, Surveyed};
 use jiff::Unit;
 use serde::Serialize;
 
 use self::shown::ShownSurvey;
-use super::document::{Detail, Document};
+use super::document::Document;
 use super::header;
-use super::plan::{FEW, PlanDocument, Shown};
-use super::table::{Grid, Page};
-use super::text::{count, escape, shell_word, thousands};
-use super::wrap::on_page;
+use super::page::Text;
+use super::plan::{PlanDocument, Shown};
+use super::table::{FEW, Grid, Kind, left, right};
+use super::text::{count, shell_word, thousands};
 
 /// Where a migration stands.
 pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
@@ -45,47 +42,37 @@ impl Document for SurveyDocument<'_> {
         KIND
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         let Surveyed { survey, moving } = self.0;
-        writeln!(out, "{}\n", on_page(&escape(&heading(survey)), 0, page))?;
+        let wide = text.page.wide;
+        text.line(heading(survey));
+        text.blank();
         if let Some(detour) = survey.migration.detour() {
-            writeln!(out, "{}\n", on_page(&escape(&there_and_back(detour)), 0, page))?;
+            text.line(there_and_back(detour));
+            text.blank();
         }
-        phases(survey, detail, page).write(out)?;
-        if !survey.differences.is_empty() {
-            writeln!(out)?;
-            differences(&survey.differences, detail, page).write(out)?;
-        }
-        if !survey.capacity.is_empty() {
-            writeln!(out)?;
-            capacity(&survey.capacity, detail, page).write(out)?;
-        }
+        text.section(phases(survey));
+        text.section(differences(&survey.differences));
+        text.section(capacity(&survey.capacity, wide));
         if let Some(Detour { successor, .. }) = survey.migration.detour()
             && !survey.capacity_back.is_empty()
         {
-            let back = format!("Back in {}, with blocks of /{}:", successor.cidr, successor.block_size);
-            writeln!(out, "\n{back}\n")?;
-            capacity(&survey.capacity_back, detail, page).write(out)?;
+            text.line(format!("Back in {}, with blocks of /{}:", successor.cidr, successor.block_size));
+            text.blank();
+            text.section(capacity(&survey.capacity_back, wide));
         }
         if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
-            writeln!(out)?;
-            workloads(moving, detail, page).write(out)?;
+            text.section(workloads(moving));
             if let Some(estimate) = &moving.estimate {
-                writeln!(out, "\n{}", on_page(&how_long(estimate), 0, page))?;
+                text.line(how_long(estimate));
+                text.blank();
             }
         } else if survey.phase == Phase::Move {
-            writeln!(out)?;
-            users(&survey.users, detail, page).write(out)?;
+            text.grid(users(&survey.users, wide));
+            text.blank();
         }
-        if let Some(moving) = moving.as_ref().filter(|moving| !moving.pins.is_empty()) {
-            writeln!(out)?;
-            pins(moving, detail, page).write(out)?;
-        }
-        writeln!(out)?;
-        for line in notes(self.0) {
-            writeln!(out, "{}", on_page(&escape(&line), 0, page))?;
-        }
-        Ok(())
+        text.section(pins(moving.as_ref().map_or(&[], |moving| &moving.pins)));
+        text.lines(notes(self.0));
     }
 
     fn schema(&self) -> impl Serialize {
@@ -98,17 +85,17 @@ impl Document for MigrationDocument<'_> {
         KIND
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &mut Text) {
         let Self { surveyed, plan, run } = *self;
         let document = PlanDocument { plan, run };
         if run.is_some() {
-            return document.text(detail, page, out);
+            return document.text(text);
         }
-        writeln!(out, "{}\n", on_page(&header::cluster(&plan.cluster), 0, page))?;
-        SurveyDocument(surveyed).text(detail, page, out)?;
-        match surveyed.survey.phase {
-            Phase::Move => Ok(()),
-            _ => document.body(detail, page, out),
+        text.line(header::cluster(&plan.cluster));
+        text.blank();
+        SurveyDocument(surveyed).text(text);
+        if surveyed.survey.phase != Phase::Move {
+            document.body(text);
         }
     }
 
@@ -138,63 +125,69 @@ fn there_and_back(Detour { leg, temporary, successor }: Detour<'_>) -> String {
     }
 }
 
-fn phases(survey: &Survey, detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "PHASE  STATE  LEFT");
-    let Left { blocks, affinities, in_use, named, leaked, others } = &survey.left;
-    for phase in Phase::ALL {
-        let state = match phase.cmp(&survey.phase) {
-            std::cmp::Ordering::Less => "done",
-            std::cmp::Ordering::Equal => "next",
-            std::cmp::Ordering::Greater => "-",
-        };
-        let parts: Vec<(usize, &str, &str)> = match phase {
-            Phase::Move => vec![
-                (*in_use, "address in use", "addresses in use"),
-                (*named, "address named", "addresses named"),
-            ],
-            Phase::CleanUp => vec![
-                (*blocks, "block", "blocks"),
-                (*affinities, "affinity", "affinities"),
-                (*leaked, "leaked address", "leaked addresses"),
-                (*others, "other address", "other addresses"),
-            ],
-            _ => Vec::new(),
-        };
-        let parts = parts.into_iter().filter(|(number, ..)| *number > 0);
-        let left: Vec<String> = parts.map(|(number, one, many)| count(number, one, many)).collect();
-        grid.row([phase.to_string(), state.to_owned(), left.join(", ")]);
-    }
-    grid
+fn phases(survey: &Survey) -> Grid {
+    let state = |phase: Phase| match phase.cmp(&survey.phase) {
+        std::cmp::Ordering::Less => "done",
+        std::cmp::Ordering::Equal => "next",
+        std::cmp::Ordering::Greater => "-",
+    };
+    let columns =
+        vec![left("PHASE", |phase| phase), left("STATE", state), left("LEFT", |of| still(&survey.left, of))];
+    Grid::new(false, Phase::ALL, columns)
 }
 
-fn differences(differences: &[Difference], detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "SETTING  OLD POOL  NEW POOL");
-    differences.iter().for_each(|Difference { setting, from, to }| grid.row([setting, &**from, &**to]));
-    grid
+/// What is left to do in a phase.
+fn still(left: &Left, phase: Phase) -> String {
+    let Left { blocks, affinities, in_use, named, leaked, others } = *left;
+    let parts: &[(usize, &str, &str)] = match phase {
+        Phase::Move => {
+            &[(in_use, "address in use", "addresses in use"), (named, "address named", "addresses named")]
+        }
+        Phase::CleanUp => &[
+            (blocks, "block", "blocks"),
+            (affinities, "affinity", "affinities"),
+            (leaked, "leaked address", "leaked addresses"),
+            (others, "other address", "other addresses"),
+        ],
+        _ => &[],
+    };
+    let parts = parts.iter().filter(|(number, ..)| *number > 0);
+    parts.map(|(number, one, many)| count(*number, one, many)).collect::<Vec<_>>().join(", ")
+}
+
+fn differences(differences: &[Difference]) -> Grid {
+    let columns = vec![
+        left("SETTING", |difference: &Difference| difference.setting),
+        left("OLD POOL", |difference: &Difference| &difference.from),
+        left("NEW POOL", |difference: &Difference| &difference.to),
+    ];
+    Grid::new(false, differences, columns)
 }
 
 /// Node by node, those without room first.
-fn capacity(capacity: &[NodeCapacity], detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "NODE  >NEEDS  >FOUND  >NEW BLOCKS  REASON");
-    let mut nodes: Vec<&NodeCapacity> = capacity.iter().collect();
+fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
+    let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
-    if detail == Detail::Short && nodes.len() > FEW {
-        let sum = |of: fn(&NodeCapacity) -> usize| thousands(capacity.iter().map(of).sum::<usize>());
-        let all = count(nodes.len(), "node", "nodes");
-        let sums =
-            [sum(|node| node.needed as usize), sum(|node| node.found as usize), sum(|node| node.new_blocks)];
-        let [needed, found, blocks] = sums;
-        grid.row([all, needed, found, blocks, String::new()]);
+    if !wide && nodes.len() > FEW {
         nodes.retain(|node| node.found < node.needed);
         nodes.truncate(FEW);
+        let all = NodeCapacity {
+            node: count(capacity.len(), "node", "nodes"),
+            needed: capacity.iter().map(|node| node.needed).sum(),
+            found: capacity.iter().map(|node| node.found).sum(),
+            new_blocks: capacity.iter().map(|node| node.new_blocks).sum(),
+            reason: None,
+        };
+        nodes.insert(0, all);
     }
-    for node in nodes {
-        let reason = node.reason.clone().unwrap_or_default();
-        let numbers = [node.needed as usize, node.found as usize, node.new_blocks].map(thousands);
-        let [needed, found, blocks] = numbers;
-        grid.row([node.node.clone(), needed, found, blocks, reason]);
-    }
-    grid
+    let columns = vec![
+        left("NODE", |node: &NodeCapacity| &node.node),
+        right("NEEDS", |node: &NodeCapacity| thousands(node.needed)),
+        right("FOUND", |node: &NodeCapacity| thousands(node.found)),
+        right("NEW BLOCKS", |node: &NodeCapacity| thousands(node.new_blocks)),
+        left("REASON", |node: &NodeCapacity| node.reason.as_deref().unwrap_or_default()),
+    ];
+    Grid::new(wide, &nodes, columns)
 }
 
 /// How long the eviction takes, and what that rests on.
@@ -212,23 +205,23 @@ fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> Stri
     )
 }
 
-fn workloads(moving: &Moving, detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "NAMESPACE  WORKLOAD  >PODS  BUDGETS  RESTARTED BY");
-    grid.can_do_without(&["BUDGETS"]);
-    for group in &moving.workloads {
-        let budgets: Vec<String> =
-            group.budgets.iter().map(|(name, allowed)| format!("{name} ({allowed} now)")).collect();
-        let kind = group.kind.as_deref().unwrap_or("Pod");
-        let way = command(group, moving).unwrap_or_else(|| without_command(group).to_owned());
-        grid.row([
-            group.namespace.clone(),
-            format!("{kind}/{}", group.name),
-            thousands(group.pods),
-            budgets.join(", "),
-            way,
-        ]);
-    }
-    grid
+fn workloads(moving: &Moving) -> Grid {
+    let budgets = |group: &Group| {
+        let budgets = group.budgets.iter().map(|(name, allowed)| format!("{name} ({allowed} now)"));
+        budgets.collect::<Vec<_>>().join(", ")
+    };
+    let columns = vec![
+        left("NAMESPACE", |group: &Group| &group.namespace),
+        left("WORKLOAD", |group: &Group| {
+            format!("{}/{}", group.kind.as_deref().unwrap_or("Pod"), group.name)
+        }),
+        right("PODS", |group: &Group| thousands(group.pods)),
+        left("BUDGETS", budgets).hidden(1),
+        left("RESTARTED BY", |group: &Group| {
+            command(group, moving).unwrap_or_else(|| without_command(group).to_owned())
+        }),
+    ];
+    Grid::new(false, &moving.workloads, columns)
 }
 
 /// What restarts a workload, as far as one command does.
@@ -256,22 +249,18 @@ fn without_command(group: &Group) -> &'static str {
 }
 
 /// Without Kubernetes: who uses addresses, or how many on each node.
-fn users(users: &[User], detail: Detail, page: Page) -> Grid {
-    if detail == Detail::Full || users.len() <= FEW {
-        let mut grid = Grid::new(page, detail, "ADDRESS  USED BY  NODE");
-        for user in users {
-            let name = format!("{} {}", kind(user.kind), user.name);
-            grid.row([user.address.to_string(), name, user.node.clone()]);
-        }
-        return grid;
-    }
-    let mut nodes: BTreeMap<(&str, UserKind), usize> = BTreeMap::new();
-    users.iter().for_each(|user| *nodes.entry((&user.node, user.kind)).or_default() += 1);
-    let mut grid = Grid::new(page, detail, "NODE  USED BY  >USERS");
-    for ((node, of), number) in nodes {
-        grid.row([node.to_owned(), kind(of).to_owned(), thousands(number)]);
-    }
-    grid
+fn users(users: &[User], wide: bool) -> Grid {
+    let columns = vec![
+        left("ADDRESS", |user: &User| user.address),
+        left("USED BY", |user: &User| format!("{} {}", kind(user.kind), user.name)),
+        left("NODE", |user: &User| &user.node),
+    ];
+    let of_kinds = vec![
+        left("NODE", |of: Kind<&User>| of.example.node.as_str()),
+        left("USED BY", |of: Kind<&User>| kind(of.example.kind)),
+        right("USERS", |of: Kind<&User>| thousands(of.number)),
+    ];
+    Grid::short(wide, FEW, users, columns, |user| (&user.node, user.kind), of_kinds)
 }
 
 fn kind(kind: UserKind) -> &'static str {
@@ -283,12 +272,13 @@ fn kind(kind: UserKind) -> &'static str {
     }
 }
 
-fn pins(moving: &Moving, detail: Detail, page: Page) -> Grid {
-    let mut grid = Grid::new(page, detail, "ASKS FOR THE OLD POOL  ANNOTATION  VALUE");
-    for pin in &moving.pins {
-        grid.row([&*pin.subject, pin.annotation, &*pin.value]);
-    }
-    grid
+fn pins(pins: &[Pin]) -> Grid {
+    let columns = vec![
+        left("ASKS FOR THE OLD POOL", |pin: &Pin| &pin.subject),
+        left("ANNOTATION", |pin: &Pin| pin.annotation),
+        left("VALUE", |pin: &Pin| &pin.value),
+    ];
+    Grid::new(false, pins, columns)
 }
 
 /// What was not read, and cannot be.

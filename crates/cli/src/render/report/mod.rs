@@ -7,7 +7,6 @@ pub(super) mod junit;
 pub(super) mod page;
 pub(super) mod prometheus;
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -16,12 +15,10 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::check;
-use super::document::{Detail, Document, unsupported};
-use super::findings::WithFindings;
-use super::table::Page;
-use super::text::escape;
+use super::document::{Document, unsupported};
+use super::findings::{Found, WithFindings, write_ignore_file, write_names};
+use super::page::Text;
 use crate::format::Format;
-use crate::ignore;
 
 pub(crate) use self::calicoctl::write as write_calicoctl;
 pub(crate) use self::page::{with_notice as page_with_notice, write_live as write_live_page};
@@ -45,8 +42,8 @@ impl Document for Checked<'_> {
         "CheckReport"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        check::text(self, detail, page, out)
+    fn text(&self, text: &mut Text) {
+        check::text(self, text);
     }
 
     fn schema(&self) -> impl Serialize {
@@ -55,29 +52,14 @@ impl Document for Checked<'_> {
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Name => names(self.report, out),
+            Format::Name => write_names(&Found::all_of(&self.report.findings, None), out),
             Format::Prometheus => prometheus::write(self, out),
             Format::Junit => junit::write(self, out),
             Format::Html => page::write(self, out),
-            Format::Ignore => {
-                self.report.findings.iter().try_for_each(|finding| writeln!(out, "{}", ignore::line(finding)))
-            }
+            Format::Ignore => write_ignore_file(&Found::all_of(&self.report.findings, None), out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {
                 Err(unsupported(self.kind(), format))
             }
         }
     }
-}
-
-/// The subjects, each once, in the order of the findings. Control characters of the datastore are escaped, so that a
-/// subject stays on its line.
-fn names(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut written = HashSet::new();
-    for finding in &report.findings {
-        if written.insert(&finding.subject) {
-            let name = finding.subject.to_string();
-            writeln!(out, "{}/{}", finding.subject.kind(), escape(&name))?;
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! One address, one handle.
 
-use std::io::{self, Write};
+use std::fmt::Display;
 
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
 use calipam_check::{Finding, OwnerEvidence};
@@ -11,12 +11,10 @@ use clap::builder::styling::Style;
 use serde::Serialize;
 
 use super::View;
-use crate::render::document::Detail;
 use crate::render::findings::WithFindings;
 use crate::render::history;
-use crate::render::table::Page;
-use crate::render::text::{count, escape};
-use crate::render::wrap::on_page;
+use crate::render::page::Text;
+use crate::render::text::count;
 
 /// An address, and what happened to it lately.
 #[derive(Serialize)]
@@ -38,64 +36,67 @@ struct WithEvents<'a> {
 
 impl View for AddressDetails<'_> {
     const KIND: &'static str = "Address";
-    const NAMED: [&'static str; 3] = ["address", "", "address"];
+    const NAME: &'static str = "address";
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        [self.view.address.to_string()].into_iter()
+    }
 
     fn schema(&self) -> impl Serialize {
         WithEvents { view: WithFindings::of_address(self.view), last_events: self.events }
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let mut lines = address_lines(self.view);
-        for event in self.events {
-            lines.add("Event", history::line(event, detail));
+    fn text(&self, text: &mut Text) {
+        let view = self.view;
+        text.styled(Style::new().bold(), &format!("{} {}", view.address, words_of_state(view.state)));
+        add_partly_read(text, &view.partly_read);
+        if view.pools.is_empty() {
+            add(text, "Pool", "none");
         }
-        lines.write(page, out)
+        for pool in &view.pools {
+            let disabled = if pool.enabled { "" } else { ", disabled" };
+            add(text, "Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
+        }
+        if view.reserved {
+            add(text, "Reserved", "an IP reservation keeps it from being assigned automatically");
+        }
+        if view.blocks.is_empty() {
+            add(text, "Block", "none");
+        }
+        view.blocks.iter().for_each(|block| add_block(text, block));
+        for owner in &view.owners {
+            add(text, "Used by", words_of_owner(owner));
+        }
+        for mention in &view.named_by {
+            add(text, "Named by", mention);
+        }
+        if view.owners.is_empty() && view.named_by.is_empty() {
+            add(
+                text,
+                "Used by",
+                if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" },
+            );
+        }
+        add_findings(text, &view.findings, &view.partly_read);
+        for event in self.events {
+            add(text, "Event", history::line(event, text.page.wide));
+        }
     }
 }
 
-fn address_lines(view: &AddressView) -> Lines {
-    let mut lines = Lines::new(format!("{} {}", view.address, words_of_state(view.state)));
-    lines.add_partly_read(&view.partly_read);
-    if view.pools.is_empty() {
-        lines.add("Pool", "none");
-    }
-    for pool in &view.pools {
-        let disabled = if pool.enabled { "" } else { ", disabled" };
-        lines.add("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
-    }
-    if view.reserved {
-        lines.add("Reserved", "an IP reservation keeps it from being assigned automatically");
-    }
-    if view.blocks.is_empty() {
-        lines.add("Block", "none");
-    }
-    view.blocks.iter().for_each(|block| block_lines(block, &mut lines));
-    for owner in &view.owners {
-        lines.add("Used by", words_of_owner(owner));
-    }
-    for mention in &view.named_by {
-        lines.add("Named by", mention.to_string());
-    }
-    if view.owners.is_empty() && view.named_by.is_empty() {
-        lines.add("Used by", if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" });
-    }
-    finding_lines(&view.findings, &view.partly_read, &mut lines);
-    lines
-}
-
-fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
+fn add_block(text: &mut Text, block: &BlockOfAddress) {
     let owner = match &block.owner {
         None => "no owner".to_owned(),
         Some(BlockOwner::Host(node)) => node.clone(),
         Some(owner) => owner.to_string(),
     };
-    lines.add("Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
+    add(text, "Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
     for problem in &block.problems {
-        lines.add("Problem", problem);
+        add(text, "Problem", problem);
     }
     if let Some(owner) = &block.recorded_owner {
         let status = block.owner_status.map(words_of_status).unwrap_or_default();
-        lines.add("Recorded", format!("for {owner}{status}"));
+        add(text, "Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
         let object = if handle.exists {
@@ -103,66 +104,69 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
         } else {
             ", which has no object".to_owned()
         };
-        lines.add("Handle", format!("{}{object}", handle.id));
+        add(text, "Handle", format!("{}{object}", handle.id));
     }
     let Some(record) = &block.record else { return };
     let recorded = record.record.as_ref();
     for (name, value) in recorded.owner().to_map() {
-        lines.add("Attribute", format!("{name}={value}"));
+        add(text, "Attribute", format!("{name}={value}"));
     }
     if block.node_exists == Some(false) {
-        lines.add("Node", "the recorded node does not exist");
+        add(text, "Node", "the recorded node does not exist");
     }
     for (name, value) in recorded.alternate().unwrap_or_default().to_map() {
-        lines.add("Alternate", format!("{name}={value}"));
+        add(text, "Alternate", format!("{name}={value}"));
     }
     if let Some(time) = recorded.released_at() {
-        lines.add("Released", time.to_string());
+        add(text, "Released", time);
     }
-    lines.add("Sequence", record.sequence_number.to_string());
+    add(text, "Sequence", record.sequence_number);
 }
 
 impl View for HandleView {
     const KIND: &'static str = "Handle";
-    const NAMED: [&'static str; 3] = ["handle", "", "id"];
+    const NAME: &'static str = "handle";
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        [self.id.clone()].into_iter()
+    }
 
     fn schema(&self) -> impl Serialize {
         WithFindings::of_handle(self)
     }
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let mut lines = Lines::new(self.id.clone());
-        lines.add_partly_read(&self.partly_read);
+    fn text(&self, text: &mut Text) {
+        text.styled(Style::new().bold(), &self.id);
+        add_partly_read(text, &self.partly_read);
         match (&self.revision, self.exists) {
-            (Some(revision), true) => lines.add("Object", format!("revision {revision}")),
-            (None, true) => lines.add("Object", "exists"),
-            (_, false) => lines.add("Object", "none"),
+            (Some(revision), true) => add(text, "Object", format!("revision {revision}")),
+            (None, true) => add(text, "Object", "exists"),
+            (_, false) => add(text, "Object", "none"),
         }
         for block in &self.blocks {
             let gone = if block.exists { "" } else { ", which does not exist" };
             let claims = usize::try_from(block.in_handle).unwrap_or_default();
             let claims = count(claims, "address", "addresses");
-            lines.add("Block", format!("{}{gone}: the handle claims {claims}", block.block));
+            add(text, "Block", format!("{}{gone}: the handle claims {claims}", block.block));
             for address in &block.addresses {
-                lines.add("Address", address.to_string());
+                add(text, "Address", address);
             }
         }
         if self.blocks.iter().all(|block| block.addresses.is_empty()) {
-            lines.add("Address", "none is recorded under it");
+            add(text, "Address", "none is recorded under it");
         }
-        finding_lines(&self.findings, &self.partly_read, &mut lines);
-        lines.write(page, out)
+        add_findings(text, &self.findings, &self.partly_read);
     }
 }
 
-fn finding_lines(findings: &[Finding], partly_read: &[Source], lines: &mut Lines) {
+fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
     for finding in findings {
-        lines.add("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
+        add(text, "Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
     }
     if !partly_read.is_empty() {
-        lines.add("Finding", if findings.is_empty() { "not checked" } else { "others are not checked" });
+        add(text, "Finding", if findings.is_empty() { "not checked" } else { "others are not checked" });
     } else if findings.is_empty() {
-        lines.add("Finding", "none");
+        add(text, "Finding", "none");
     }
 }
 
@@ -197,38 +201,18 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
     format!("{} {name}{node}{fields}", owner.kind)
 }
 
-/// A heading, and lines of a name and a value.
-struct Lines {
-    heading: String,
-    lines: Vec<(&'static str, String)>,
-}
-
 /// Room for the longest name and two spaces.
 const NAMES: usize = 11;
 
-impl Lines {
-    fn new(heading: String) -> Self {
-        Self { heading, lines: Vec::new() }
-    }
+/// Adds a line of a name and a value. IDs of handles stay whole: they are what is copied from here.
+fn add(text: &mut Text, name: &str, value: impl Display) {
+    text.hanging(NAMES, format!("{name:NAMES$}{value}"));
+}
 
-    fn add(&mut self, name: &'static str, value: impl Into<String>) {
-        self.lines.push((name, value.into()));
-    }
-
-    /// What was read in part comes first: it says how far the rest can be relied on.
-    fn add_partly_read(&mut self, sources: &[Source]) {
-        if !sources.is_empty() {
-            let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
-            self.add("Partial", format!("not all of {} were read: use --all-owners", sources.join(", ")));
-        }
-    }
-
-    /// IDs of handles stay whole: they are what is copied from here.
-    fn write(&self, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", page.styled(Style::new().bold(), &escape(&self.heading)))?;
-        for (name, value) in &self.lines {
-            writeln!(out, "{}", on_page(&format!("{name:NAMES$}{}", escape(value)), NAMES, page))?;
-        }
-        Ok(())
+/// What was read in part comes first: it says how far the rest can be relied on.
+fn add_partly_read(text: &mut Text, sources: &[Source]) {
+    if !sources.is_empty() {
+        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        add(text, "Partial", format!("not all of {} were read: use --all-owners", sources.join(", ")));
     }
 }

@@ -1,208 +1,157 @@
 //! Pools and blocks.
 
-use std::io::{self, Write};
-
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
 
-use super::{View, or_dash, table, text_or_dash};
+use super::{View, dash};
 use crate::hints;
 use crate::render::bar::bar;
-use crate::render::document::Detail;
-use crate::render::table::{Grid, Page};
+use crate::render::page::{Page, Text};
+use crate::render::table::{Column, Grid, left, right};
 use crate::render::text::thousands;
+
+/// A row of the list of pools: a pool, or the blocks that are in none.
+#[derive(Clone, Copy)]
+pub(crate) enum PoolRow<'a> {
+    Pool(&'a PoolView),
+    Outside(&'a OutsidePools),
+}
+
+impl<'a> PoolRow<'a> {
+    /// Something that only a pool has.
+    fn pool<T: ToString>(self, cell: impl Fn(&'a PoolView) -> T) -> String {
+        match self {
+            Self::Pool(pool) => cell(pool).to_string(),
+            Self::Outside(_) => "-".to_owned(),
+        }
+    }
+
+    /// Addresses in all, in use, cooling down and free.
+    fn addresses(self) -> [Count; 4] {
+        match self {
+            Self::Pool(pool) => [pool.total, pool.in_use, pool.cooling, pool.free],
+            Self::Outside(outside) => [outside.total, outside.in_use, outside.cooling, outside.free],
+        }
+    }
+}
 
 impl View for PoolList {
     const KIND: &'static str = "PoolList";
-    const NAMED: [&'static str; 3] = ["pool", "pools", "name"];
+    const NAME: &'static str = "pool";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let mut grid = Grid::new(
-            page,
-            detail,
-            "POOL  CIDR  >TOTAL  >IN USE  >%  >COOLING  >RESERVED  >FREE  >ALLOCATABLE",
-        );
-        let wide = detail == Detail::Full;
-        let windows = !wide && self.pools.iter().any(|pool| pool.windows_reserved.0 > 0);
-        if windows {
-            grid.columns(">WINDOWS");
-        }
-        if wide {
-            grid.columns("USE  >BLOCKS  >BLOCK SIZE  >WINDOWS  >UNKNOWN  USES  ASSIGNMENT  NODE SELECTOR");
-        }
-        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "IN USE", "TOTAL"]);
-        for pool in &self.pools {
-            let mut row = pool_row(pool, wide.then_some(page));
-            if windows {
-                row.push(number(pool.windows_reserved));
-            }
-            grid.row(row);
-        }
-        if let Some(outside) = &self.outside {
-            let mut row = outside_row(outside, wide.then_some(page));
-            if windows {
-                row.push("-".to_owned());
-            }
-            grid.row(row);
-        }
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.pools.iter().map(|pool| pool.name.clone())
+    }
+
+    fn text(&self, text: &mut Text) {
+        let rows = self.pools.iter().map(PoolRow::Pool);
+        text.table(rows.chain(self.outside.as_ref().map(PoolRow::Outside)), pool_columns(text.page));
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
-            notes.push(format!(
-                "{}: {} addresses in blocks that are corrupt",
-                pool.name,
-                number(pool.unknown)
-            ));
+            let unknown = thousands(pool.unknown);
+            notes.push(format!("{}: {unknown} addresses in blocks that are corrupt", pool.name));
         }
         for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
-            let (name, cooling) = (&pool.name, number(pool.cooling));
+            let (name, cooling) = (&pool.name, thousands(pool.cooling));
             let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
             notes.push(format!(
                 "{name}: {cooling} cooling addresses, the first free at {first:.0}, the last at {last:.0}; {end} frees them at once"
             ));
         }
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
-        notes.extend(limited.map(|pool| match pool.by_name {
-            Some(free) => {
-                let why = pool.limited_by.join("; ");
-                format!("{}: {} for pods that name it, none for others: {why}", pool.name, number(free))
+        notes.extend(limited.map(|pool| {
+            let (name, why) = (&pool.name, pool.limited_by.join("; "));
+            match pool.by_name.map(thousands) {
+                Some(free) => format!("{name}: {free} for pods that name it, none for others: {why}"),
+                None => format!("{name}: {why}"),
             }
-            None => format!("{}: {}", pool.name, pool.limited_by.join("; ")),
         }));
-        table(grid, &notes, page, out)
+        text.notes(&notes);
     }
 }
 
-/// A row; with a page, that of a wide table.
-pub(crate) fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
-    let name = if pool.enabled { pool.name.clone() } else { format!("{} (disabled)", pool.name) };
-    let mut row = vec![
-        name,
-        pool.cidr.to_string(),
-        number(pool.total),
-        number(pool.in_use),
-        percent(pool.in_use, pool.total),
-        number(pool.cooling),
-        number(pool.reserved),
-        number(pool.free),
-        pool.allocatable.map_or_else(|| "unknown".to_owned(), number),
-    ];
-    if let Some(page) = wide {
-        row.extend([
-            bar(pool.in_use, pool.total, page),
-            thousands(pool.blocks),
-            format!("/{}", pool.block_size),
-            number(pool.windows_reserved),
-            number(pool.unknown),
-            pool.allowed_uses.join(", "),
-            if pool.automatic { "automatic" } else { "manual" }.to_owned(),
-            pool.node_selector.clone(),
-        ]);
-    }
-    row
-}
-
-fn outside_row(outside: &OutsidePools, wide: Option<Page>) -> Vec<String> {
-    let mut row = vec![
-        "(in no pool)".to_owned(),
-        "-".to_owned(),
-        number(outside.total),
-        number(outside.in_use),
-        percent(outside.in_use, outside.total),
-        number(outside.cooling),
-        "-".to_owned(),
-        number(outside.free),
-        "0".to_owned(),
-    ];
-    if let Some(page) = wide {
-        row.extend([
-            bar(outside.in_use, outside.total, page),
-            thousands(outside.blocks),
-            "-".into(),
-            "-".into(),
-            "-".into(),
-            "-".into(),
-            "-".into(),
-            "-".into(),
-        ]);
-    }
-    row
+pub(crate) fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
+    let name = |pool: &PoolView| format!("{}{}", pool.name, if pool.enabled { "" } else { " (disabled)" });
+    vec![
+        left("POOL", move |row: PoolRow<'_>| match row {
+            PoolRow::Pool(pool) => name(pool),
+            PoolRow::Outside(_) => "(in no pool)".to_owned(),
+        }),
+        left("CIDR", |row: PoolRow<'_>| row.pool(|pool| pool.cidr)),
+        right("TOTAL", |row: PoolRow<'_>| thousands(row.addresses()[0])).hidden(5),
+        right("IN USE", |row: PoolRow<'_>| thousands(row.addresses()[1])).hidden(4),
+        right("%", |row: PoolRow<'_>| percent(row.addresses()[1], row.addresses()[0])),
+        right("COOLING", |row: PoolRow<'_>| thousands(row.addresses()[2])).hidden(3),
+        right("RESERVED", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.reserved))).hidden(2),
+        right("FREE", |row: PoolRow<'_>| thousands(row.addresses()[3])),
+        right("ALLOCATABLE", |row: PoolRow<'_>| match row {
+            PoolRow::Pool(pool) => pool.allocatable.map_or_else(|| "unknown".to_owned(), thousands),
+            PoolRow::Outside(_) => "0".to_owned(),
+        }),
+        left("USE", move |row: PoolRow<'_>| bar(row.addresses()[1], row.addresses()[0], page)).wide(),
+        right("BLOCKS", |row: PoolRow<'_>| match row {
+            PoolRow::Pool(pool) => thousands(pool.blocks),
+            PoolRow::Outside(outside) => thousands(outside.blocks),
+        })
+        .wide(),
+        right("BLOCK SIZE", |row: PoolRow<'_>| row.pool(|pool| format!("/{}", pool.block_size))).wide(),
+        right("WINDOWS", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.windows_reserved)))
+            .wide()
+            .if_any()
+            .hidden(1),
+        right("UNKNOWN", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.unknown))).wide(),
+        left("USES", |row: PoolRow<'_>| row.pool(|pool| pool.allowed_uses.join(", "))).wide(),
+        left("ASSIGNMENT", |row: PoolRow<'_>| {
+            row.pool(|pool| if pool.automatic { "automatic" } else { "manual" })
+        })
+        .wide(),
+        left("NODE SELECTOR", |row: PoolRow<'_>| row.pool(|pool| &pool.node_selector)).wide(),
+    ]
 }
 
 impl View for BlockList {
     const KIND: &'static str = "BlockList";
-    const NAMED: [&'static str; 3] = ["block", "blocks", "cidr"];
+    const NAME: &'static str = "block";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let wide = detail == Detail::Full;
-        let mut grid = Grid::new(
-            page,
-            detail,
-            "BLOCK  POOL  BLOCK OWNER  >TOTAL  >IN USE  >BORROWED BY OTHERS  >COOLING  >RESERVED  >FREE",
-        );
-        let windows = wide || self.blocks.iter().any(|block| block.windows_reserved > 0);
-        if windows {
-            grid.columns(">WINDOWS");
-        }
-        if wide {
-            grid.columns("USE  CLAIMED  SEQUENCE NUMBER");
-        }
-        let corrupt = self.blocks.iter().any(|block| !block.problems.is_empty());
-        if corrupt {
-            grid.columns("PROBLEMS");
-        }
-        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "BORROWED BY OTHERS", "POOL"]);
-        for block in &self.blocks {
-            let mut row = block_row(block, windows, wide.then_some(page));
-            if corrupt {
-                row.push(block.problems.join("; "));
-            }
-            grid.row(row);
-        }
-        table(grid, &[], page, out)
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.blocks.iter().map(|block| block.cidr.to_string())
+    }
+
+    fn text(&self, text: &mut Text) {
+        let page = text.page;
+        // Nothing is known of the addresses of a corrupt block.
+        let known = |title, number: fn(&BlockView) -> u32| {
+            right(title, move |block: &BlockView| {
+                dash(block.problems.is_empty().then(|| thousands(number(block))))
+            })
+        };
+        let columns = vec![
+            left("BLOCK", |block: &BlockView| block.cidr),
+            left("POOL", |block: &BlockView| dash(block.pool.as_ref())).hidden(6),
+            left("BLOCK OWNER", |block: &BlockView| dash(block.owner.as_ref())),
+            right("TOTAL", |block: &BlockView| thousands(block.total)).hidden(4),
+            known("IN USE", |block| block.in_use),
+            known("BORROWED BY OTHERS", |block| block.borrowed).hidden(5),
+            known("COOLING", |block| block.cooling).hidden(3),
+            known("RESERVED", |block| block.reserved).hidden(2),
+            known("FREE", |block| block.free),
+            known("WINDOWS", |block| block.windows_reserved).wide().if_any().hidden(1),
+            left("USE", move |block: &BlockView| {
+                dash(block.problems.is_empty().then(|| bar(block.in_use.into(), block.total, page)))
+            })
+            .wide(),
+            left("CLAIMED", |block: &BlockView| dash(block.claimed_at.as_ref())).wide(),
+            left("SEQUENCE NUMBER", |block: &BlockView| dash(block.sequence_number)).wide(),
+            left("PROBLEMS", |block: &BlockView| block.problems.join("; ")).if_any(),
+        ];
+        text.table(&self.blocks, columns);
     }
 }
 
-fn block_row(block: &BlockView, windows: bool, wide: Option<Page>) -> Vec<String> {
-    // Nothing is known of the addresses of a corrupt block.
-    let known = |number: u32| if block.problems.is_empty() { thousands(number) } else { "-".to_owned() };
-    let mut row = vec![
-        block.cidr.to_string(),
-        or_dash(block.pool.as_deref().unwrap_or_default()).to_owned(),
-        text_or_dash(block.owner.as_ref()),
-        number(block.total),
-        known(block.in_use),
-        known(block.borrowed),
-        known(block.cooling),
-        known(block.reserved),
-        known(block.free),
-    ];
-    if windows {
-        row.push(known(block.windows_reserved));
-    }
-    if let Some(page) = wide {
-        let is_known = block.problems.is_empty();
-        row.extend([
-            if is_known { bar(block.in_use.into(), block.total, page) } else { "-".to_owned() },
-            or_dash(block.claimed_at.as_deref().unwrap_or_default()).to_owned(),
-            text_or_dash(block.sequence_number),
-        ]);
-    }
-    row
-}
-
-/// How full the pools are, besides the findings of a check.
-pub(crate) fn pools_with_bars(list: &PoolList, page: Page) -> Grid {
-    let mut grid = Grid::new(page, Detail::Full, "POOL  CIDR  >TOTAL  >IN USE  >%  USE");
-    for pool in &list.pools {
-        let mut row = pool_row(pool, None);
-        row.truncate(5);
-        row.push(bar(pool.in_use, pool.total, page));
-        grid.row(row);
-    }
-    grid
-}
-
-fn number(count: Count) -> String {
-    thousands(count)
+/// How full the pools are, beside the findings of a check.
+pub(crate) fn use_of_pools(list: &PoolList, page: Page) -> Grid {
+    let mut columns = pool_columns(page);
+    columns.retain(|column| ["POOL", "CIDR", "TOTAL", "IN USE", "%", "USE"].contains(&column.title));
+    Grid::new(page.wide, list.pools.iter().map(PoolRow::Pool), columns)
 }
 
 /// Whole percents, rounded down; so that 100 means all.

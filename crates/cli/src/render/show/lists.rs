@@ -2,56 +2,44 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
-use calipam_check::views::{AddressList, BorrowedList, ConfigurationView, NodeList, NodePlugin, NodeView};
+use calipam_check::views::{
+    AddressList, BorrowedAddress, BorrowedList, ConfigurationView, HeldAddress, NodeList, NodePlugin,
+    NodeView, Setting,
+};
 use calipam_model::plugin::Plugin;
 
-use super::{View, or_dash, table, text_or_dash};
-use crate::render::document::Detail;
-use crate::render::table::{Grid, Page};
+use super::{View, dash, or_dash};
+use crate::render::page::Text;
+use crate::render::table::{left, right};
 use crate::render::text::{count, thousands};
 
 impl View for NodeList {
     const KIND: &'static str = "NodeList";
-    const NAMED: [&'static str; 3] = ["node", "nodes", "node"];
+    const NAME: &'static str = "node";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let wide = detail == Detail::Full;
-        let mut grid = Grid::new(
-            page,
-            detail,
-            "NODE  >BLOCKS  >ADDRESSES  >BORROWED  >BORROWED BY OTHERS  FREE  CLAIMABLE  NO ADDRESS",
-        );
-        if wide {
-            grid.columns("PLUGIN  TUNNELS");
-        }
-        grid.can_do_without(&["BORROWED BY OTHERS", "BORROWED", "CLAIMABLE"]);
-        for node in &self.nodes {
-            grid.row(node_row(node, wide));
-        }
-        table(grid, &[], page, out)
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.nodes.iter().map(|node| node.node.clone())
     }
-}
 
-fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
-    let headroom = if wide { headroom_by_pool(node) } else { headroom_by_family(node) };
-    let mut row = vec![
-        if node.exists { node.node.clone() } else { format!("{} (missing)", node.node) },
-        thousands(node.blocks),
-        thousands(node.addresses),
-        thousands(node.borrowed),
-        thousands(node.borrowed_by_others),
-        or_dash(&free_by_family(node)).to_owned(),
-        or_dash(&headroom).to_owned(),
-        or_dash(&without_address(node)).to_owned(),
-    ];
-    if wide {
-        row.push(or_dash(&plugin(&node.plugin)).to_owned());
-        let tunnels = node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
-        row.push(or_dash(&tunnels.collect::<Vec<_>>().join(", ")).to_owned());
+    fn text(&self, text: &mut Text) {
+        let headroom = if text.page.wide { headroom_by_pool } else { headroom_by_family };
+        let columns = vec![
+            left("NODE", |node: &NodeView| {
+                format!("{}{}", node.node, if node.exists { "" } else { " (missing)" })
+            }),
+            right("BLOCKS", |node: &NodeView| thousands(node.blocks)),
+            right("ADDRESSES", |node: &NodeView| thousands(node.addresses)),
+            right("BORROWED", |node: &NodeView| thousands(node.borrowed)).hidden(2),
+            right("BORROWED BY OTHERS", |node: &NodeView| thousands(node.borrowed_by_others)).hidden(1),
+            left("FREE", |node: &NodeView| dash(Some(free_by_family(node)))),
+            left("CLAIMABLE", move |node: &NodeView| dash(Some(headroom(node)))).hidden(3),
+            left("NO ADDRESS", |node: &NodeView| dash(Some(without_address(node)))),
+            left("PLUGIN", |node: &NodeView| dash(Some(plugin(&node.plugin)))).wide(),
+            left("TUNNELS", |node: &NodeView| dash(Some(tunnels(node)))).wide(),
+        ];
+        text.table(&self.nodes, columns);
     }
-    row
 }
 
 /// `calipam 0.1.0`, as it is noted; else by its newest address. If that is another one's: `calipam 0.1.0 (newest address: Calico)`.
@@ -119,79 +107,77 @@ fn headroom_by_pool(node: &NodeView) -> String {
     groups.collect::<Vec<_>>().join("; ")
 }
 
+fn tunnels(node: &NodeView) -> String {
+    let tunnels = node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
+    tunnels.collect::<Vec<_>>().join(", ")
+}
+
 impl View for BorrowedList {
     const KIND: &'static str = "BorrowedList";
-    const NAMED: [&'static str; 3] = ["address", "addresses", "address"];
+    const NAME: &'static str = "address";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let mut grid = Grid::new(page, detail, "ADDRESS  NODE  BLOCK  BLOCK OWNER  TYPE  ALLOCATED TO");
-        grid.can_do_without(&["TYPE", "BLOCK"]);
-        for address in &self.addresses {
-            grid.row([
-                address.address.to_string(),
-                address.node.clone(),
-                address.block.to_string(),
-                text_or_dash(address.block_owner.as_ref()),
-                address.kind.to_owned(),
-                or_dash(&address.allocated_to).to_owned(),
-            ]);
-        }
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.addresses.iter().map(|address| address.address.to_string())
+    }
+
+    fn text(&self, text: &mut Text) {
+        let columns = vec![
+            left("ADDRESS", |address: &BorrowedAddress| address.address),
+            left("NODE", |address: &BorrowedAddress| &address.node),
+            left("BLOCK", |address: &BorrowedAddress| address.block).hidden(2),
+            left("BLOCK OWNER", |address: &BorrowedAddress| dash(address.block_owner.as_ref())),
+            left("TYPE", |address: &BorrowedAddress| address.kind).hidden(1),
+            left("ALLOCATED TO", |address: &BorrowedAddress| or_dash(&address.allocated_to)),
+        ];
+        text.table(&self.addresses, columns);
         let mut notes = vec![count(self.addresses.len(), "borrowed address", "borrowed addresses")];
         if self.unknown > 0 {
             let unknown = count(self.unknown, "allocation has", "allocations have");
             notes.push(format!("{unknown} no recorded node: unknown whether borrowed"));
         }
-        table(grid, &notes, page, out)
+        text.notes(&notes);
     }
 }
 
 impl View for ConfigurationView {
     const KIND: &'static str = "Configuration";
-    const NAMED: [&'static str; 3] = ["configuration", "settings", "name"];
+    const NAME: &'static str = "configuration";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let differs = self.settings.iter().any(|setting| setting.resource.is_some());
-        let mut grid = Grid::new(page, detail, "SETTING  VALUE  FROM");
-        if differs {
-            grid.columns("IN IPAMConfiguration");
-        }
-        grid.can_do_without(&["FROM"]);
-        for setting in &self.settings {
-            let mut row = vec![setting.name, &setting.value, &setting.origin];
-            if differs {
-                row.push(or_dash(setting.resource.as_deref().unwrap_or_default()));
-            }
-            grid.row(row);
-        }
-        let ignored = self.ignored.iter().map(|name| calipam_check::says_ignored(name));
-        table(grid, &ignored.collect::<Vec<_>>(), page, out)
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.settings.iter().map(|setting| setting.name.to_owned())
+    }
+
+    fn text(&self, text: &mut Text) {
+        let columns = vec![
+            left("SETTING", |setting: &Setting| setting.name),
+            left("VALUE", |setting: &Setting| &setting.value),
+            left("FROM", |setting: &Setting| &setting.origin).hidden(1),
+            left("IN IPAMConfiguration", |setting: &Setting| dash(setting.resource.as_ref())).if_any(),
+        ];
+        text.table(&self.settings, columns);
+        text.notes(&self.ignored.iter().map(|name| calipam_check::says_ignored(name)).collect::<Vec<_>>());
     }
 }
 
 impl View for AddressList {
     const KIND: &'static str = "AddressList";
-    const NAMED: [&'static str; 3] = ["address", "addresses", "address"];
+    const NAME: &'static str = "address";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let wide = detail == Detail::Full;
-        let mut grid = Grid::new(page, detail, "ADDRESS  NODE  BLOCK  TYPE  ALLOCATED TO");
-        if wide {
-            grid.columns("POOL  HANDLE");
-        }
-        grid.can_do_without(&["BLOCK", "TYPE"]);
-        for held in &self.addresses {
-            let mut row = vec![
-                held.address.to_string(),
-                text_or_dash(held.node.as_ref()),
-                text_or_dash(held.block),
-                held.kind.to_owned(),
-                or_dash(&held.allocated_to).to_owned(),
-            ];
-            if wide {
-                row.extend([text_or_dash(held.pool.as_ref()), text_or_dash(held.handle.as_ref())]);
-            }
-            grid.row(row);
-        }
-        table(grid, &[count(self.addresses.len(), "address", "addresses")], page, out)
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.addresses.iter().map(|held| held.address.to_string())
+    }
+
+    fn text(&self, text: &mut Text) {
+        let columns = vec![
+            left("ADDRESS", |held: &HeldAddress| held.address),
+            left("NODE", |held: &HeldAddress| dash(held.node.as_ref())),
+            left("BLOCK", |held: &HeldAddress| dash(held.block)).hidden(1),
+            left("TYPE", |held: &HeldAddress| held.kind).hidden(2),
+            left("ALLOCATED TO", |held: &HeldAddress| or_dash(&held.allocated_to)),
+            left("POOL", |held: &HeldAddress| dash(held.pool.as_ref())).wide(),
+            left("HANDLE", |held: &HeldAddress| dash(held.handle.as_ref())).wide(),
+        ];
+        text.table(&self.addresses, columns);
+        text.notes(&[count(self.addresses.len(), "address", "addresses")]);
     }
 }

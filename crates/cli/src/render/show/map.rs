@@ -1,7 +1,6 @@
 //! The maps of the pools: half blocks in 256 colours, or a character for each cell.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Write};
 
 use calipam_check::Severity;
 use calipam_check::views::{MapCell, MapList, PoolMap};
@@ -9,10 +8,8 @@ use clap::builder::styling::{Ansi256Color, Color, Style};
 use textwrap::core::display_width;
 
 use super::View;
-use crate::render::document::Detail;
-use crate::render::table::Page;
-use crate::render::text::{count, escape, join, thousands};
-use crate::render::wrap::on_page;
+use crate::render::page::{Page, Text};
+use crate::render::text::{count, join, thousands};
 
 /// Cells in a line where the width is not known.
 const USUAL: u32 = 64;
@@ -23,30 +20,35 @@ const NAMED: usize = 10;
 
 impl View for MapList {
     const KIND: &'static str = "PoolMapList";
-    const NAMED: [&'static str; 3] = ["pool", "pools", "name"];
+    const NAME: &'static str = "pool";
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.pools.iter().map(|pool| pool.name.clone())
+    }
+
+    fn text(&self, text: &mut Text) {
         if self.pools.is_empty() {
-            return writeln!(out, "There are no pools");
+            return text.line("There are no pools");
         }
         for map in &self.pools {
-            writeln!(out, "{}", on_page(&title(map), 0, page))?;
-            let drawing = Drawing::new(map, page);
-            if drawing.in_half_blocks() {
-                drawing.half_blocks(out)?
+            text.line(title(map));
+            let drawing = Drawing::new(map, text.page);
+            if text.page.color && text.page.unicode {
+                drawing.half_blocks(text);
             } else {
-                drawing.characters(out)?
+                drawing.characters(text);
             }
-            let named = if detail == Detail::Full { usize::MAX } else { NAMED };
-            findings(map, named).iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 2, page)))?;
-            writeln!(out)?;
+            let named = if text.page.wide { usize::MAX } else { NAMED };
+            findings(map, named).iter().for_each(|line| text.hanging(2, line));
+            text.blank();
         }
-        if page.color && page.unicode {
-            return writeln!(out, "{}", colors());
+        if text.page.color && text.page.unicode {
+            return text.drawn(&colors());
         }
-        let legend = "Legend: . no block; - a block, free; 1 to 9 tenths of a cell in use; # all of it; ? unknown. A letter is \
-                      the worst finding: C critical, E error, W warning, I info";
-        writeln!(out, "{}", on_page(legend, 0, page))
+        text.line(
+            "Legend: . no block; - a block, free; 1 to 9 tenths of a cell in use; # all of it; ? unknown. A letter is \
+             the worst finding: C critical, E error, W warning, I info",
+        );
     }
 }
 
@@ -55,7 +57,7 @@ fn title(map: &PoolMap) -> String {
     let held = map.cells.iter().filter(|cell| cell.blocks > 0).count();
     format!(
         "{} ({}): {} of {} {} blocks; a cell is a /{}",
-        escape(&map.name),
+        map.name,
         map.cidr,
         thousands(held),
         count(map.size as usize, "cell", "cells"),
@@ -161,7 +163,6 @@ struct Drawing<'a> {
     cells: HashMap<u32, &'a MapCell>,
     columns: u32,
     label: usize,
-    page: Page,
 }
 
 impl<'a> Drawing<'a> {
@@ -172,11 +173,7 @@ impl<'a> Drawing<'a> {
         // A power of two, so that every row begins at a round address.
         let columns = (1 << room.max(FEWEST).ilog2()).min(map.size);
         let cells = map.cells.iter().map(|cell| (cell.index, cell)).collect();
-        Self { map, cells, columns, label: widest, page }
-    }
-
-    fn in_half_blocks(&self) -> bool {
-        self.page.color && self.page.unicode
+        Self { map, cells, columns, label: widest }
     }
 
     fn glyph(&self, row: u32, column: u32) -> Option<Glyph> {
@@ -193,32 +190,27 @@ impl<'a> Drawing<'a> {
         format!("{address:<width$} ", width = self.label)
     }
 
-    fn characters(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn characters(&self, text: &mut Text) {
         for row in 0..self.rows() {
-            let cells: String = (0..self.columns)
-                .filter_map(|column| self.glyph(row, column))
-                .map(Glyph::character)
-                .collect();
-            writeln!(out, "{}{cells}", self.label(row))?;
+            let cells = (0..self.columns).filter_map(|column| self.glyph(row, column)).map(Glyph::character);
+            text.drawn(&(self.label(row) + &cells.collect::<String>()));
         }
-        Ok(())
     }
 
     /// Two rows of cells in a line: the upper ones are the foreground of an upper half block.
-    fn half_blocks(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn half_blocks(&self, text: &mut Text) {
         for row in (0..self.rows()).step_by(2) {
             let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)
                 .map(|column| (self.glyph(row, column), self.glyph(row + 1, column)))
                 .collect();
-            write!(out, "{}", self.label(row))?;
+            let mut line = self.label(row);
             for run in pairs.chunk_by(|a, b| a == b) {
                 let (upper, lower) = run[0];
                 let style = Style::new().fg_color(upper.map(Glyph::color)).bg_color(lower.map(Glyph::color));
-                write!(out, "{style}{}{style:#}", "▀".repeat(run.len()))?;
+                line.push_str(&format!("{style}{}{style:#}", "▀".repeat(run.len())));
             }
-            writeln!(out)?;
+            text.drawn(&line);
         }
-        Ok(())
     }
 }
 

@@ -1,27 +1,22 @@
 //! Which block size, pool and limit of blocks fit a cluster.
 
-use std::io::{self, Write};
-
-use calipam_simulate::answer::{Advice, Objection};
+use calipam_simulate::answer::{Advice, Candidate, Objection};
 
 use super::{heading, runs, share};
-use crate::render::document::Detail;
-use crate::render::table::Page;
+use crate::render::page::Text;
 use crate::render::text::thousands;
-use crate::render::wrap::on_page;
 
-pub(super) fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("Advice", page, out)?;
-    for line in lines(advice) {
-        writeln!(out, "{}", on_page(&line, 0, page))?;
-    }
-    writeln!(out)?;
-    let rows = advice.candidates.iter().map(|candidate| {
-        let against: Vec<&str> = candidate.drawbacks.iter().map(|objection| words(*objection)).collect();
-        (&candidate.row, against.join("; "))
-    });
-    let with_drawbacks = true;
-    runs::size_table(rows, with_drawbacks, detail, page, out)
+pub(super) fn write(advice: &Advice, text: &mut Text) {
+    heading(text, "Advice");
+    text.lines(lines(advice));
+    text.blank();
+    let rows = advice.candidates.iter().map(|candidate| (&candidate.row, Some(against(candidate))));
+    text.grid(runs::size_table(rows));
+}
+
+/// The drawbacks of a size.
+pub(super) fn against(candidate: &Candidate) -> String {
+    candidate.drawbacks.iter().map(|objection| words(*objection)).collect::<Vec<_>>().join("; ")
 }
 
 /// The advice in words.
@@ -80,7 +75,7 @@ fn tipping(advice: &Advice) -> Option<String> {
 }
 
 /// An objection as people read it.
-pub(super) fn words(objection: Objection) -> &'static str {
+fn words(objection: Objection) -> &'static str {
     match objection {
         Objection::WaitingPods => "pods do not start",
         Objection::StrandedNodes => "nodes are stranded",

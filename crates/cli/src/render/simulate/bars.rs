@@ -1,11 +1,9 @@
 //! Pictures in the terminal: bars, and curves of one line.
 
-use std::io::{self, Write};
-
 use calipam_simulate::Micros;
 use textwrap::core::display_width;
 
-use crate::render::table::Page;
+use crate::render::page::{Page, Text};
 use crate::render::text::thousands;
 
 /// Columns of the longest bar where the page says nothing.
@@ -16,40 +14,27 @@ const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A bar for each time.
-pub(super) fn times(
-    title: &str,
-    rows: impl Iterator<Item = (String, Micros)>,
-    page: Page,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let rows: Vec<Row> = rows.map(|(name, time)| (name, time.0, time.to_string())).collect();
-    bars(title, &rows, page, out)
+pub(super) fn times(title: &str, rows: impl Iterator<Item = (String, Micros)>, text: &mut Text) {
+    bars(title, rows.map(|(name, time)| (name, time.0, time.to_string())), text);
 }
 
 /// A bar for each number.
-pub(super) fn counts(
-    title: &str,
-    rows: impl Iterator<Item = (String, u64)>,
-    page: Page,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let rows: Vec<Row> = rows.map(|(name, number)| (name, number, thousands(number))).collect();
-    bars(title, &rows, page, out)
+pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
+    bars(title, rows.map(|(name, number)| (name, number, thousands(number))), text);
 }
 
-/// Name, length, and what is written after the bar.
-type Row = (String, u64, String);
-
-fn bars(title: &str, rows: &[Row], page: Page, out: &mut dyn Write) -> io::Result<()> {
+/// Bars, each with its name, its length, and what is written after it.
+fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
+    let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|(name, ..)| display_width(name)).max().unwrap_or(0);
     let labels = rows.iter().map(|(.., label)| display_width(label)).max().unwrap_or(0);
-    let room = page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(names + labels + 6));
+    let room = text.page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(names + labels + 6));
     let most = rows.iter().map(|(_, length, _)| *length).max().unwrap_or(0).max(1);
-    writeln!(out, "\n{title}:")?;
+    text.blank();
+    text.line(format!("{title}:"));
     for (name, length, label) in rows {
-        writeln!(out, "  {name:>names$}  {} {label}", bar(*length, most, room.clamp(8, WIDE)))?;
+        text.drawn(&format!("  {name:>names$}  {} {label}", bar(length, most, room.clamp(8, WIDE))));
     }
-    Ok(())
 }
 
 fn bar(length: u64, most: u64, room: usize) -> String {

@@ -1,33 +1,47 @@
 //! When two pods get one address.
 
-use std::io::{self, Write};
-
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
 use super::heading;
-use crate::render::document::Detail;
-use crate::render::table::{Grid, Page};
+use crate::render::page::Text;
+use crate::render::table::{Column, left, right};
 use crate::render::text::thousands;
-use crate::render::wrap::on_page;
 
-pub(super) fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("Causes of duplicate addresses", page, out)?;
-    let mut grid = Grid::new(page, detail, "CAUSE  >RUNS  >WITH CLASH  >CLASHES  >FIRST AFTER");
-    for row in &clashes.causes {
-        grid.row([
-            words(row.cause).to_owned(),
-            thousands(row.runs),
-            thousands(row.runs_with_clash),
-            thousands(row.clashes),
-            row.first_clash_after.map_or_else(|| "-".to_owned(), |after| after.to_string()),
-        ]);
-    }
-    grid.write(out)?;
+pub(super) fn write(clashes: &Clashes, text: &mut Text) {
+    heading(text, "Causes of duplicate addresses");
+    text.table(&clashes.causes, columns());
     for row in clashes.causes.iter().filter(|row| row.cause != Cause::None) {
-        findings(row, detail, page, out)?;
+        text.blank();
+        text.line(format!("Checks after: {}", words(row.cause)));
+        match row.findings.as_slice() {
+            [] => text.drawn("  no finding"),
+            findings => text.table(findings, finding_columns()),
+        }
     }
-    let note = format!("A check ran every {}; what it found twice in a row counts.", clashes.check_interval);
-    writeln!(out, "\n{}", on_page(&note, 0, page))
+    text.blank();
+    text.line(format!("A check ran every {}; what it found twice in a row counts.", clashes.check_interval));
+}
+
+pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
+    let first =
+        |row: &CauseRow| row.first_clash_after.map_or_else(|| "-".to_owned(), |after| after.to_string());
+    vec![
+        left("CAUSE", |row: &CauseRow| words(row.cause)),
+        right("RUNS", |row: &CauseRow| thousands(row.runs)),
+        right("WITH CLASH", |row: &CauseRow| thousands(row.runs_with_clash)),
+        right("CLASHES", |row: &CauseRow| thousands(row.clashes)),
+        right("FIRST AFTER", first),
+    ]
+}
+
+/// What checks found, from the first on.
+pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
+    vec![
+        left("CODE", |found: &Sighting| &found.code),
+        right("SEEN AFTER", |found: &Sighting| found.after),
+        right("IN RUNS", |found: &Sighting| thousands(found.runs)),
+        right("BEFORE A CLASH", |found: &Sighting| thousands(found.runs_before_clash)),
+    ]
 }
 
 /// A cause as people read it.
@@ -39,18 +53,4 @@ pub(super) fn words(cause: Cause) -> &'static str {
         Cause::FreedByHand => "addresses released by hand",
         Cause::Partition => "a node cut off and removed",
     }
-}
-
-/// What checks found, from the first on.
-fn findings(row: &CauseRow, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\nChecks after: {}", words(row.cause))?;
-    if row.findings.is_empty() {
-        return writeln!(out, "  no finding");
-    }
-    let mut grid = Grid::new(page, detail, "CODE  >SEEN AFTER  >IN RUNS  >BEFORE A CLASH");
-    for Sighting { code, runs, runs_before_clash, after } in &row.findings {
-        let cells = [code.clone(), after.to_string(), thousands(runs), thousands(runs_before_clash)];
-        grid.row(cells);
-    }
-    grid.write(out)
 }

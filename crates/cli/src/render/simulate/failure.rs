@@ -1,50 +1,55 @@
 //! The addresses of a node that fails.
 
-use std::io::{self, Write};
-
 use calipam_simulate::Micros;
 use calipam_simulate::answer::{Course, Failure, Point};
 
 use super::runs::{HIGHEST, LOWEST};
 use super::{bars, heading};
-use crate::render::document::Detail;
-use crate::render::table::{Grid, Page};
-use crate::render::text::{count, escape, thousands};
-use crate::render::wrap::on_page;
+use crate::render::page::Text;
+use crate::render::table::{Grid, left, right};
+use crate::render::text::{count, thousands};
 
-pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("Addresses of a node that fails", page, out)?;
-    writeln!(out, "{}", on_page(&headline(failure), 0, page))?;
-
-    let mut grid = Grid::new(
-        page,
-        detail,
-        "COLLECTOR  >ADDRESSES FREE AFTER  >BLOCKS FREE AFTER  >RECOVERY  >MAX PENDING",
-    );
-    rows(failure).into_iter().for_each(|cells| grid.row(cells));
-    writeln!(out)?;
-    grid.write(out)?;
+pub(super) fn write(failure: &Failure, text: &mut Text) {
+    heading(text, "Addresses of a node that fails");
+    text.line(headline(failure));
+    text.blank();
+    text.grid(table(failure));
 
     let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
-    writeln!(out, "\nFrom the failure to {end} after it:")?;
+    text.blank();
+    text.line(format!("From the failure to {end} after it:"));
     for (name, course) in courses(failure) {
-        curve(&format!("held, collector {name}"), course, |point| point.held, page, out)?;
+        curve(&format!("held, collector {name}"), course, |point| point.held, text);
     }
-    curve("not running", &failure.with_collector, |point| point.waiting, page, out)
+    curve("not running", &failure.with_collector, |point| point.waiting, text);
 }
 
 /// A row for each course, and where there were several runs, one for each end of its range.
-pub(super) fn rows(failure: &Failure) -> Vec<Vec<String>> {
-    let row = |name: &str, course| [name.to_owned()].into_iter().chain(course_cells(course)).collect();
+pub(super) fn table(failure: &Failure) -> Grid {
     let mut rows = Vec::new();
-    for (place, (name, course)) in courses(failure).into_iter().enumerate() {
-        rows.push(row(name, course));
+    for (place, course) in courses(failure).into_iter().enumerate() {
+        rows.push(course);
         if let Some(range) = &failure.range {
-            rows.push(row(LOWEST, courses(&range.lowest)[place].1));
-            rows.push(row(HIGHEST, courses(&range.highest)[place].1));
+            rows.push((LOWEST, courses(&range.lowest)[place].1));
+            rows.push((HIGHEST, courses(&range.highest)[place].1));
         }
     }
-    rows
+    type Row<'a> = (&'static str, &'a Course);
+    let last = |course: &Course| course.points.last().copied().unwrap_or_default();
+    let columns = vec![
+        left("COLLECTOR", |(name, _): Row<'_>| name),
+        right("ADDRESSES FREE AFTER", |(_, course): Row<'_>| {
+            or_left(course.addresses_free_after, last(course).held, "held")
+        }),
+        right("BLOCKS FREE AFTER", |(_, course): Row<'_>| {
+            or_left(course.blocks_free_after, last(course).blocks, "held")
+        }),
+        right("RECOVERY", |(_, course): Row<'_>| {
+            or_left(course.all_running_after, last(course).waiting, "not running")
+        }),
+        right("MAX PENDING", |(_, course): Row<'_>| thousands(course.max_pending)),
+    ];
+    Grid::new(false, rows, columns)
 }
 
 fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
@@ -57,18 +62,7 @@ fn headline(failure: &Failure) -> String {
         None => "never removed from the cluster".to_owned(),
     };
     let held = count(failure.held as usize, "address", "addresses");
-    format!("{} fails with {held}, and is {removed}.", escape(&failure.node))
-}
-
-/// The course of a failure, in the order of the columns.
-fn course_cells(course: &Course) -> [String; 4] {
-    let last = course.points.last().copied().unwrap_or_default();
-    [
-        or_left(course.addresses_free_after, last.held, "held"),
-        or_left(course.blocks_free_after, last.blocks, "held"),
-        or_left(course.all_running_after, last.waiting, "not running"),
-        thousands(course.max_pending),
-    ]
+    format!("{} fails with {held}, and is {removed}.", failure.node)
 }
 
 /// A time, or what there is still at the end.
@@ -76,15 +70,9 @@ fn or_left(time: Option<Micros>, left: u64, what: &str) -> String {
     time.map_or_else(|| format!("never: {} {what}", thousands(left)), |time| time.to_string())
 }
 
-fn curve(
-    name: &str,
-    course: &Course,
-    of: impl Fn(&Point) -> u64,
-    page: Page,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn curve(name: &str, course: &Course, of: impl Fn(&Point) -> u64, text: &mut Text) {
     let values: Vec<u64> = course.points.iter().map(of).collect();
     let most = values.iter().copied().max().unwrap_or(0);
-    let drawn = bars::curve(&values, most, bars::room(page));
-    writeln!(out, "  {name:<19}  {drawn}| at most {}", thousands(most))
+    let drawn = bars::curve(&values, most, bars::room(text.page));
+    text.drawn(&format!("  {name:<19}  {drawn}| at most {}", thousands(most)));
 }

@@ -15,10 +15,9 @@ use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, SPREAD
 use calipam_simulate::{Costs, Scenario, ScenarioError};
 use serde::Serialize;
 
-use super::document::{Detail, Document, unsupported};
-use super::table::Page;
+use super::document::{Document, unsupported};
+use super::page::Text;
 use super::text::{count, thousands};
-use super::wrap::on_page;
 use crate::format::Format;
 
 /// All answers of one call.
@@ -126,27 +125,26 @@ impl Document for Answers {
         "Simulation"
     }
 
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", on_page(&self.headline(), 0, page))?;
+    fn text(&self, text: &mut Text) {
+        text.line(self.headline());
         if let Some(run) = &self.run {
-            one::write(run, detail, page, out)?;
+            one::write(run, text);
         }
         if let Some(scale) = &self.scale {
-            runs::scale(scale, detail, page, out)?;
+            runs::scale(scale, text);
         }
         if let Some(sizes) = &self.block_sizes {
-            runs::block_sizes(&sizes.rows, detail, page, out)?;
+            runs::block_sizes(&sizes.rows, text);
         }
         if let Some(failure) = &self.failure {
-            failure::write(failure, detail, page, out)?;
+            failure::write(failure, text);
         }
         if let Some(clashes) = &self.clashes {
-            clashes::write(clashes, detail, page, out)?;
+            clashes::write(clashes, text);
         }
         if let Some(advice) = &self.advice {
-            advice::write(advice, detail, page, out)?;
+            advice::write(advice, text);
         }
-        Ok(())
     }
 
     fn schema(&self) -> impl Serialize {
@@ -162,9 +160,9 @@ impl Document for Answers {
 }
 
 /// A heading with an empty line before it.
-fn heading(text: &str, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    let style = clap::builder::styling::Style::new().bold();
-    writeln!(out, "\n{}", page.styled(style, text))
+fn heading(text: &mut Text, heading: &str) {
+    text.blank();
+    text.styled(clap::builder::styling::Style::new().bold(), heading);
 }
 
 /// A share as people read it: `12.5 %`.

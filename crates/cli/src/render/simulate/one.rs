@@ -1,25 +1,25 @@
 //! One run: the time that pods wait, and the use of blocks.
 
-use std::io::{self, Write};
-
 use calipam_simulate::answer::{Run, Times};
 
 use super::{heading, share};
-use crate::render::document::Detail;
-use crate::render::table::{Grid, Page};
+use crate::render::page::Text;
+use crate::render::table::{left, right};
 use crate::render::text::{escape, thousands};
-use crate::render::wrap::on_page;
 
-pub(super) fn write(run: &Run, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    heading("Result", page, out)?;
-    for line in lines(run) {
-        writeln!(out, "{}", on_page(&line, 2, page))?;
-    }
+pub(super) fn write(run: &Run, text: &mut Text) {
+    heading(text, "Result");
+    lines(run).iter().for_each(|line| text.hanging(2, line));
     if run.range.is_some() {
-        writeln!(out)?;
-        range(run, detail, page, out)?;
+        text.blank();
+        let columns = vec![
+            left("RESULT", |fact: &Vec<String>| &fact[0]),
+            right("IN THE MEDIAN", |fact: &Vec<String>| &fact[1]),
+            right("LOWEST", |fact: &Vec<String>| &fact[2]),
+            right("HIGHEST", |fact: &Vec<String>| &fact[3]),
+        ];
+        text.table(&facts_with_range(run), columns);
     }
-    Ok(())
 }
 
 /// The answer in words.
@@ -106,10 +106,4 @@ pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
         rows.iter_mut().zip(facts(end)).for_each(|(row, (_, value))| row.push(value));
     }
     rows
-}
-
-fn range(run: &Run, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    let mut grid = Grid::new(page, detail, "RESULT  >IN THE MEDIAN  >LOWEST  >HIGHEST");
-    facts_with_range(run).into_iter().for_each(|cells| grid.row(cells));
-    grid.write(out)
 }

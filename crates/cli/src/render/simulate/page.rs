@@ -6,9 +6,10 @@ use calipam_simulate::Micros;
 use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, Point, Run, Scale, Times};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::runs::{scale_cells, size_cells, with_range};
+use super::runs::{scale_table, size_table};
 use super::svg::{self, Line, Value};
 use super::{Answers, advice, clashes, failure, one};
+use crate::render::table::Grid;
 use crate::render::text::thousands;
 use crate::render::yaml;
 
@@ -58,15 +59,21 @@ fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Markup {
+fn table<T: AsRef<str>>(heads: &[T], rows: impl Iterator<Item = Vec<String>>) -> Markup {
     html! {
         div.scroll {
             table {
-                thead { tr { @for head in heads { th { (head) } } } }
+                thead { tr { @for head in heads { th { (head.as_ref()) } } } }
                 tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
             }
         }
     }
+}
+
+/// The table of a list, as terminals have it.
+fn grid(list: &Grid) -> Markup {
+    let titles = list.titles().map(|title| title[..1].to_owned() + &title[1..].to_lowercase());
+    table(&titles.collect::<Vec<_>>(), list.rows())
 }
 
 fn time(time: Micros) -> Value {
@@ -93,20 +100,6 @@ fn one(run: &Run) -> Markup {
 }
 
 fn of_scale(scale: &Scale) -> Markup {
-    let heads = [
-        "Nodes",
-        "Pods",
-        "Median",
-        "99 %",
-        "Worst",
-        "In own block",
-        "With a new block",
-        "Requests",
-        "With a new block",
-        "Conflicts",
-        "Not running",
-    ];
-    let rows = scale.rows.iter().flat_map(|run| with_range(run, scale_cells));
     let times: Vec<_> = scale.rows.iter().map(|run| (thousands(run.nodes), three(&run.adds.time))).collect();
     let requests: Vec<_> = scale
         .rows
@@ -118,44 +111,16 @@ fn of_scale(scale: &Scale) -> Markup {
         .collect();
     html! {
         h2 { "ADD latency by cluster size" }
-        (table(&heads, rows))
+        (grid(&scale_table(scale)))
         (svg::bars("Time of an ADD, by nodes", &THREE, &times))
         (svg::bars("Requests of an ADD, by nodes", &["in own block", "with a new block"], &requests))
     }
 }
 
-fn size_rows<'a>(
-    rows: impl Iterator<Item = (&'a BlockSizeRow, Option<String>)>,
-) -> impl Iterator<Item = Vec<String>> {
-    rows.flat_map(|(row, against)| {
-        let mut lines = with_range(&row.run, |run| size_cells(row.block_size, run));
-        if let Some(first) = lines.first_mut() {
-            first.extend(against);
-        }
-        lines
-    })
-}
-
-const SIZE_HEADS: [&str; 13] = [
-    "Size",
-    "Median",
-    "99 %",
-    "Worst",
-    "Requests",
-    "Blocks",
-    "Wasted",
-    "%",
-    "Routes",
-    "Borrowed %",
-    "Stranded",
-    "Conflicts",
-    "Not running",
-];
-
 fn of_sizes(rows: &[BlockSizeRow]) -> Markup {
     html! {
         h2 { "The cluster with each block size" }
-        (table(&SIZE_HEADS, size_rows(rows.iter().map(|row| (row, None)))))
+        (grid(&size_table(rows.iter().map(|row| (row, None)))))
         (size_charts(rows.iter()))
     }
 }
@@ -185,7 +150,7 @@ fn of_failure(failure: &Failure) -> Markup {
     html! {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
-        (table(&["Collector", "Addresses free after", "Blocks free after", "Recovery", "Max pending"], failure::rows(failure).into_iter()))
+        (grid(&failure::table(failure)))
         (svg::lines("Addresses that the node holds, from the failure on", &end.to_string(), &held))
         (svg::lines("Pods that should run and do not", &end.to_string(), &waiting))
     }
@@ -196,15 +161,6 @@ fn along(point: &Point, end: Micros) -> f64 {
 }
 
 fn of_clashes(found: &Clashes) -> Markup {
-    let rows = found.causes.iter().map(|row| {
-        vec![
-            clashes::words(row.cause).to_owned(),
-            thousands(row.runs),
-            thousands(row.runs_with_clash),
-            thousands(row.clashes),
-            row.first_clash_after.map_or_else(|| "-".to_owned(), |after| after.to_string()),
-        ]
-    });
     let bars: Vec<_> = found
         .causes
         .iter()
@@ -212,28 +168,21 @@ fn of_clashes(found: &Clashes) -> Markup {
         .collect();
     html! {
         h2 { "Causes of duplicate addresses" }
-        (table(&["Cause", "Runs", "With clash", "Addresses", "First after"], rows))
+        (grid(&Grid::new(false, &found.causes, clashes::columns())))
         (svg::bars("Runs in which an address had two owners", &[""], &bars))
         @for row in found.causes.iter().filter(|row| !row.findings.is_empty()) {
             h3 { "Checks after: " (clashes::words(row.cause)) }
-            (table(&["Finding", "Seen after", "In runs", "Before a clash"], row.findings.iter().map(|found| vec![
-                found.code.clone(), found.after.to_string(), thousands(found.runs), thousands(found.runs_before_clash),
-            ])))
+            (grid(&Grid::new(false, &row.findings, clashes::finding_columns())))
         }
     }
 }
 
 fn of_advice(found: &Advice) -> Markup {
-    let heads: Vec<&str> = SIZE_HEADS.iter().copied().chain(["Drawbacks"]).collect();
-    let rows = found.candidates.iter().map(|candidate| {
-        let against: Vec<&str> =
-            candidate.drawbacks.iter().map(|objection| advice::words(*objection)).collect();
-        (&candidate.row, Some(against.join("; ")))
-    });
+    let rows = found.candidates.iter().map(|candidate| (&candidate.row, Some(advice::against(candidate))));
     html! {
         h2 { "Advice" }
         @for line in advice::lines(found) { p { (line) } }
-        (table(&heads, size_rows(rows)))
+        (grid(&size_table(rows)))
         (size_charts(found.candidates.iter().map(|candidate| &candidate.row)))
     }
 }
