@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_check::{ClusterIdentity, Code, Subject};
+use calipam_model::block::Cooling;
 use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals, Verb};
 use calipam_repair::Execution;
 use calipam_workflow::Executed;
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use super::document::{Detail, Document};
 use super::header;
+use super::show::cool_down;
 use super::table::{Grid, Page};
 use super::text::{count, escape, thousands};
 use super::wrap::on_page;
@@ -69,6 +71,9 @@ pub(crate) struct ShownExecution {
     partly: usize,
     conflicts: Vec<ShownConflict>,
     interrupted: bool,
+    /// The addresses that were released and cool down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cooling: Option<Cooling>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
     /// Why the datastore is still locked by the run.
@@ -98,6 +103,7 @@ impl ShownExecution {
             passed_over: _,
             partly,
             aborted,
+            cooling,
             open_intents: _,
             journal: _,
         } = &run.execution;
@@ -113,13 +119,14 @@ impl ShownExecution {
             partly: *partly,
             conflicts: conflicts.iter().map(conflict).collect(),
             interrupted: *interrupted,
+            cooling: *cooling,
             failure: failure.as_ref().map(ToString::to_string),
             lock_left: lock_left.as_ref().map(ToString::to_string),
             journal: run.journal.display().to_string(),
         }
     }
 
-    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`.
+    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that cool down.
     pub(crate) fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
@@ -135,6 +142,9 @@ impl ShownExecution {
         }
         if self.not_started > 0 {
             line.push_str(&format!("; {} not started", count(self.not_started, "step", "steps")));
+        }
+        if let Some(cooling) = &self.cooling {
+            line.push_str(&format!("\n{}", cool_down(cooling)));
         }
         line
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_check::fleet::Cluster;
-use calipam_check::views::Count;
+use calipam_check::views::{Count, PoolView};
 use calipam_check::{Change, Severity};
 use jiff::SignedDuration;
 
@@ -82,8 +82,8 @@ fn clusters_table(report: &FleetReport, clusters: &[&Cluster], detail: Detail, p
             thousands(cluster.report.counts.findings.get(&severity).copied().unwrap_or_default())
         }));
         if cluster.is_read {
-            let (used, total) = use_of_pools(cluster);
-            cells.extend([thousands(cluster.report.counts.nodes), thousands(used), percent(used, total)]);
+            cells.push(thousands(cluster.report.counts.nodes));
+            cells.extend(use_of_pools(cluster));
         } else {
             cells.extend(["-", "-", "-"].map(str::to_owned));
         }
@@ -93,11 +93,14 @@ fn clusters_table(report: &FleetReport, clusters: &[&Cluster], detail: Detail, p
     grid
 }
 
-/// Addresses in use and all, of the enabled pools of a cluster.
-pub(super) fn use_of_pools(cluster: &Cluster) -> (Count, Count) {
-    let pools = || cluster.pools.pools.iter().filter(|pool| pool.enabled);
-    let sum = |numbers: &mut dyn Iterator<Item = u128>| Count(numbers.fold(0, u128::saturating_add));
-    (sum(&mut pools().map(|pool| pool.in_use.0)), sum(&mut pools().map(|pool| pool.total.0)))
+/// Addresses in use of the enabled pools of a cluster, and the share that is taken, in percent.
+pub(super) fn use_of_pools(cluster: &Cluster) -> [String; 2] {
+    let sum = |number: fn(&PoolView) -> Count| {
+        let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled);
+        Count(pools.map(|pool| number(pool).0).fold(0, u128::saturating_add))
+    };
+    let share = percent(sum(|pool| pool.usable_taken), sum(|pool| pool.usable));
+    [thousands(sum(|pool| pool.in_use)), share]
 }
 
 /// One row for each severity, code and cluster. In a comparison what is new is the example.

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
+use calipam_check::occupancy::whole_percent;
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
+use calipam_model::block::Cooling;
 
 use super::{View, or_dash, table, text_or_dash};
 use crate::hints;
@@ -53,11 +55,8 @@ impl View for PoolList {
             ));
         }
         for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
-            let (name, cooling) = (&pool.name, number(pool.cooling));
-            let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
-            notes.push(format!(
-                "{name}: {cooling} cooling addresses, the first free at {first:.0}, the last at {last:.0}; {end} frees them at once"
-            ));
+            let addresses = usize::try_from(pool.cooling.0).unwrap_or(usize::MAX);
+            notes.push(format!("{}: {}", pool.name, cool_down(&Cooling { addresses, first, last })));
         }
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| match pool.by_name {
@@ -71,6 +70,12 @@ impl View for PoolList {
     }
 }
 
+/// How long addresses cool down, and what ends it.
+pub(crate) fn cool_down(cooling: &Cooling) -> String {
+    let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
+    format!("{cooling}; {end} ends that at once")
+}
+
 /// A row; with a page, that of a wide table.
 pub(crate) fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
     let name = if pool.enabled { pool.name.clone() } else { format!("{} (disabled)", pool.name) };
@@ -79,7 +84,7 @@ pub(crate) fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
         pool.cidr.to_string(),
         number(pool.total),
         number(pool.in_use),
-        percent(pool.in_use, pool.total),
+        percent(pool.usable_taken, pool.usable),
         number(pool.cooling),
         number(pool.reserved),
         number(pool.free),
@@ -87,7 +92,7 @@ pub(crate) fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
     ];
     if let Some(page) = wide {
         row.extend([
-            bar(pool.in_use, pool.total, page),
+            bar(pool.usable_taken, pool.usable, page),
             thousands(pool.blocks),
             format!("/{}", pool.block_size),
             number(pool.windows_reserved),
@@ -101,12 +106,13 @@ pub(crate) fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
 }
 
 fn outside_row(outside: &OutsidePools, wide: Option<Page>) -> Vec<String> {
+    let taken = Count(outside.in_use.0.saturating_add(outside.cooling.0));
     let mut row = vec![
         "(in no pool)".to_owned(),
         "-".to_owned(),
         number(outside.total),
         number(outside.in_use),
-        percent(outside.in_use, outside.total),
+        percent(taken, outside.total),
         number(outside.cooling),
         "-".to_owned(),
         number(outside.free),
@@ -114,7 +120,7 @@ fn outside_row(outside: &OutsidePools, wide: Option<Page>) -> Vec<String> {
     ];
     if let Some(page) = wide {
         row.extend([
-            bar(outside.in_use, outside.total, page),
+            bar(taken, outside.total, page),
             thousands(outside.blocks),
             "-".into(),
             "-".into(),
@@ -180,8 +186,10 @@ fn block_row(block: &BlockView, windows: bool, wide: Option<Page>) -> Vec<String
     }
     if let Some(page) = wide {
         let is_known = block.problems.is_empty();
+        let usable = Count(block.total.0.saturating_sub(block.reserved.into()));
+        let taken = Count(usable.0.saturating_sub(block.free.into()));
         row.extend([
-            if is_known { bar(block.in_use.into(), block.total, page) } else { "-".to_owned() },
+            if is_known { bar(taken, usable, page) } else { "-".to_owned() },
             or_dash(block.claimed_at.as_deref().unwrap_or_default()).to_owned(),
             text_or_dash(block.sequence_number),
         ]);
@@ -195,7 +203,7 @@ pub(crate) fn pools_with_bars(list: &PoolList, page: Page) -> Grid {
     for pool in &list.pools {
         let mut row = pool_row(pool, None);
         row.truncate(5);
-        row.push(bar(pool.in_use, pool.total, page));
+        row.push(bar(pool.usable_taken, pool.usable, page));
         grid.row(row);
     }
     grid
@@ -207,13 +215,7 @@ fn number(count: Count) -> String {
 
 /// Whole percents, rounded down; so that 100 means all.
 pub(crate) fn percent(part: Count, whole: Count) -> String {
-    if whole.0 == 0 {
-        return "-".to_owned();
-    }
-    // Parts of large IPv6 pools would overflow when multiplied first.
-    let percent =
-        part.0.checked_mul(100).map_or_else(|| part.0 / (whole.0 / 100), |hundred| hundred / whole.0);
-    percent.to_string()
+    whole_percent(part.0, whole.0).map_or_else(|| "-".to_owned(), |percent| percent.to_string())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::wrap::on_page;
 use crate::format::Format;
 
 pub(crate) use self::address::AddressDetails;
-pub(crate) use self::capacity::{percent, pool_row, pools_with_bars};
+pub(crate) use self::capacity::{cool_down, percent, pool_row, pools_with_bars};
 pub(crate) use self::compare::agrees;
 
 /// What `show` prints of a cluster.
