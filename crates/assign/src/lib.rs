@@ -42,7 +42,7 @@ pub use full::{FullBlocks, MemoryNotes, Notes};
 pub use hosts::Claimed;
 pub use memory::{Change, Fault, MemoryStore};
 pub use next::{
-    AddressSource, Answer, Cooling, Given, NextAddress, NotKnown, Outlook, Reason, Refused,
+    AddressSource, Answer, Given, Holder, NextAddress, NotKnown, Outlook, Reason, Refused,
     reclaims_empty_blocks,
 };
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};

@@ -35,8 +35,6 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 
-use self::occupancy::Claimants;
-
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
 pub use self::earlier::{
@@ -69,7 +67,7 @@ impl Context<'_> {
     /// The nodes whose next pod gets no address; the other rules do not run.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
         let mut found = Vec::new();
-        rules::without_address::check(self, &Claimants::new(self), &mut found);
+        rules::without_address::check(self, &mut found);
         found.retain(|finding| finding.code == Code::NodeWithoutAddresses);
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }

@@ -24,6 +24,7 @@ use crate::finding::{
     InvalidSelector, KeyDefect, NoAddressEvidence, OtherIpamEvidence, OwnerEvidence, OwnerKind, PodState,
     PoolEvidence, RecordEvidence, RefusalEvidence, Subject, UndecodableEvidence,
 };
+use crate::occupancy::whole_percent;
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,8 +286,7 @@ impl Finding {
             return format!("has the {field} {selector:?}, which does not parse: {reason}");
         }
         let (taken, usable) = (evidence.in_use.unwrap_or_default(), evidence.usable.unwrap_or_default());
-        // Rounded down, so that 100 % means that there is no address left.
-        let percent = (taken as f64 * 100.0 / usable as f64).floor();
+        let percent = whole_percent(taken, usable).unwrap_or_default();
         match evidence.cooling {
             None => format!("is {percent} % full: {taken} of {usable} in use"),
             Some(cooling) => {

@@ -48,8 +48,10 @@ impl ClusterIdentity {
 pub struct Counts {
     /// Allocation blocks.
     pub blocks: usize,
-    /// Addresses that blocks record, cooling and reserved ones included.
+    /// Addresses that blocks record for an owner, reserved ones included.
     pub allocations: usize,
+    /// Addresses that cool down.
+    pub cooling: usize,
     /// Block affinities.
     pub affinities: usize,
     pub handles: usize,
@@ -130,6 +132,7 @@ impl Filter {
 impl Report {
     /// A report of the findings about a snapshot, ordered.
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
+        let (allocations, cooling) = snapshot.allocation_counts();
         let mut report = Self {
             cluster: ClusterIdentity::of(snapshot),
             rechecked: snapshot.rechecked,
@@ -137,7 +140,8 @@ impl Report {
             notes,
             counts: Counts {
                 blocks: snapshot.blocks.len(),
-                allocations: snapshot.allocation_count(),
+                allocations,
+                cooling,
                 affinities: snapshot.affinities.len(),
                 handles: snapshot.handles.len(),
                 pools: snapshot.pools.len(),

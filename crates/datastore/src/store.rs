@@ -162,14 +162,14 @@ impl Datastore {
     ) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
             let in_kubernetes = extent.has_any(&[Source::Pods, Source::Services, Source::Machines]);
-            match self {
-                Self::Etcd(client) => Self::observe_etcd(client, None, extent, progress).await,
+            let mut snapshot = match self {
+                Self::Etcd(client) => Self::observe_etcd(client, None, extent, progress).await?,
                 Self::EtcdAndKubernetes(etcd, kubernetes) => {
                     let mut snapshot = Self::observe_etcd(etcd, None, extent, progress).await?;
                     if in_kubernetes {
                         with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
                     }
-                    Ok(snapshot)
+                    snapshot
                 }
                 Self::EtcdV2(client, kubernetes) => {
                     let mut snapshot = whole::etcdv2::observe(client, progress).await?;
@@ -177,14 +177,18 @@ impl Datastore {
                         with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
                     }
                     extent.say(&mut snapshot);
-                    Ok(snapshot)
+                    snapshot
                 }
-                Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await,
+                Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await?,
                 Self::File(file) => {
                     let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
-                    blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await
+                    blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await?
                 }
+            };
+            if *extent == Extent::Whole {
+                self.add_namespaces(&mut snapshot).await;
             }
+            Ok(snapshot)
         })
     }
 

@@ -78,7 +78,10 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let place = |source| order.iter().position(|known| *known == source);
     let places = place(Source::Blocks).zip(place(Source::Pods));
     snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
-    if seen.iter().all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services)) {
+    if seen
+        .iter()
+        .all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services | Source::Namespaces))
+    {
         return Err(Error::new(location, FileError::NoObjects));
     }
     snapshot.datastore = DatastoreKind::Kubernetes;

@@ -9,7 +9,8 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use crate::affinity::Affinity;
-use crate::block::{BlockContent, RecordDetail};
+use crate::attributes::AttributeRef;
+use crate::block::{Block, BlockContent, RecordDetail};
 use crate::config::{AssignIps, ClusterInformation, IpamConfig, KubeControllersConfiguration, NotServed};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
@@ -200,6 +201,9 @@ pub struct Snapshot {
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
+    /// The labels of namespaces, by name. They are read where a pool has a `namespaceSelector` and the account may list
+    /// namespaces; `None` if they were not.
+    pub namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
     /// Names of configurations of the allocator that Calico ignores, since only the one called `default` counts.
     pub ignored_configs: Vec<String>,
     /// What could not be understood.
@@ -239,6 +243,9 @@ impl Snapshot {
         self.pods.extend(other.pods);
         self.services.extend(other.services);
         self.machines.extend(other.machines);
+        if let Some(namespaces) = other.namespaces {
+            self.namespaces.get_or_insert_default().extend(namespaces);
+        }
         let new = other.ignored_configs.into_iter().filter(|name| !self.ignored_configs.contains(name));
         let new: Vec<String> = new.collect();
         self.ignored_configs.extend(new);
@@ -311,8 +318,21 @@ impl Snapshot {
         machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
     }
 
-    /// Number of addresses that blocks record as allocated, cooling and reserved ones included.
-    pub fn allocation_count(&self) -> usize {
-        self.blocks.iter().filter_map(|b| b.value.content.sound()).map(|b| b.allocated() as usize).sum()
+    /// Number of addresses that blocks record as allocated, reserved ones included, and of those that cool down.
+    pub fn allocation_counts(&self) -> (usize, usize) {
+        let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
+        let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());
+        let of_block = |block: &Block| {
+            if !block.has_cooling() {
+                return (block.allocated() as usize, 0);
+            }
+            let records = block.allocations().map(|allocation| allocation.attribute);
+            let (cooling, held): (Vec<_>, Vec<_>) = records.partition(|record| record.is_cooling());
+            let has_cooled = |record: &AttributeRef<'_>| {
+                cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
+            };
+            (held.len(), cooling.iter().filter(|record| !has_cooled(record)).count())
+        };
+        sound.map(of_block).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
 }

@@ -106,6 +106,8 @@ pub enum Warning {
     AssignForced(Skipped),
     /// The pool of this address does not select the node, which keeps it from automatic assignment alone.
     PoolOfOtherNodes { address: IpAddr, pool: String, selector: String },
+    /// So many of the addresses that it releases are not assigned again for so many seconds.
+    CoolDown { addresses: usize, seconds: i64 },
     /// These findings follow.
     Follows { code: Code, subjects: Vec<Subject> },
     /// What follows is not known, and why.
@@ -301,7 +303,10 @@ impl Plan {
     /// What people see of it, and the steps, for the executor.
     pub fn divide(self) -> (PlanSummary, Vec<Step>) {
         let totals = self.totals();
-        let Self { kind, cluster, actions, skipped, warnings, .. } = self;
+        let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;
+        let cooling = actions.iter().filter_map(|action| action.step.cooling());
+        let cooling = cooling.reduce(|sum, of| (sum.0 + of.0, sum.1.max(of.1)));
+        warnings.extend(cooling.map(|(addresses, seconds)| Warning::CoolDown { addresses, seconds }));
         let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
             actions.into_iter().map(|action| (action.step, action.changes)).unzip();
         let changes = changes.into_iter().flatten().collect();

@@ -24,7 +24,16 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let pod = leak(&mut cluster, 0);
         let site = Site::of(&cluster);
         let before = block(&site, &pod);
-        assert_eq!(site.release(&["--leaked"]).code, 0);
+        let planned = site.run(&[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat());
+        let run = site.release(&["--leaked"]);
+        assert_eq!(run.code, 0);
+        for (said, text) in [
+            (&planned.stderr, "2 released addresses cool down for 30 s; "),
+            (&run.stdout, "2 addresses cool down, the first until "),
+        ] {
+            let is_said = said.contains(text) && said.contains("configure --ip-cooldown-seconds 0");
+            assert_eq!(is_said, seconds == 30, "{planned:?} {run:?}");
+        }
         let mut after = block(&site, &pod);
         let ordinal = after.ordinal(pod.address());
         assert_eq!(after.sequence, before.sequence + 1);

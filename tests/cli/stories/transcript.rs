@@ -86,6 +86,15 @@ impl Story {
                 let after = after.split_once(" UTC").expect("in UTC").1;
                 format!("{}, at 10:30:00 UTC{after}", before.replace(" in 2s", " in 15m"))
             }
+            // The end of a cooldown.
+            None if line.contains(" until 20") => {
+                let time = "2026-11-21T10:15:30Z";
+                let masked = |part: &str| match part.starts_with("20") {
+                    true => format!("{time}{}", &part[time.len()..]),
+                    false => part.to_owned(),
+                };
+                line.split(" until ").map(masked).collect::<Vec<_>>().join(" until ")
+            }
             None => match line.split_once("` of 20") {
                 Some((before, _)) if line.starts_with("Undoing ") => {
                     format!("{before}` of 2026-11-21T10:15:00.123Z")

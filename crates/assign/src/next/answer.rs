@@ -4,10 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::block::{Block, BlockOwner};
-use calipam_model::config::IpamConfig;
+use calipam_model::block::{BlockOwner, Cooling};
 use calipam_model::pool::{Pool, PoolUse};
-use jiff::Timestamp;
 
 use super::{NextAddress, Outlook};
 use crate::error::{Error, Partly, Result};
@@ -161,48 +159,6 @@ impl fmt::Display for Reason {
                 write!(f, "strict affinity is on, and the block {block} is not the node's")
             }
             Self::Other => f.write_str("the allocator fails"),
-        }
-    }
-}
-
-/// Released addresses that are not assigned again until they have cooled down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cooling {
-    pub addresses: u32,
-    /// The time from which the first of them can be assigned.
-    pub first: Timestamp,
-    /// The time from which all of them can.
-    pub last: Timestamp,
-}
-
-impl Cooling {
-    /// The addresses of some blocks that cool down at a time; `None` if none does.
-    pub fn of<'b>(
-        blocks: impl IntoIterator<Item = &'b Block>,
-        now: Timestamp,
-        config: &IpamConfig,
-    ) -> Option<Self> {
-        let cooldown = config.cooldown();
-        let cooling = blocks.into_iter().filter(|block| block.has_cooling());
-        let records = cooling.flat_map(|block| block.allocations()).map(|allocation| allocation.attribute);
-        let until = records.filter(|record| !record.has_cooled(now, cooldown));
-        let until = until.filter_map(|record| record.released_time()?.checked_add(cooldown).ok());
-        until.fold(None, |sum: Option<Self>, until| {
-            let Some(sum) = sum else { return Some(Self { addresses: 1, first: until, last: until }) };
-            let (first, last) = (sum.first.min(until), sum.last.max(until));
-            Some(Self { addresses: sum.addresses + 1, first, last })
-        })
-    }
-}
-
-impl fmt::Display for Cooling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { addresses, first, last } = self;
-        match addresses {
-            1 => write!(f, "1 address cools down until {first:.0}"),
-            many => {
-                write!(f, "{many} addresses cool down, the first until {first:.0}, the last until {last:.0}")
-            }
         }
     }
 }

@@ -5,26 +5,28 @@
 //! that are alike (the same pools select them, their own blocks are full) one is asked for all of them.
 
 mod answer;
+mod claims;
 #[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityState, AffinityType};
-use calipam_model::block::BlockContent;
+use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
+use calipam_model::block::{Block, BlockContent, Cooling};
 use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
-use calipam_model::snapshot::{ALLOCATION_SOURCES, Defect, DefectKind, Snapshot};
+use calipam_model::snapshot::{ALLOCATION_SOURCES, Defect, DefectKind, Snapshot, StoredBlock};
 
-pub use self::answer::{AddressSource, Answer, Cooling, Given, Reason, Refused};
+pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
+pub use self::claims::Holder;
 use crate::allocator::Allocator;
 use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
@@ -59,6 +61,15 @@ struct OpenPool<'s> {
     selector: NodeSelector,
     /// It serves some namespaces only.
     is_special: bool,
+    /// There is a namespace that it serves, for all that is known.
+    serves_some: bool,
+}
+
+impl OpenPool<'_> {
+    /// True if pods of some namespace get addresses from it.
+    fn is_usable(&self) -> bool {
+        self.serves_some && self.pool.allows(PoolUse::Workload)
+    }
 }
 
 /// A question that several nodes have in common.
@@ -72,6 +83,8 @@ struct Alike {
     single_block: bool,
 }
 
+type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
+
 /// Answers requests of the nodes of a snapshot, as the allocator would.
 pub struct Outlook<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
@@ -81,10 +94,10 @@ pub struct Outlook<'s> {
     reserved: Reserved,
     /// `None` if a selector does not parse: then Calico refuses every request that names no pool.
     open: [Option<Vec<OpenPool<'s>>>; 2],
-    /// Nodes with an affinity that cannot be decoded.
-    unclear: HashSet<&'s str>,
-    /// Nodes with a block of which they have no affinity.
-    odd: HashSet<&'s str>,
+    /// Affinities that cannot be decoded, by type and holder.
+    unclear: ByHolder<'s, &'s AffinityKey>,
+    /// Blocks of which their owner has no affinity, each with what it says if it is sound.
+    odd: ByHolder<'s, (IpNet, Option<&'s Block>)>,
     remembered: RefCell<HashMap<Alike, Option<Arc<Refused>>>>,
 }
 
@@ -114,23 +127,28 @@ impl<'s> Outlook<'s> {
             return None;
         }
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
-        let unclear = snapshot.defects.iter().filter_map(|defect| match &defect.key {
-            Some(Key::Affinity(key)) => Some(key.node.as_str()),
-            _ => None,
-        });
-        let odd = snapshot.blocks.iter().filter_map(|stored| {
-            let owner = stored.value.content.usable()?.owner()?.host()?;
-            let mut of_owner = indexed.affinities_of(&AffinityType::Host, owner);
-            let has_affinity = of_owner.any(|affinity| affinity.value.key.cidr == stored.value.key);
-            (!has_affinity).then_some(owner)
-        });
+        let (mut unclear, mut odd) = (ByHolder::default(), ByHolder::default());
+        for defect in &snapshot.defects {
+            if let Some(Key::Affinity(key)) = &defect.key {
+                unclear.entry((&key.kind, key.node.as_str())).or_insert_with(Vec::new).push(key);
+            }
+        }
+        for StoredBlock { key: cidr, content } in snapshot.blocks.iter().map(|stored| &stored.value) {
+            let Some(holder) = content.owner().and_then(claims::key_of) else { continue };
+            let mut read = indexed.affinities_of(holder.0, holder.1).map(|stored| &stored.value);
+            let has_affinity = read.any(|affinity| affinity.key.cidr == *cidr && !affinity.deleted)
+                || unclear.get(&holder).into_iter().flatten().any(|key| key.cidr == *cidr);
+            if !content.is_deleted() && !has_affinity {
+                odd.entry(holder).or_insert_with(Vec::new).push((*cidr, content.sound()));
+            }
+        }
         Some(Self {
             config,
             limit: snapshot.block_limit(),
             reserved: Reserved::new(snapshot.reservations.iter().map(|stored| &stored.value)),
             open: Family::BOTH.map(|family| open_pools(snapshot, family)),
-            unclear: unclear.collect(),
-            odd: odd.collect(),
+            unclear,
+            odd,
             remembered: RefCell::default(),
             indexed,
         })
@@ -142,21 +160,24 @@ impl<'s> Outlook<'s> {
     /// If something that decides it is not known.
     pub fn refusal(&self, node: &Node, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let Some(open) = &self.open[family as usize] else { return Err(NotKnown) };
-        if self.unclear.contains(node.name.as_str()) {
+        if self.unclear.contains_key(&(&AffinityType::Host, node.name.as_str())) {
             return Err(NotKnown);
         }
         let selecting = (0..open.len()).filter(|at| open[*at].selector.selects(&node.labels));
         let selecting: Vec<usize> = selecting.collect();
-        let is_usable = |at: &usize| open[*at].pool.allows(PoolUse::Workload);
-        let usable: Vec<usize> = selecting.iter().copied().filter(is_usable).collect();
-        let pools: Vec<&Pool> = usable.iter().map(|at| open[*at].pool).collect();
-        let single_block = self.has_single_block(node);
+        let pools: Vec<&Pool> = selecting
+            .iter()
+            .map(|at| &open[*at])
+            .filter(|open| open.is_usable())
+            .map(|open| open.pool)
+            .collect();
+        let single_block = self.has_single_block(node, family);
         let own = self.own_blocks(node, family, &pools);
         let held = match own {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
-            OwnBlocks::Free | OwnBlocks::Odd => return Ok(self.ask(node, family, open, &usable)),
-            OwnBlocks::Full(_) if usable.is_empty() => return Ok(self.ask(node, family, open, &usable)),
+            OwnBlocks::Free | OwnBlocks::Odd => return Ok(self.ask(node, family)),
+            OwnBlocks::Full(_) if pools.is_empty() => return Ok(self.ask(node, family)),
             OwnBlocks::Full(held) => held,
         };
         let at_limit = held >= self.limit(single_block);
@@ -165,7 +186,7 @@ impl<'s> Outlook<'s> {
         if let Some(known) = self.remembered.borrow().get(&alike) {
             return Ok(known.clone());
         }
-        let found = self.ask(node, family, open, &usable);
+        let found = self.ask(node, family);
         self.remembered.borrow_mut().insert(alike, found.clone());
         Ok(found)
     }
@@ -175,7 +196,7 @@ impl<'s> Outlook<'s> {
         let NextAddress { node, family, pools, namespace_labels } = *request;
         let known = self.indexed.node(node).map(|node| &node.value);
         let named = |of| if family == of { pools.to_vec() } else { Vec::new() };
-        let single_block = known.is_some_and(|node| self.has_single_block(node));
+        let single_block = known.is_some_and(|node| self.has_single_block(node, family));
         let asked = AutoAssign {
             host: node.to_owned(),
             v4: u32::from(family == Family::V4),
@@ -227,37 +248,69 @@ impl<'s> Outlook<'s> {
         ask(&allocator, &|| std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Asks for the namespaces that all pools serve, then for those that only some do.
-    fn ask(
-        &self,
-        node: &Node,
-        family: Family,
-        open: &[OpenPool<'_>],
-        usable: &[usize],
-    ) -> Option<Arc<Refused>> {
-        let refusal = |pools: &[IpNet]| {
-            let request = NextAddress { node: &node.name, family, pools, namespace_labels: None };
-            self.next(&request).outcome.err().map(Arc::new)
+    fn ask(&self, node: &Node, family: Family) -> Option<Arc<Refused>> {
+        self.next_of_any(node, family).outcome.err().map(Arc::new)
+    }
+
+    /// Answers the next pod of a node, of whatever namespace it is: if pods of most namespaces get nothing, one of a namespace
+    /// that some pools alone serve.
+    pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
+        let ask = |pools: &[IpNet]| {
+            self.next(&NextAddress { node: &node.name, family, pools, namespace_labels: None })
         };
-        let mut refused = refusal(&[])?;
-        let (special, general): (Vec<&Pool>, Vec<&Pool>) = {
-            let (special, general): (Vec<_>, Vec<_>) =
-                usable.iter().map(|at| &open[*at]).partition(|open| open.is_special);
-            (special.iter().map(|open| open.pool).collect(), general.iter().map(|open| open.pool).collect())
+        let mut answer = ask(&[]);
+        let Some(open) = self.open[family as usize].as_ref().filter(|_| answer.outcome.is_err()) else {
+            return answer;
         };
-        for pool in special {
-            let pools: Vec<IpNet> = general.iter().copied().chain([pool]).map(|pool| pool.cidr).collect();
-            let of_some = refusal(&pools)?;
+        let usable = open.iter().filter(|open| open.is_usable() && open.selector.selects(&node.labels));
+        let (special, general): (Vec<_>, Vec<_>) = usable.partition(|open| open.is_special);
+        for special in special {
+            let pools = general.iter().copied().chain([special]).map(|open| open.pool.cidr);
+            let of_some = ask(&pools.collect::<Vec<_>>());
+            if of_some.outcome.is_ok() {
+                return of_some;
+            }
             if general.is_empty() {
-                refused = of_some;
+                answer = of_some;
             }
         }
-        Some(refused)
+        answer
+    }
+
+    /// Answers a pod of a namespace that asks for nothing in particular.
+    ///
+    /// # Errors
+    /// If that rests on the labels of the namespace, and they were not read.
+    pub fn next_in(&self, namespace: &str, node: &Node, family: Family) -> Result<Answer, NotKnown> {
+        let labels = self.indexed.snapshot.namespaces.as_ref().and_then(|all| all.get(namespace));
+        let request = NextAddress { node: &node.name, family, pools: &[], namespace_labels: labels };
+        let answer = self.next(&request);
+        let is_known = labels.is_some() || answer.outcome.is_ok();
+        if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }
+    }
+
+    /// Why a pod of a namespace gets none that asks for nothing in particular; `None` if it gets one.
+    ///
+    /// # Errors
+    /// If something that decides it is not known.
+    pub fn refusal_in(
+        &self,
+        namespace: &str,
+        node: &Node,
+        family: Family,
+    ) -> Result<Option<Arc<Refused>>, NotKnown> {
+        let refused = self.refusal(node, family)?;
+        let has_special = self.open[family as usize].iter().flatten().any(|open| open.is_special);
+        if refused.is_some() || !has_special {
+            return Ok(refused);
+        }
+        self.next_in(namespace, node, family).map(|answer| answer.outcome.err().map(Arc::new))
     }
 
     fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
         let (now, cooldown) = (self.indexed.snapshot.taken_at, self.config.cooldown());
-        let (mut is_odd, mut is_unknown) = (self.odd.contains(node.name.as_str()), false);
+        let (mut is_odd, mut is_unknown) =
+            (self.odd.contains_key(&(&AffinityType::Host, node.name.as_str())), false);
         let mut held = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
             let (key, affinity) = (&stored.value.key, &stored.value);
@@ -290,34 +343,6 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Blocks of a Windows node: one, as the plugin is installed there (`windows_use_single_network`). A node that holds
-    /// several shows that it is not.
-    fn has_single_block(&self, node: &Node) -> bool {
-        let held = self.indexed.affinities_of(&AffinityType::Host, &node.name);
-        node.is_windows() && held.filter(|affinity| !affinity.value.deleted).take(2).count() < 2
-    }
-
-    /// Most blocks of a family that a node may hold.
-    pub fn block_limit(&self, node: &Node) -> u32 {
-        self.limit(self.has_single_block(node))
-    }
-
-    fn limit(&self, single_block: bool) -> u32 {
-        match (single_block, self.limit) {
-            (true, _) => 1,
-            (false, limit) => limit.unwrap_or(u32::MAX),
-        }
-    }
-
-    /// The limit that a request states: 0 for the configured one.
-    fn most_blocks(&self, single_block: bool) -> u32 {
-        match (single_block, self.limit) {
-            (true, _) => 1,
-            (false, None) => u32::MAX,
-            (false, Some(_)) => 0,
-        }
-    }
-
     /// The CIDR of a pool that a pod names, be it by its CIDR.
     pub fn pool_cidr(&self, name: &str) -> Option<IpNet> {
         let by_name = self.pools().find(|pool| pool.name == name).map(|pool| pool.cidr);
@@ -336,7 +361,7 @@ impl<'s> Outlook<'s> {
         Cooling::of(
             within.filter_map(|stored| stored.value.content.usable()),
             snapshot.taken_at,
-            &self.config,
+            self.config.cooldown(),
         )
     }
 }
@@ -353,8 +378,11 @@ fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> 
     let of_none = BTreeMap::new();
     let open = open.map(|pool| {
         let selector = NodeSelector::of(pool).ok()?;
-        let is_special = !Selector::parse(&pool.namespace_selector).ok()?.matches(&of_none);
-        Some(OpenPool { pool, selector, is_special })
+        let of_namespaces = Selector::parse(&pool.namespace_selector).ok()?;
+        let is_special = !of_namespaces.matches(&of_none);
+        let known = snapshot.namespaces.as_ref().filter(|_| is_special);
+        let serves_some = known.is_none_or(|all| all.values().any(|labels| of_namespaces.matches(labels)));
+        Some(OpenPool { pool, selector, is_special, serves_some })
     });
     open.collect()
 }

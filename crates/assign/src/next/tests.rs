@@ -145,6 +145,18 @@ fn pools_that_do_not_serve() {
     let mut some = World::new(STRICT, &[("n1", 3)]);
     some.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30,"namespaceSelector":"has(team)""#);
     assert_eq!(some.reason(), None, "pods of some namespaces get an address");
+    let of = |world: &World, namespace: &str| {
+        let outlook = Outlook::new(&world.0).unwrap();
+        let found = outlook.refusal_in(namespace, &world.0.nodes[0].value, Family::V4);
+        found.map(|refused| refused.map(|refused| refused.reason.clone()))
+    };
+    assert_eq!(of(&some, "shop"), Err(NotKnown), "its labels were not read");
+    let label = |(name, label): (&str, &str)| (name.to_owned(), [(label.to_owned(), String::new())].into());
+    some.0.namespaces = Some([("shop", "team"), ("tools", "zone")].into_iter().map(label).collect());
+    assert_eq!((some.reason(), of(&some, "shop")), (None, Ok(None)));
+    assert_eq!(of(&some, "tools"), Ok(Some(Reason::NoneSelectsNamespace)));
+    some.0.namespaces.as_mut().unwrap().remove("shop");
+    assert_eq!(some.reason(), Some(Reason::NoneSelectsNamespace), "no namespace has the label");
     let mut broken = World::new(STRICT, &[("n1", 3)]);
     broken.pool("other", r#""cidr":"10.1.0.0/16","nodeSelector":"zone ==""#);
     assert_eq!(broken.known(), Err(NotKnown));
@@ -166,6 +178,9 @@ fn a_windows_node_has_one_block() {
     // Blocks of another size count as well.
     assert_eq!(windows(STRICT, &[("n1", 4)]).reason(), Some(Reason::SingleBlock));
     assert_eq!(windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(), None, "it has had a second one");
+    let mut both = windows(STRICT, &[("n1", 4)]);
+    both.block("fd00::", "n1", 4, "{}");
+    assert_eq!(both.reason(), Some(Reason::SingleBlock), "it has one of each family");
     assert_eq!(windows(OPEN, &[]).reason(), Some(Reason::WindowsNeedsStrictAffinity));
     let mut small = World::new(STRICT, &[]);
     small.0.nodes.clear();

@@ -5,17 +5,16 @@ use std::collections::HashSet;
 use std::fmt;
 
 use calipam_assign::{
-    ClaimCapacity, ClaimLimit, Claimable, Family, PoolPassedOver, beyond_own_blocks, reclaims_empty_blocks,
+    ClaimCapacity, ClaimLimit, Claimable, Family, Outlook, PoolPassedOver, beyond_own_blocks,
+    reclaims_empty_blocks,
 };
 use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::snapshot::ALLOCATION_SOURCES;
 use calipam_model::{IpNet, cidr};
 
 use super::Occupancy;
-use super::claimants::{Claimant, Claimants};
 use crate::cidr_set::CidrSet;
 
 /// Why free addresses of a pool cannot be allocated.
@@ -115,10 +114,9 @@ impl PoolCapacity {
 }
 
 impl Occupancy<'_, '_> {
-    /// What can still be allocated from a pool of the snapshot.
-    pub(crate) fn allocatable(&self, claimants: &Claimants<'_, '_>, pool: &Pool) -> Allocatable {
-        let snapshot = self.context.snapshot;
-        let Some(config) = snapshot.effective_ipam_config().filter(|_| self.is_known()) else {
+    /// What can still be allocated from a pool of the snapshot; without an outlook that is not known.
+    pub(crate) fn allocatable(&self, outlook: Option<&Outlook<'_>>, pool: &Pool) -> Allocatable {
+        let Some((outlook, config)) = outlook.zip(self.context.snapshot.effective_ipam_config()) else {
             return Allocatable::unknown(Limit::NotKnown);
         };
         if let Some(limit) = closed(pool) {
@@ -128,45 +126,38 @@ impl Occupancy<'_, '_> {
         let Some(wanted) = uses.into_iter().find(|wanted| pool.allows(*wanted)) else {
             return Allocatable::none(Limit::NoUse);
         };
-        if pool.automatic && !claimants.selectors_parse(Family::of(pool.cidr)) {
+        if pool.automatic && !outlook.selectors_parse(Family::of(pool.cidr)) {
             return Allocatable::unknown(Limit::BrokenSelector);
         }
-        let all = claimants.of_use(wanted);
-        let mut users = all.clone();
-        users.retain(|user| claimants.selects(pool, user));
-        let by_name = match (pool.automatic, users.is_empty()) {
+        let mut users = outlook.holders(wanted);
+        let is_served = users.iter().any(|user| outlook.serves(pool, *user));
+        let by_name = match (pool.automatic, is_served) {
             (false, _) => Some(Limit::Manual),
-            (true, true) if wanted == PoolUse::LoadBalancer || all.is_empty() => {
+            (true, false) if wanted == PoolUse::LoadBalancer || users.is_empty() => {
                 return Allocatable::none(Limit::NoNode);
             }
-            (true, true) => Some(Limit::NoNode),
-            (true, false) => None,
+            (true, false) => Some(Limit::NoNode),
+            (true, true) => None,
         };
-        if by_name.is_some() {
-            users = all;
+        if by_name.is_none() {
+            users.retain(|user| outlook.serves(pool, *user));
         }
 
-        let names: HashSet<&str> = users.iter().map(|user| user.name).collect();
+        let names: HashSet<&str> = users.iter().map(|user| user.name()).collect();
         let stock = self.stock(pool, |owner| match owner {
             BlockOwner::Host(node) => wanted != PoolUse::LoadBalancer && names.contains(node.as_str()),
             BlockOwner::Virtual(name) => wanted == PoolUse::LoadBalancer && name == LOAD_BALANCER,
             BlockOwner::Other(_) => false,
         });
-        let request = match by_name {
-            Some(_) => vec![pool],
-            None => claimants.request(pool, wanted),
-        };
-        let headroom = headroom(claimants, pool, &request, by_name.is_some(), &users);
-        let found = self.distribute(pool, &config, &stock, headroom);
+        // Blocks that an affinity names already need no claim.
+        let claims = users.iter().map(|user| {
+            u128::from(outlook.headroom(*user, pool, wanted)) + outlook.to_come(*user, pool) as u128
+        });
+        let found = self.distribute(pool, &config, &stock, claims.sum());
         match by_name {
             None => found,
             Some(limit) => Allocatable { by_name: found.addresses, ..Allocatable::none(limit) },
         }
-    }
-
-    fn is_known(&self) -> bool {
-        ALLOCATION_SOURCES.into_iter().all(|source| self.context.snapshot.has_read(source))
-            && !self.context.index.pools_incomplete
     }
 
     /// What the blocks of a pool have to give to those to whom `is_own` blocks belong.
@@ -261,25 +252,6 @@ impl Occupancy<'_, '_> {
         }
         Allocatable { addresses: Some(addresses), by_name: None, limits }
     }
-}
-
-/// Blocks that the users of a pool may still claim. Those that an affinity names already need no claim.
-fn headroom(
-    claimants: &Claimants<'_, '_>,
-    pool: &Pool,
-    request: &[&Pool],
-    by_name: bool,
-    users: &[Claimant<'_, '_, '_>],
-) -> u128 {
-    let one = |user: &Claimant<'_, '_, '_>| {
-        let new = user.held.iter().filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count();
-        let headroom = match by_name {
-            true => claimants.headroom_in(user.held, request),
-            false => claimants.headroom(user, request),
-        };
-        u128::from(headroom) + new as u128
-    };
-    users.iter().map(one).sum()
 }
 
 /// Why nothing at all is allocated from a pool.

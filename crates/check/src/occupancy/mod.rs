@@ -1,7 +1,6 @@
 //! How full pools and blocks are, what takes their addresses, and who can still get one. Rules and `show` ask here.
 
 mod allocatable;
-mod claimants;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +12,6 @@ use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
 pub use self::allocatable::{Allocatable, Limit};
-pub(crate) use self::claimants::Claimants;
 use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;
@@ -47,6 +45,19 @@ impl Tally {
     pub fn percent(&self) -> Option<f64> {
         (self.usable > 0).then(|| self.usable_taken as f64 * 100.0 / self.usable as f64)
     }
+
+    /// The same in whole percent.
+    pub fn whole_percent(&self) -> Option<u8> {
+        whole_percent(self.usable_taken, self.usable)
+    }
+}
+
+/// A share in whole percent, rounded down, so that 100 means all; `None` of nothing.
+pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
+    // Parts of large IPv6 pools would overflow when multiplied first.
+    let of_large = || part / (whole / 100);
+    let percent = |()| part.checked_mul(100).map_or_else(of_large, |hundred| hundred / whole);
+    (whole > 0).then_some(()).map(percent).map(|percent| u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
 /// Why an address is not free. In the order in which one counts where overlapping blocks disagree.

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Claimants, Limit, Occupancy};
+use super::{Allocatable, Limit, Occupancy};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Context, Options};
+use calipam_assign::Outlook;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, Source};
 
@@ -52,15 +53,19 @@ fn parts(cluster: &Cluster) -> [u128; 6] {
 
 /// What can be allocated from the first pool, and why no more.
 fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
-    let context = Context::new(&cluster.0, &Options::default());
-    let found = Occupancy::new(&context).allocatable(&Claimants::new(&context), &cluster.0.pools[0].value);
+    let found = of_first_pool(cluster);
     (found.addresses, found.limits)
 }
 
 /// What requests get that name the first pool, where others get nothing.
 fn by_name(cluster: &Cluster) -> Option<u128> {
+    of_first_pool(cluster).by_name
+}
+
+fn of_first_pool(cluster: &Cluster) -> Allocatable {
     let context = Context::new(&cluster.0, &Options::default());
-    Occupancy::new(&context).allocatable(&Claimants::new(&context), &cluster.0.pools[0].value).by_name
+    let outlook = Outlook::new(&cluster.0);
+    Occupancy::new(&context).allocatable(outlook.as_ref(), &cluster.0.pools[0].value)
 }
 
 #[test]

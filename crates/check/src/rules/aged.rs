@@ -15,7 +15,6 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{Finding, Subject};
 use crate::index::Index;
-use crate::occupancy::Claimants;
 
 /// See [`Context::aged`].
 pub(crate) fn findings(
@@ -44,7 +43,7 @@ pub(crate) fn findings(
         services::check(&context, &mut found);
     }
     if [Code::NodeWithoutAddresses, Code::PodWithoutAddress].iter().any(|code| codes.contains(code)) {
-        without_address::check(&context, &Claimants::new(&context), &mut found);
+        without_address::check(&context, &mut found);
     }
     has(found).collect()
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use calipam_assign::NodeSelector;
+use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
 
-use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
-use crate::occupancy::Claimants;
+use crate::{Context, FastMap};
 
 /// Compares the blocks of every node with the block limit, pool by pool.
-pub(crate) fn check(context: &Context<'_>, claimants: &Claimants<'_, '_>, out: &mut Vec<Finding>) {
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let Some(limit) = snapshot.effective_ipam_config().and_then(|_| snapshot.block_limit()) else { return };
     if ![Source::Nodes, Source::IpamConfig].into_iter().all(|source| snapshot.has_read(source)) {
@@ -22,16 +22,18 @@ pub(crate) fn check(context: &Context<'_>, claimants: &Claimants<'_, '_>, out: &
     let pools = context.snapshot.pools.iter().map(|p| &p.value);
     let mut pools: Vec<&Pool> = pools.filter(|p| NodeSelector::of(p).is_ok()).collect();
     pools.sort_by_key(|pool| &pool.name);
-    let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
-    for (node, held) in claimants.holding_nodes() {
-        // Of most nodes all blocks together are not so many.
-        if held.len() <= limit as usize || !context.index.node_exists(node) {
-            continue;
+    let mut owned: FastMap<&str, Vec<IpNet>> = FastMap::default();
+    for block in context.index.blocks.iter().filter(|block| block.sound.is_some()) {
+        if let Some(node) = block.owner.and_then(|owner| owner.host()) {
+            owned.entry(node).or_default().push(block.key);
         }
-        let owned = held.iter().filter(|held| held.is_owned_by(node)).filter_map(|held| held.block);
-        let sound = owned.filter(|block| block.sound.is_some());
+    }
+    // Of most nodes all blocks together are not so many.
+    owned.retain(|node, blocks| blocks.len() > limit as usize && context.index.node_exists(node));
+    let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
+    for (node, owned) in owned {
         for pool in &pools {
-            let blocks = sound.clone().filter(|block| pool.cidr.contains(&block.key)).count() as u32;
+            let blocks = owned.iter().filter(|block| pool.cidr.contains(*block)).count() as u32;
             if blocks > limit {
                 let (pool, limit) = (pool.name.clone(), Some(limit));
                 let evidence = NodePoolEvidence { pool, blocks, limit };

@@ -55,7 +55,7 @@ mod workloads;
 
 use crate::Context;
 use crate::finding::Finding;
-use crate::occupancy::{Claimants, Occupancy};
+use crate::occupancy::Occupancy;
 
 /// Runs all rules. The walk over addresses takes as long as all others together, so that these run at the same time.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
@@ -81,12 +81,12 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
 
 /// Runs the rules but those about addresses.
 fn run_others(context: &Context<'_>) -> Vec<Finding> {
-    let (occupancy, claimants) = (Occupancy::new(context), Claimants::new(context));
+    let occupancy = Occupancy::new(context);
     let mut findings = Vec::new();
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
-    block_limit::check(context, &claimants, &mut findings);
-    without_address::check(context, &claimants, &mut findings);
+    block_limit::check(context, &mut findings);
+    without_address::check(context, &mut findings);
     handles::check(context, &mut findings);
     pools::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);

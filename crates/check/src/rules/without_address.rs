@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use calipam_assign::{Answer, Family, NextAddress, NodeSelector, NotKnown, Outlook, Reason, Refused};
 use calipam_model::IpNet;
-use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
@@ -20,7 +19,6 @@ use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subject};
 use crate::needs::{Need, Needs, pools_of};
-use crate::occupancy::Claimants;
 
 /// Most nodes without an address for one reason that have a finding each; more of them share one.
 const MOST_SINGLE: usize = 3;
@@ -28,14 +26,13 @@ const MOST_SINGLE: usize = 3;
 const MOST_NAMED: usize = 20;
 
 /// Checks every node that runs pods, and every pod that waits.
-pub(crate) fn check(context: &Context<'_>, claimants: &Claimants<'_, '_>, out: &mut Vec<Finding>) {
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.index.services_only || context.index.host_local_pods > 0 {
         return;
     }
     let Some(outlook) = Outlook::new(context.snapshot) else { return };
     let judge = Judge {
         context,
-        claimants,
         outlook,
         pods: PodsOfNodes::new(context),
         needs: Needs::new(context),
@@ -56,7 +53,6 @@ struct NodeRefusal<'s> {
 
 struct Judge<'c, 's> {
     context: &'c Context<'s>,
-    claimants: &'c Claimants<'c, 's>,
     outlook: Outlook<'s>,
     pods: PodsOfNodes<'s>,
     needs: Needs<'c, 's>,
@@ -102,10 +98,7 @@ impl<'s> Judge<'_, 's> {
         let waits = self.pods.waiting_on(node).any(|pod| pod.request.is_none());
         let may_be_meant = match refused.reason {
             // Without a block of the family it may be meant to have none.
-            Reason::NoAutoAllocation => {
-                let held = self.claimants.held_by(&AffinityType::Host, &node.name);
-                held.iter().all(|held| Family::of(held.cidr) != family)
-            }
+            Reason::NoAutoAllocation => !self.outlook.holds_some(node, family),
             Reason::NoneSelectsNode
             | Reason::NoneAutomatic
             | Reason::NoneSelectsNamespace
@@ -203,7 +196,9 @@ impl<'s> Judge<'_, 's> {
     /// Why a pod gets no address of a family; `None` if it gets one, or that is not known.
     fn refusal_of(&self, pod: &Pod, node: &Node, family: Family) -> Option<Arc<Refused>> {
         match answer_for_pod(&self.outlook, pod, &node.name, family) {
-            PodAnswer::AsAny => self.outlook.refusal(node, family).ok().flatten(),
+            PodAnswer::AsAny => {
+                self.outlook.refusal_in(&pod.namespace().to_string(), node, family).ok().flatten()
+            }
             PodAnswer::Asked(answer) => answer.outcome.err().map(Arc::new),
             PodAnswer::NotAsked | PodAnswer::UnknownPool(_) => None,
         }

@@ -1,7 +1,7 @@
 //! The story of an address where only the few keys around it were read, and around what cannot be decoded.
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, Defect, DefectKind, Source};
+use calipam_model::snapshot::{ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Source};
 use serde_json::{Value, json};
 
 use super::*;
@@ -161,6 +161,7 @@ fn a_service_uses_its_address() {
 #[test]
 fn headroom_follows_the_pools_of_a_request() {
     let mut cluster = Cluster::new();
+    cluster.0.mark_read(ALLOCATION_SOURCES);
     cluster.resource("ippools/other", json!({"cidr": "10.245.0.0/16", "blockSize": 30}));
     cluster.resource("ippools/rack", json!({"cidr": "10.246.0.0/16", "nodeSelector": "rack == 'a'"}));
     cluster.resource(
@@ -170,11 +171,11 @@ fn headroom_follows_the_pools_of_a_request() {
     cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
     cluster.block("10.247.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 3}));
-    let rows = |cluster: &Cluster| -> Vec<(String, u32, u32)> {
+    let rows = |cluster: &Cluster| -> Vec<(String, u32, Option<u32>)> {
         let node = nodes(&cluster.0).nodes.remove(0);
         node.pools.into_iter().map(|p| (p.pool.unwrap_or_default(), p.blocks, p.headroom)).collect()
     };
-    let row = |pool: &str, blocks, headroom| (pool.to_owned(), blocks, headroom);
+    let row = |pool: &str, blocks, headroom| (pool.to_owned(), blocks, Some(headroom));
     assert_eq!(rows(&cluster), [row("default", 1, 2), row("hand", 1, 2), row("other", 0, 2)]);
     cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true}));
     assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "no node may claim blocks");

@@ -103,7 +103,8 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let with_blocks = occupancy.stored.len() <= limits.blocks;
-    let with_owners = snapshot.allocation_count() <= limits.owners;
+    let (allocations, cooling) = snapshot.allocation_counts();
+    let with_owners = allocations + cooling <= limits.owners;
 
     let mut pools: Vec<_> = snapshot.pools.iter().map(|pool| &pool.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::blocks::pool_of;
 use crate::index::IndexedBlock;
-use crate::occupancy::{Claimants, Occupancy};
+use crate::occupancy::Occupancy;
 use crate::{Context, FastMap, Options};
 
 /// All nodes.
@@ -112,8 +112,8 @@ pub struct NodePool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Blocks that it may still claim from this pool. 0 if the pool is not enabled or does not select the
-    /// node, where automatic allocation of blocks is off, and where there is no such node.
-    pub headroom: u32,
+    /// node, where automatic allocation of blocks is off, and where there is no such node; `None` if it is not known.
+    pub headroom: Option<u32>,
 }
 
 pub fn nodes(snapshot: &Snapshot) -> NodeList {
@@ -136,21 +136,18 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
             row.free += block.current().map_or(0, |sound| sound.free().len() as u32);
         }
     }
-    let config = snapshot.effective_ipam_config().unwrap_or_default();
-    let claimants = Claimants::new(&context);
     let outlook = Outlook::new(snapshot);
+    if let Some(outlook) = &outlook {
+        add_headroom(&context, outlook, &mut rows);
+    }
     let by_name: FastMap<&str, &Node> =
         snapshot.nodes.iter().map(|stored| (stored.value.name.as_str(), &stored.value)).collect();
-    let is_single = |name: &str| {
-        let node = by_name.get(name).filter(|node| node.is_windows());
-        node.zip(outlook.as_ref()).is_some_and(|(node, outlook)| outlook.block_limit(node) == 1)
-    };
-    if config.auto_allocate_blocks {
-        add_headroom(&context, &claimants, |name| if is_single(name) { 1 } else { u32::MAX }, &mut rows);
-    }
-    for ((node, pool, family), Row { blocks, headroom, free }) in rows {
-        let limit = if is_single(&node) { Some(1) } else { claimants.limit };
-        let node = nodes.entry(node).or_default();
+    for ((name, pool, family), Row { blocks, headroom, free }) in rows {
+        let known = outlook.as_ref().zip(by_name.get(name.as_str()));
+        let limit = known.map(|(outlook, node)| outlook.block_limit(node, family));
+        let limit = limit.filter(|limit| *limit != u32::MAX).or(snapshot.block_limit());
+        let node = nodes.entry(name).or_default();
+        let headroom = outlook.is_some().then_some(headroom);
         node.pools.push(NodePool { pool, family: family.name(), blocks, limit, headroom });
         node.family(family).free += free;
     }
@@ -246,25 +243,24 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
 }
 
-/// Adds how many blocks the nodes may claim from each pool, as far as there are some. `most_blocks` is what a node may hold
-/// that gets no second block.
-fn add_headroom(
-    context: &Context<'_>,
-    claimants: &Claimants<'_, '_>,
-    most_blocks: impl Fn(&str) -> u32,
-    rows: &mut Rows,
-) {
+/// Adds how many blocks the nodes may claim from each pool, as far as there are some.
+fn add_headroom(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
+    let config = context.snapshot.effective_ipam_config().unwrap_or_default();
+    if !config.auto_allocate_blocks {
+        return;
+    }
     let occupancy = Occupancy::new(context);
     for pool in context.snapshot.pools.iter().map(|p| &p.value).filter(|p| p.is_enabled()) {
         let Some(wanted) = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|w| pool.allows(*w)) else {
             continue;
         };
-        let request = claimants.request(pool, wanted);
         let left = occupancy.stock(pool, |_| false).claimable();
-        for claimant in claimants.of_use(wanted).iter().filter(|claimant| claimants.selects(pool, claimant)) {
-            let single = most_blocks(claimant.name).saturating_sub(claimant.held.len() as u32);
-            let headroom = claimants.headroom(claimant, &request).min(single).min(left);
-            let key = (claimant.name.to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
+        for holder in outlook.holders(wanted) {
+            if pool.automatic && !outlook.serves(pool, holder) {
+                continue;
+            }
+            let headroom = outlook.headroom(holder, pool, wanted).min(left);
+            let key = (holder.name().to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
             // Manual pools serve who asks for them: not every node has to do with them.
             if pool.automatic {
                 rows.entry(key).or_default().headroom = headroom;

@@ -1,7 +1,8 @@
 //! How full the pools are, and what they can still give.
 
-use calipam_assign::Cooling;
+use calipam_assign::Outlook;
 use calipam_model::IpNet;
+use calipam_model::block::Cooling;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Count;
-use crate::occupancy::{Claimants, Limit, Occupancy};
+use crate::occupancy::{Limit, Occupancy};
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,6 +58,14 @@ pub struct PoolView {
     pub unknown: Count,
     /// Neither of these.
     pub free: Count,
+    /// The share of the addresses that can be in use which is taken, in whole percent, rounded down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// The addresses that can be in use, and those of them that are taken.
+    #[serde(skip)]
+    pub usable: Count,
+    #[serde(skip)]
+    pub usable_taken: Count,
     /// Of the free ones, those that the nodes together can get now, as long as they ask for no other pool's:
     /// pools share the block limit, so that their numbers do not add up. `None` if it is not known; `limited_by`
     /// says why.
@@ -91,24 +100,24 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
 /// The same where there is a context already.
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
-    let claimants = Claimants::new(context);
+    let outlook = Outlook::new(context.snapshot);
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     PoolList {
-        pools: pools.into_iter().map(|pool| view(&occupancy, &claimants, &config, pool)).collect(),
+        pools: pools.into_iter().map(|pool| view(&occupancy, outlook.as_ref(), &config, pool)).collect(),
         outside: outside(&occupancy),
     }
 }
 
 fn view(
     occupancy: &Occupancy<'_, '_>,
-    claimants: &Claimants<'_, '_>,
+    outlook: Option<&Outlook<'_>>,
     config: &IpamConfig,
     pool: &Pool,
 ) -> PoolView {
     let tally = occupancy.tally(pool.cidr);
-    let allocatable = occupancy.allocatable(claimants, pool);
+    let allocatable = occupancy.allocatable(outlook, pool);
     PoolView {
         name: pool.name.clone(),
         cidr: pool.cidr,
@@ -126,6 +135,9 @@ fn view(
         reserved: Count(tally.reserved),
         unknown: Count(tally.unknown),
         free: Count(tally.free),
+        percent: tally.whole_percent(),
+        usable: Count(tally.usable),
+        usable_taken: Count(tally.usable_taken),
         allocatable: allocatable.addresses.map(Count),
         by_name: allocatable.by_name.map(Count),
         limited_by: allocatable.limits.iter().map(Limit::to_string).collect(),
@@ -135,7 +147,7 @@ fn view(
 /// The times from which the first cooling address of a pool, and all of them, are free.
 fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Option<[Timestamp; 2]> {
     let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
-    let cooling = Cooling::of(blocks, occupancy.now(), config)?;
+    let cooling = Cooling::of(blocks, occupancy.now(), config.cooldown())?;
     Some([cooling.first, cooling.last])
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::{Answer, Family, NextAddress, Outlook, Reason, Refused};
+use calipam_assign::{Answer, Family, NotKnown, Outlook, Reason, Refused};
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Snapshot;
@@ -42,6 +42,8 @@ pub enum PodStanding {
     UnknownPool(String),
     /// Something that the allocator looks at was not read, or cannot be decoded.
     NotKnown,
+    /// Pools serve some namespaces only, and the labels of its own were not read.
+    NamespacesNotRead,
 }
 
 /// The allocator's answer for a family.
@@ -53,6 +55,8 @@ pub struct FamilyAnswer {
     pub answer: Answer,
     /// The holder of the address that was asked for.
     pub holder: Option<String>,
+    /// The selector of the namespaces that the pool of the address serves, if it does not serve all.
+    pub namespaces: Option<String>,
 }
 
 impl FamilyAnswer {
@@ -106,6 +110,9 @@ impl Explanation {
             PodStanding::NotKnown => {
                 format!("what {who} gets on {node} is not known: the data is not complete")
             }
+            PodStanding::NamespacesNotRead => format!(
+                "what {who} gets on {node} is not known: pools select namespaces, and those were not read"
+            ),
             PodStanding::Asks => self.answers(&who, &node),
         }
     }
@@ -121,12 +128,18 @@ impl Explanation {
         if parts.is_empty() {
             let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
             let given: Vec<String> = given.map(|given| given.address.to_string()).collect();
+            let only: Vec<&str> =
+                self.families.iter().filter_map(|family| family.namespaces.as_deref()).collect();
+            let only = match (self.pod.is_some(), only.is_empty()) {
+                (false, false) => format!(", if its namespace has the labels {}", only.join(", ")),
+                _ => String::new(),
+            };
             parts.push(match (self.pod.is_some(), given.is_empty()) {
                 (_, true) => format!("no pool says which addresses {who} gets on {node}"),
                 (true, false) => {
                     format!("nothing of IPAM stands in the way: {who} gets {} on {node}", given.join(", "))
                 }
-                (false, false) => format!("{who} on {node} gets {}", given.join(", ")),
+                (false, false) => format!("{who} on {node} gets {}{only}", given.join(", ")),
             });
         }
         for family in self.families.iter().filter(|family| !family.is_needed) {
@@ -195,7 +208,14 @@ fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Nod
         let answer = match asked {
             PodAnswer::Asked(answer) => *answer,
             PodAnswer::AsAny => {
-                outlook.next(&NextAddress { node: &node.name, family, pools: &[], namespace_labels: None })
+                let in_namespace = |pod: &Pod| outlook.next_in(&pod.namespace().to_string(), node, family);
+                match pod.map_or_else(|| Ok(outlook.next_of_any(node, family)), in_namespace) {
+                    Ok(answer) => answer,
+                    Err(NotKnown) => {
+                        explained.standing = PodStanding::NamespacesNotRead;
+                        continue;
+                    }
+                }
             }
             PodAnswer::NotAsked => continue,
             PodAnswer::UnknownPool(pool) => {
@@ -208,7 +228,12 @@ fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Nod
             _ => None,
         };
         let is_needed = needs.is_needed(family) || pod.is_some_and(|pod| pod.request.is_some());
-        explained.families.push(FamilyAnswer { family, is_needed, answer, holder });
+        let given = answer.outcome.as_ref().ok().map(|given| given.address);
+        let pool = context.snapshot.pools.iter().map(|stored| &stored.value).find(|pool| {
+            given.is_some_and(|given| pool.cidr.contains(&given)) && !pool.namespace_selector.is_empty()
+        });
+        let namespaces = pool.map(|pool| pool.namespace_selector.clone());
+        explained.families.push(FamilyAnswer { family, is_needed, answer, holder, namespaces });
     }
     explained
 }

@@ -89,6 +89,11 @@ pub(crate) fn warning(warning: &Warning) -> String {
         Warning::PoolOfOtherNodes { address, pool, selector } => format!(
             "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: its pods get addresses there only if they request the pool"
         ),
+        Warning::CoolDown { addresses, seconds } => {
+            let end = super::command(&["configure", "--ip-cooldown-seconds", "0"]);
+            let what = count(*addresses, "released address cools", "released addresses cool");
+            format!("{what} down for {seconds} s; {end} ends that at once")
+        }
         Warning::Follows { code, subjects } => follows(*code, subjects),
         Warning::FollowsUnknown(reason) => format!("the effect on nodes and addresses is not known: {reason}"),
         Warning::Reserved { address, reservation } => format!(

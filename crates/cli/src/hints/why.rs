@@ -28,6 +28,9 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
         PodStanding::UnknownPool(_) => {
             vec![format!("correct its annotation; the pools are: {}", command(&["show"]))]
         }
+        PodStanding::NamespacesNotRead => {
+            vec!["let the account list namespaces: `kubectl auth can-i list namespaces`".to_owned()]
+        }
         PodStanding::NotKnown => vec![format!("see what is missing: {}", command(&["check", "-o", "wide"]))],
         PodStanding::Asks => match explanation.refusal() {
             Some(refused) => of_refusal(snapshot, explanation, refused),
@@ -74,7 +77,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
         }
         Reason::NoneSelectsNamespace => selectors(refused)
             .map(|(pool, selector)| {
-                format!("pool {pool} serves namespaces with {selector} (namespaces were not read): label the namespace")
+                format!("label the namespace so that pool {pool} selects it: {selector}")
             })
             .collect(),
         Reason::NoneForWorkloads => {

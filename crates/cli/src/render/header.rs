@@ -3,7 +3,7 @@
 use calipam_check::{ClusterIdentity, Report};
 use calipam_model::snapshot::{Coverage, Source};
 
-use super::text::{count, escape};
+use super::text::{count, escape, thousands};
 
 /// So much of a GUID tells clusters apart.
 const GUID_SHOWN: usize = 16;
@@ -39,12 +39,15 @@ pub(crate) fn read(identity: &ClusterIdentity) -> String {
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);
-    let mut parts = vec![
-        count(counts.blocks, "block", "blocks"),
-        count(counts.allocations, "allocation", "allocations"),
+    let mut parts =
+        vec![count(counts.blocks, "block", "blocks"), count(counts.allocations, "allocation", "allocations")];
+    if counts.cooling > 0 {
+        parts.push(format!("{} cooling", thousands(counts.cooling)));
+    }
+    parts.extend([
         count(counts.affinities, "affinity", "affinities"),
         count(counts.handles, "handle", "handles"),
-    ];
+    ]);
     if has_read(Source::Endpoints) {
         parts.push(count(counts.endpoints, "endpoint", "endpoints"));
     }

@@ -1,6 +1,7 @@
 //! What the commands that plan print: the plan, and what became of it.
 
 use calipam_check::{ClusterIdentity, Code, Subject};
+use calipam_model::block::Cooling;
 use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals};
 use calipam_repair::Execution;
 use calipam_workflow::Executed;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use super::document::Document;
 use super::header;
 use super::page::Text;
+use super::show::cool_down;
 use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
 use super::text::{count, thousands};
 use crate::hints::{self, Reader};
@@ -63,6 +65,9 @@ pub(crate) struct ShownExecution {
     partly: usize,
     conflicts: Vec<ShownConflict>,
     interrupted: bool,
+    /// The addresses that were released and cool down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cooling: Option<Cooling>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
     /// Why the datastore is still locked by the run.
@@ -92,6 +97,7 @@ impl ShownExecution {
             passed_over: _,
             partly,
             aborted,
+            cooling,
             open_intents: _,
             journal: _,
         } = &run.execution;
@@ -107,13 +113,14 @@ impl ShownExecution {
             partly: *partly,
             conflicts: conflicts.iter().map(conflict).collect(),
             interrupted: *interrupted,
+            cooling: *cooling,
             failure: failure.as_ref().map(ToString::to_string),
             lock_left: lock_left.as_ref().map(ToString::to_string),
             journal: run.journal.display().to_string(),
         }
     }
 
-    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`.
+    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that cool down.
     pub(crate) fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
@@ -129,6 +136,9 @@ impl ShownExecution {
         }
         if self.not_started > 0 {
             line.push_str(&format!("; {} not started", count(self.not_started, "step", "steps")));
+        }
+        if let Some(cooling) = &self.cooling {
+            line.push_str(&format!("\n{}", cool_down(cooling)));
         }
         line
     }

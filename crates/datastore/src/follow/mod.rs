@@ -125,12 +125,15 @@ impl Datastore {
         progress: &'a ProgressFn,
     ) -> Pending<'a, Result<OrWhole<(Snapshot, Followed)>>> {
         Box::pin(async move {
-            match self {
+            let (mut snapshot, followed) = match self {
                 Self::Etcd(client) => {
                     let (snapshot, etcd) = etcd::start(client, progress).await?;
-                    Ok(Ok((snapshot, Followed { etcd: Some(etcd), kubernetes: None })))
+                    (snapshot, Followed { etcd: Some(etcd), kubernetes: None })
                 }
-                Self::Kubernetes(client) => follow_kubernetes(client, progress).await,
+                Self::Kubernetes(client) => match follow_kubernetes(client, progress).await? {
+                    Ok(read) => read,
+                    Err(why) => return Ok(Err(why)),
+                },
                 Self::EtcdAndKubernetes(client, kubernetes) => {
                     let kinds = with_kubernetes::kinds(kubernetes).await?;
                     if let Some(why) = why_not(kubernetes, &kinds).await? {
@@ -138,10 +141,12 @@ impl Datastore {
                     }
                     let (mut snapshot, etcd) = etcd::start(client, progress).await?;
                     let kubernetes = add_kubernetes(kubernetes, &mut snapshot, kinds, progress).await?;
-                    Ok(Ok((snapshot, Followed { etcd: Some(etcd), kubernetes: Some(kubernetes) })))
+                    (snapshot, Followed { etcd: Some(etcd), kubernetes: Some(kubernetes) })
                 }
-                Self::EtcdV2(..) | Self::File(_) => Ok(Err(WhyWhole::NotForThisDatastore)),
-            }
+                Self::EtcdV2(..) | Self::File(_) => return Ok(Err(WhyWhole::NotForThisDatastore)),
+            };
+            self.add_namespaces(&mut snapshot).await;
+            Ok(Ok((snapshot, followed)))
         })
     }
 

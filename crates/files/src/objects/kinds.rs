@@ -5,7 +5,7 @@ use calipam_model::snapshot::Source;
 use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::identify;
-use super::{AddObject, ExportObject, custom, machine, node, path, pod, service};
+use super::{AddObject, ExportObject, custom, machine, namespace, node, path, pod, service};
 use crate::raw::RawKv;
 
 pub const CLASSIC_GROUP: &str = "crd.projectcalico.org";
@@ -124,7 +124,7 @@ const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
     KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
 }
 
-pub static KINDS: [KnownKind; 14] = [
+pub static KINDS: [KnownKind; 15] = [
     calico("ipamblocks", "IPAMBlock", Source::Blocks, custom::add_block),
     calico("ipamhandles", "IPAMHandle", Source::Handles, custom::add_handle),
     calico("blockaffinities", "BlockAffinity", Source::Affinities, custom::add_affinity),
@@ -150,6 +150,10 @@ pub static KINDS: [KnownKind; 14] = [
     core("services", "Service", Source::Services, service::add_service, service::export_service),
     kubevirt("virtualmachines", "VirtualMachine"),
     kubevirt("virtualmachineinstances", "VirtualMachineInstance"),
+    KnownKind {
+        accept: Accept::Metadata,
+        ..core("namespaces", "Namespace", Source::Namespaces, namespace::add, namespace::export)
+    },
 ];
 
 /// Nodes of which the names alone are of interest.

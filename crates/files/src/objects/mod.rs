@@ -8,6 +8,7 @@ pub(crate) mod list_splitter;
 mod machine;
 pub mod meta;
 pub mod names;
+mod namespace;
 mod node;
 mod pod;
 mod service;

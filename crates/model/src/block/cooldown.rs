@@ -2,11 +2,57 @@
 //! Whether a release cools or frees is decided by `release` of the crate `assign`.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
 use super::{Block, BlockUpdate};
 use crate::attributes::{Attribute, AttributeRef};
+
+/// Released addresses that are not assigned again until they have cooled down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cooling {
+    pub addresses: usize,
+    /// The time from which the first of them can be assigned.
+    pub first: Timestamp,
+    /// The time from which all of them can.
+    pub last: Timestamp,
+}
+
+impl Cooling {
+    /// The addresses of some blocks that cool down at a time; `None` if none does.
+    pub fn of<'b>(
+        blocks: impl IntoIterator<Item = &'b Block>,
+        now: Timestamp,
+        cooldown: SignedDuration,
+    ) -> Option<Self> {
+        let cooling = blocks.into_iter().filter(|block| block.has_cooling());
+        let records = cooling.flat_map(|block| block.allocations()).map(|allocation| allocation.attribute);
+        let until = records.filter(|record| !record.has_cooled(now, cooldown));
+        let until = until.filter_map(|record| record.released_time()?.checked_add(cooldown).ok());
+        until.map(|until| Self { addresses: 1, first: until, last: until }).reduce(Self::and)
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let (first, last) = (self.first.min(other.first), self.last.max(other.last));
+        Self { addresses: self.addresses + other.addresses, first, last }
+    }
+}
+
+impl fmt::Display for Cooling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addresses, first, last } = self;
+        match addresses {
+            1 => write!(f, "1 address cools down until {first:.0}"),
+            many => {
+                write!(f, "{many} addresses cool down, the first until {first:.0}, the last until {last:.0}")
+            }
+        }
+    }
+}
 
 impl AttributeRef<'_> {
     /// True if the record is that of a release, and the cooldown after it is over.

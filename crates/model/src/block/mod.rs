@@ -18,6 +18,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+pub use self::cooldown::Cooling;
 pub use self::read::{BlockContent, RecordDetail};
 pub use self::update::{AssignError, BlockUpdate};
 use crate::attributes::{AttributeRef, AttributeTable};

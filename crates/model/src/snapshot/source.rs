@@ -35,6 +35,8 @@ pub enum Source {
     Services,
     /// KubeVirt machines (Kubernetes).
     Machines,
+    /// The labels of namespaces (Kubernetes). They are read after pools that ask for them.
+    Namespaces,
 }
 
 impl Source {

@@ -11,9 +11,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use calipam_datastore::clock;
 use calipam_datastore::write::{Batch, Stored, Writer};
+use calipam_model::block::Cooling;
 use calipam_model::edit::Unit;
 use calipam_model::key::Key;
+use jiff::SignedDuration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -73,6 +76,8 @@ pub(crate) struct Group {
     pub step: usize,
     /// Why it is written, for people.
     pub reason: String,
+    /// The addresses that cool down after it, and for how many seconds.
+    pub cooling: Option<(usize, i64)>,
     pub tasks: Vec<Arc<dyn Task>>,
 }
 
@@ -163,6 +168,8 @@ pub struct Execution {
     pub partly: usize,
     /// Steps of which nothing was written, because something had changed.
     pub aborted: usize,
+    /// The addresses that were released and cool down.
+    pub cooling: Option<Cooling>,
     /// Intents in the journal of which it is not known whether they were written.
     pub open_intents: u64,
     /// What was abandoned because something had changed: steps, and addresses of steps.
@@ -191,6 +198,7 @@ impl Execution {
             already: first.already + self.already,
             partly: first.partly + self.partly,
             aborted: first.aborted + self.aborted,
+            cooling: first.cooling.into_iter().chain(self.cooling).reduce(Cooling::and),
             conflicts: first.conflicts.into_iter().chain(self.conflicts).collect(),
             not_started: first.not_started + self.not_started,
             passed_over: first.passed_over.into_iter().chain(self.passed_over).collect(),
@@ -259,7 +267,17 @@ impl Execution {
     fn note(&mut self, group: &Group, ended: Ended, omissions: Vec<Omission>) {
         let conflict = |what, reason, addresses| Conflict { step: group.step, what, reason, addresses };
         match ended {
-            Ended::Written => self.written += 1,
+            Ended::Written => {
+                self.written += 1;
+                let kept = omissions.iter().filter(|omission| omission.releases);
+                let kept: usize = kept.map(|omission| omission.addresses.len()).sum();
+                let cooling = group.cooling.and_then(|(addresses, seconds)| {
+                    let until = clock::now().checked_add(SignedDuration::from_secs(seconds)).ok()?;
+                    let addresses = addresses.checked_sub(kept).filter(|addresses| *addresses > 0)?;
+                    Some(Cooling { addresses, first: until, last: until })
+                });
+                self.cooling = self.cooling.into_iter().chain(cooling).reduce(Cooling::and);
+            }
             Ended::Partly(reason) => {
                 self.partly += 1;
                 let reason = format!("it was written in part, and the rest was not: {reason}");
@@ -309,7 +327,8 @@ mod tests {
 
     #[test]
     fn steps_are_counted_by_how_they_ended() {
-        let group = Group { step: 0, reason: "of a test".into(), tasks: Vec::new() };
+        let cooling = Some((3, 60));
+        let group = Group { step: 0, reason: "of a test".into(), cooling, tasks: Vec::new() };
         let broken = || RepairError::StrangeKey { path: "x".into() };
         let mut execution = Execution::default();
         for wrote in [true, false, false] {
@@ -318,6 +337,13 @@ mod tests {
         execution.note(&group, Ended::Partly("others changed it".into()), Vec::new());
         execution.note(&group, Ended::Conflict("others changed it".into()), Vec::new());
         assert_eq!((execution.partly, execution.not_started, execution.aborted), (2, 2, 1));
-        assert!(execution.failure.is_some() && execution.conflicts.len() == 2);
+        assert!(execution.failure.is_some() && execution.conflicts.len() == 2 && execution.cooling.is_none());
+
+        let address = || vec!["10.0.0.1".parse().unwrap()];
+        let kept =
+            || Omission { unit: Unit::Block, addresses: address(), releases: true, reason: "in use".into() };
+        execution.note(&group, Ended::Written, vec![kept()]);
+        execution.note(&group, Ended::Written, Vec::new());
+        assert_eq!(execution.cooling.map(|cooling| cooling.addresses), Some(5));
     }
 }

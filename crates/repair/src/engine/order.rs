@@ -103,7 +103,7 @@ mod tests {
 
     fn group(reads: &[&'static str], writes: &[&'static str]) -> Group {
         let task = Touch { reads: reads.to_vec(), writes: writes.to_vec() };
-        Group { step: 0, reason: String::new(), tasks: vec![Arc::new(task)] }
+        Group { step: 0, reason: String::new(), cooling: None, tasks: vec![Arc::new(task)] }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
             Arc::new(WriteTask::new(Arc::clone(step), pieces, later, limits))
         };
         let tasks = writes(step, limits).into_iter().map(task).collect();
-        Group { step: index, reason: step.reason.clone(), tasks }
+        Group { step: index, reason: step.reason.clone(), cooling: step.cooling(), tasks }
     };
     steps.iter().enumerate().map(group).collect()
 }

@@ -383,7 +383,7 @@ fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) 
             Arc::new(UndoTask { step: Arc::clone(&whole), from, to, evidence, refusal: refusal.clone() })
         };
         let tasks = (0..whole.objects.len()).step_by(most).map(task).collect();
-        Group { step: index, reason: format!("undo: {}", whole.reason), tasks }
+        Group { step: index, reason: format!("undo: {}", whole.reason), cooling: None, tasks }
     };
     steps.into_iter().zip(refusals).enumerate().map(group).collect()
 }

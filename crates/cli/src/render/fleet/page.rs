@@ -16,7 +16,6 @@ use crate::hints;
 use crate::render::findings::Found;
 use crate::render::report::page::findings::{DETAILED, ROWS, choice_of_severity, details, meaning, share};
 use crate::render::report::page::{Place, compact, head, long, policy, tiles};
-use crate::render::show::percent;
 use crate::render::text::{count, escape, thousands};
 
 const SCRIPT: &str = concat!(include_str!("../report/page/common.js"), include_str!("page.js"));
@@ -96,14 +95,14 @@ fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
     let counts: Vec<(Severity, usize)> = severities(&cluster.report.counts.findings).collect();
     let found: Vec<String> =
         counts.iter().filter(|(_, number)| *number > 0).map(|(severity, _)| severity.to_string()).collect();
-    let (used, total) = use_of_pools(cluster);
+    let [used, share] = use_of_pools(cluster);
     html! {
         tr data-severity=(found.join(" ")) {
             td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" { (escape(&cluster.name)) } }
             td { (escape(cluster.group.as_deref().unwrap_or_default())) }
             @for (severity, number) in counts { td class=[(number > 0).then_some(severity)] { (thousands(number)) } }
             @if cluster.is_read {
-                td { (thousands(cluster.report.counts.nodes)) } td { (thousands(used)) } td { (percent(used, total)) }
+                td { (thousands(cluster.report.counts.nodes)) } td { (used) } td { (share) }
                 td title=(cluster.report.cluster.taken_at) { (report.age(cluster).map(age).unwrap_or_default()) }
             } @else { td colspan="4" { "not read" } }
         }

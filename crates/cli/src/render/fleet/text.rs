@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use calipam_check::fleet::Cluster;
-use calipam_check::views::Count;
+use calipam_check::views::{Count, PoolView};
 use calipam_check::{Change, Severity};
 use jiff::SignedDuration;
 
@@ -68,18 +68,21 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
         right("WARNING", findings(Severity::Warning)),
         right("INFO", findings(Severity::Info)).hidden(3),
         right("NODES", known(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
-        right("IN USE", known(|cluster| thousands(use_of_pools(cluster).0))).hidden(2),
-        right("%", known(|cluster| percent(use_of_pools(cluster).0, use_of_pools(cluster).1))),
+        right("IN USE", known(|cluster| use_of_pools(cluster).0)).hidden(2),
+        right("%", known(|cluster| use_of_pools(cluster).1)),
         right("AGE", |cluster: &Cluster| report.age(cluster).map_or_else(|| "-".to_owned(), age)).hidden(4),
     ];
     Grid::new(false, clusters, columns)
 }
 
-/// Addresses in use and all, of the enabled pools of a cluster.
-pub(super) fn use_of_pools(cluster: &Cluster) -> (Count, Count) {
-    let pools = || cluster.pools.pools.iter().filter(|pool| pool.enabled);
-    let sum = |numbers: &mut dyn Iterator<Item = u128>| Count(numbers.fold(0, u128::saturating_add));
-    (sum(&mut pools().map(|pool| pool.in_use.0)), sum(&mut pools().map(|pool| pool.total.0)))
+/// Addresses in use of the enabled pools of a cluster, and the share that is taken, in percent.
+pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
+    let sum = |number: fn(&PoolView) -> Count| {
+        let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled);
+        Count(pools.map(|pool| number(pool).0).fold(0, u128::saturating_add))
+    };
+    let share = percent(sum(|pool| pool.usable_taken), sum(|pool| pool.usable));
+    (thousands(sum(|pool| pool.in_use)), share)
 }
 
 /// How many findings are new, gone and the same since the earlier report; none without one.

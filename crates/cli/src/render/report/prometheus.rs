@@ -210,6 +210,7 @@ impl Metrics<'_> {
         for (kind, number) in [
             ("block", counts.blocks),
             ("allocation", counts.allocations),
+            ("cooling", counts.cooling),
             ("affinity", counts.affinities),
             ("handle", counts.handles),
             ("pool", counts.pools),

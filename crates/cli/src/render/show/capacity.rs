@@ -1,6 +1,8 @@
 //! Pools and blocks.
 
+use calipam_check::occupancy::whole_percent;
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
+use calipam_model::block::Cooling;
 
 use super::{View, dash};
 use crate::hints;
@@ -22,6 +24,16 @@ impl<'a> PoolRow<'a> {
         match self {
             Self::Pool(pool) => cell(pool).to_string(),
             Self::Outside(_) => "-".to_owned(),
+        }
+    }
+
+    /// How many of the addresses that can be had are taken.
+    fn taken(self) -> [Count; 2] {
+        match self {
+            Self::Pool(pool) => [pool.usable_taken, pool.usable],
+            Self::Outside(outside) => {
+                [Count(outside.in_use.0.saturating_add(outside.cooling.0)), outside.total]
+            }
         }
     }
 
@@ -51,11 +63,8 @@ impl View for PoolList {
             notes.push(format!("{}: {unknown} addresses in blocks that are corrupt", pool.name));
         }
         for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
-            let (name, cooling) = (&pool.name, thousands(pool.cooling));
-            let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
-            notes.push(format!(
-                "{name}: {cooling} cooling addresses, the first free at {first:.0}, the last at {last:.0}; {end} frees them at once"
-            ));
+            let addresses = usize::try_from(pool.cooling.0).unwrap_or(usize::MAX);
+            notes.push(format!("{}: {}", pool.name, cool_down(&Cooling { addresses, first, last })));
         }
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| {
@@ -69,6 +78,12 @@ impl View for PoolList {
     }
 }
 
+/// How long addresses cool down, and what ends it.
+pub(crate) fn cool_down(cooling: &Cooling) -> String {
+    let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
+    format!("{cooling}; {end} ends that at once")
+}
+
 pub(crate) fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
     let name = |pool: &PoolView| format!("{}{}", pool.name, if pool.enabled { "" } else { " (disabled)" });
     vec![
@@ -79,7 +94,7 @@ pub(crate) fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
         left("CIDR", |row: PoolRow<'_>| row.pool(|pool| pool.cidr)),
         right("TOTAL", |row: PoolRow<'_>| thousands(row.addresses()[0])).hidden(5),
         right("IN USE", |row: PoolRow<'_>| thousands(row.addresses()[1])).hidden(4),
-        right("%", |row: PoolRow<'_>| percent(row.addresses()[1], row.addresses()[0])),
+        right("%", |row: PoolRow<'_>| percent(row.taken()[0], row.taken()[1])),
         right("COOLING", |row: PoolRow<'_>| thousands(row.addresses()[2])).hidden(3),
         right("RESERVED", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.reserved))).hidden(2),
         right("FREE", |row: PoolRow<'_>| thousands(row.addresses()[3])),
@@ -87,7 +102,7 @@ pub(crate) fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
             PoolRow::Pool(pool) => pool.allocatable.map_or_else(|| "unknown".to_owned(), thousands),
             PoolRow::Outside(_) => "0".to_owned(),
         }),
-        left("USE", move |row: PoolRow<'_>| bar(row.addresses()[1], row.addresses()[0], page)).wide(),
+        left("USE", move |row: PoolRow<'_>| bar(row.taken()[0], row.taken()[1], page)).wide(),
         right("BLOCKS", |row: PoolRow<'_>| match row {
             PoolRow::Pool(pool) => thousands(pool.blocks),
             PoolRow::Outside(outside) => thousands(outside.blocks),
@@ -136,7 +151,9 @@ impl View for BlockList {
             known("FREE", |block| block.free),
             known("WINDOWS", |block| block.windows_reserved).wide().if_any().hidden(1),
             left("USE", move |block: &BlockView| {
-                dash(block.problems.is_empty().then(|| bar(block.in_use.into(), block.total, page)))
+                let usable = Count(block.total.0.saturating_sub(block.reserved.into()));
+                let taken = Count(usable.0.saturating_sub(block.free.into()));
+                dash(block.problems.is_empty().then(|| bar(taken, usable, page)))
             })
             .wide(),
             left("CLAIMED", |block: &BlockView| dash(block.claimed_at.as_ref())).wide(),
@@ -156,13 +173,7 @@ pub(crate) fn use_of_pools(list: &PoolList, page: Page) -> Grid {
 
 /// Whole percents, rounded down; so that 100 means all.
 pub(crate) fn percent(part: Count, whole: Count) -> String {
-    if whole.0 == 0 {
-        return "-".to_owned();
-    }
-    // Parts of large IPv6 pools would overflow when multiplied first.
-    let percent =
-        part.0.checked_mul(100).map_or_else(|| part.0 / (whole.0 / 100), |hundred| hundred / whole.0);
-    percent.to_string()
+    whole_percent(part.0, whole.0).map_or_else(|| "-".to_owned(), |percent| percent.to_string())
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ fn without_address(node: &NodeView) -> String {
 }
 
 /// `16 of 20`, or `any number`.
-fn claimable(headroom: u32, limit: Option<u32>) -> String {
+fn claimable(headroom: Option<u32>, limit: Option<u32>) -> String {
+    let Some(headroom) = headroom else { return "unknown".to_owned() };
     match limit {
         Some(limit) => format!("{headroom} of {limit}"),
         None if headroom == u32::MAX => "any number".to_owned(),
@@ -83,9 +84,9 @@ fn claimable(headroom: u32, limit: Option<u32>) -> String {
 
 /// `16 of 20 ipv4`: the limit is one for all pools of a family.
 fn headroom_by_family(node: &NodeView) -> String {
-    let mut families: BTreeMap<&str, (u32, Option<u32>)> = BTreeMap::new();
+    let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {
-        let most = families.entry(held.family).or_insert((0, held.limit));
+        let most = families.entry(held.family).or_insert((None, held.limit));
         most.0 = most.0.max(held.headroom);
     }
     let families = families
@@ -96,7 +97,7 @@ fn headroom_by_family(node: &NodeView) -> String {
 
 /// `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
 fn headroom_by_pool(node: &NodeView) -> String {
-    let mut groups: BTreeMap<(Reverse<u32>, Option<u32>), Vec<&str>> = BTreeMap::new();
+    let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for held in &node.pools {
         let pool = held.pool.as_deref().unwrap_or("(no pool)");
         groups.entry((Reverse(held.headroom), held.limit)).or_default().push(pool);

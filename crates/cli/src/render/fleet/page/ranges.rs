@@ -80,11 +80,11 @@ fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(whole) as f64);
     let (left, width) = (share(offset(whole, pool.cidr)), share(cidr::size(pool.cidr)));
     let title = format!(
-        "{}: {} {}, {} % in use",
+        "{}: {} {}, {} % taken",
         escape(&cluster.name),
         escape(&pool.name),
         pool.cidr,
-        percent(pool.in_use, pool.total)
+        percent(pool.usable_taken, pool.usable)
     );
     html! { i class=[class] style={ "left:" (left) "%;width:" (width) "%" } title=(title) {} }
 }

@@ -1,0 +1,166 @@
+//! How many blocks may still be claimed, by nodes and by the virtual owner of LoadBalancer addresses.
+
+use std::collections::BTreeMap;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityType, LOAD_BALANCER};
+use calipam_model::block::{Block, BlockContent, BlockOwner};
+use calipam_model::node::Node;
+use calipam_model::pool::{Pool, PoolUse};
+
+use super::Outlook;
+use crate::family::Family;
+
+static HOST: AffinityType = AffinityType::Host;
+static VIRTUAL: AffinityType = AffinityType::Virtual;
+static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
+
+/// One who gets addresses by automatic assignment: a node, or without one the virtual owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder<'s>(Option<&'s Node>);
+
+impl<'s> Holder<'s> {
+    fn key(self) -> (&'static AffinityType, &'s str) {
+        self.0.map_or((&VIRTUAL, LOAD_BALANCER), |node| (&HOST, node.name.as_str()))
+    }
+
+    /// The name of the node, or [`LOAD_BALANCER`].
+    pub fn name(self) -> &'s str {
+        self.key().1
+    }
+
+    /// The labels that node selectors look at. The virtual owner has none.
+    fn labels(self) -> &'s BTreeMap<String, String> {
+        self.0.map_or(&NO_LABELS, |node| &node.labels)
+    }
+}
+
+/// A block from which a holder gets addresses as its own.
+struct Held {
+    cidr: IpNet,
+    /// It does not exist: Calico creates it when the holder needs an address.
+    is_new: bool,
+    /// It counts for the block limit: there is an affinity, or Calico claims it when it comes across it.
+    counts: bool,
+}
+
+/// Type and name of the holder to whom a block belongs.
+pub(super) fn key_of(owner: &BlockOwner) -> Option<(&'static AffinityType, &str)> {
+    match owner {
+        BlockOwner::Host(name) => Some((&HOST, name)),
+        BlockOwner::Virtual(name) => Some((&VIRTUAL, name)),
+        BlockOwner::Other(_) => None,
+    }
+}
+
+impl<'s> Outlook<'s> {
+    /// Those who get addresses for a use.
+    pub fn holders(&self, wanted: PoolUse) -> Vec<Holder<'s>> {
+        if wanted == PoolUse::LoadBalancer {
+            return vec![Holder(None)];
+        }
+        self.indexed.snapshot.nodes.iter().map(|stored| Holder(Some(&stored.value))).collect()
+    }
+
+    /// True if all selectors parse that a request without a pool's name looks at. If one does not, Calico refuses every such
+    /// request.
+    pub fn selectors_parse(&self, family: Family) -> bool {
+        self.open[family as usize].is_some()
+    }
+
+    /// True if requests of the holder that name no pool may end up in this one.
+    pub fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
+        let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
+        open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.selector.selects(holder.labels()))
+    }
+
+    /// True if the node has a block of the family, or is about to have one.
+    pub fn holds_some(&self, node: &Node, family: Family) -> bool {
+        self.held(Holder(Some(node))).any(|held| Family::of(held.cidr) == family)
+    }
+
+    /// Blocks of a Windows node: one, as the plugin is installed there (`windows_use_single_network`). A node that holds
+    /// several shows that it is not.
+    pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
+        let held = self.indexed.affinities_of(&AffinityType::Host, &node.name).map(|stored| &stored.value);
+        let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
+        node.is_windows() && held.take(2).count() < 2
+    }
+
+    /// Most blocks of a family that a node may hold.
+    pub fn block_limit(&self, node: &Node, family: Family) -> u32 {
+        self.limit(self.has_single_block(node, family))
+    }
+
+    pub(super) fn limit(&self, single_block: bool) -> u32 {
+        match (single_block, self.limit) {
+            (true, _) => 1,
+            (false, limit) => limit.unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The limit that a request states: 0 for the configured one.
+    pub(super) fn most_blocks(&self, single_block: bool) -> u32 {
+        match (single_block, self.limit) {
+            (true, _) => 1,
+            (false, None) => u32::MAX,
+            (false, Some(_)) => 0,
+        }
+    }
+
+    /// How many blocks the holder may still claim in requests that end up in `pool`. Its blocks in all other pools that may
+    /// serve such a request count for the limit, too; one that names the pool is served by no other.
+    pub fn headroom(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
+        let family = Family::of(pool.cidr);
+        let single = holder.0.is_some_and(|node| self.has_single_block(node, family));
+        let limit = self.limit(single);
+        if limit == u32::MAX {
+            return limit;
+        }
+        let by_name = !self.serves(pool, holder);
+        let open = self.open[family as usize].iter().flatten().filter(|_| !by_name);
+        let joins = open.filter(|open| {
+            !open.is_special && open.pool.allows(wanted) && open.selector.selects(holder.labels())
+        });
+        let pools: Vec<IpNet> = joins.map(|open| open.pool.cidr).chain([pool.cidr]).collect();
+        let counts =
+            |held: &Held| held.counts && pools.iter().any(|pool| pool.contains(&held.cidr.network()));
+        limit.saturating_sub(u32::try_from(self.held(holder).filter(counts).count()).unwrap_or(u32::MAX))
+    }
+
+    /// The blocks of the pool that the holder has claimed, and that are still to be created.
+    pub fn to_come(&self, holder: Holder<'_>, pool: &Pool) -> usize {
+        self.held(holder).filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count()
+    }
+
+    /// The blocks of a holder: of its affinities, but for those whose block belongs to another, which Calico removes when it
+    /// comes across them, and those without affinity. An affinity that cannot be decoded exists.
+    fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = Held> {
+        let (kind, name) = holder.key();
+        let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);
+        let read = affinities.filter(|affinity| !affinity.deleted).map(|affinity| &affinity.key);
+        let broken = self.unclear.get(&(kind, name)).into_iter().flatten().copied();
+        let with_affinity = read.chain(broken).filter_map(|key| {
+            let content = self.indexed.block(key.cidr).map(|block| &block.value.content);
+            let content = content.filter(|content| !content.is_deleted());
+            if let Some(BlockContent::Sound(block)) = content
+                && !key.is_of(block.owner())
+            {
+                return None;
+            }
+            let is_new = content.is_none() && !self.indexed.hides_block(key.cidr);
+            Some(Held { cidr: key.cidr, is_new, counts: true })
+        });
+        let without = self.odd.get(&(kind, name)).into_iter().flatten().map(|(cidr, block)| Held {
+            cidr: *cidr,
+            is_new: false,
+            counts: block.is_some_and(|block| !self.current(block).free().is_empty()),
+        });
+        with_affinity.chain(without)
+    }
+
+    /// A block as an allocator reads it: what has cooled down is free.
+    fn current<'b>(&self, block: &'b Block) -> std::borrow::Cow<'b, Block> {
+        block.without_cooled(self.indexed.snapshot.taken_at, self.config.cooldown())
+    }
+}

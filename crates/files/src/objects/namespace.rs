@@ -1,0 +1,47 @@
+//! Namespaces: name and labels, by which pools select them.
+
+use calipam_model::snapshot::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use super::list_splitter::Encoding;
+use super::meta::{Meta, Wanted, identify};
+use super::wire::decode;
+use super::{ObjectError, note_value, path};
+
+const WANTED: Wanted = Wanted { labels: true, annotations: &[], owners: false };
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Namespace<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+}
+
+/// Adds a namespace.
+pub(crate) fn add(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
+    match read(object, encoding) {
+        Ok(Namespace { metadata }) => {
+            let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
+            snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), labels.collect());
+        }
+        Err(error) => {
+            let (_, name) = identify(object, encoding);
+            note_value(snapshot, path("namespaces", "", &name), None, &error);
+        }
+    }
+}
+
+/// What an export keeps of a namespace.
+pub(crate) fn export(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+    let metadata = read(object, encoding)?.metadata.for_export(WANTED);
+    super::export("Namespace", Namespace { metadata })
+}
+
+fn read(object: &[u8], encoding: Encoding) -> Result<Namespace<'_>, ObjectError> {
+    if encoding == Encoding::Json {
+        return Ok(serde_json::from_slice(object)?);
+    }
+    decode!(object, namespace: Namespace<'_>, value, {
+        1 => namespace.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+    })
+}

@@ -1,0 +1,243 @@
+//! Lists of kubectl with the objects of a small cluster, in a file, on an API server and in etcd.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::kube::create_in_etcd;
+use calipam_testkit::servers::KubeApiserver;
+use etcd_client::DeleteOptions;
+use serde_json::{Value, json};
+
+use super::super::program::{Run, calipam};
+
+/// Lists of kubectl, in a file of their own.
+pub(super) struct Lists {
+    items: Vec<Value>,
+    folder: tempfile::TempDir,
+}
+
+pub(super) const CREATED: &str = "2026-06-01T08:00:00Z";
+
+impl Lists {
+    pub(super) fn new(pools: &[(&str, Value)], nodes: &[(&str, Value)]) -> Self {
+        let mut lists = Self { items: Vec::new(), folder: tempfile::tempdir().unwrap() };
+        for (name, spec) in pools {
+            lists.object("IPPool", name, json!({}), spec.clone());
+        }
+        for (name, labels) in nodes {
+            lists.add(json!({"kind": "Node", "apiVersion": "v1", "spec": {},
+                "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED},
+                "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}));
+        }
+        lists.object(
+            "ClusterInformation",
+            "default",
+            json!({}),
+            json!({"calicoVersion": "v3.31.2", "datastoreReady": true,
+            "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"}),
+        );
+        // Makes the clock of the lists, an hour later.
+        lists.pod("kube-system/clock", "", json!({}), "2026-06-01T09:00:00Z", Some("192.0.2.9"));
+        lists
+    }
+
+    pub(super) fn add(&mut self, item: Value) {
+        self.items.push(item);
+    }
+
+    pub(super) fn object(&mut self, kind: &str, name: &str, labels: Value, spec: Value) {
+        self.add(json!({"kind": kind, "apiVersion": "crd.projectcalico.org/v1", "spec": spec,
+            "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED}}));
+    }
+
+    pub(super) fn namespace(&mut self, name: &str, labels: Value) {
+        self.add(json!({"kind": "Namespace", "apiVersion": "v1",
+            "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED}}));
+    }
+
+    /// The settings of the allocator.
+    pub(super) fn settings(&mut self, spec: Value) {
+        self.object("IPAMConfig", "default", json!({}), spec);
+    }
+
+    pub(super) fn pod(
+        &mut self,
+        name: &str,
+        node: &str,
+        annotations: Value,
+        created: &str,
+        address: Option<&str>,
+    ) {
+        let (namespace, name) = name.split_once('/').unwrap();
+        let mut annotations = annotations;
+        if let Some(address) = address {
+            // As the CNI plugin leaves it.
+            annotations["cni.projectcalico.org/podIPs"] = address.into();
+            annotations["cni.projectcalico.org/podIP"] = address.into();
+        }
+        let status = match address {
+            Some(address) => json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}),
+            None => json!({"phase": "Pending"}),
+        };
+        self.add(json!({"kind": "Pod", "apiVersion": "v1", "status": status,
+            "spec": {"nodeName": node, "hostNetwork": namespace == "kube-system"},
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations, "creationTimestamp": created}}));
+    }
+
+    pub(super) fn stuck(&mut self, name: &str, node: &str) {
+        self.pod(name, node, json!({}), CREATED, None);
+    }
+
+    /// A block of a node with its first addresses in use by pods.
+    pub(super) fn block(&mut self, cidr: &str, node: &str, taken: usize) {
+        let net: calipam_model::IpNet = cidr.parse().unwrap();
+        let size = calipam_model::cidr::size(net) as usize;
+        let name = cidr.replace([':', '.', '/'], "-");
+        let record = |at: usize| {
+            let id = format!("{:0>64}", format!("{:x}{at:x}", name.len()));
+            json!({"handle_id": format!("k8s-pod-network.{id}{name}"),
+                "secondary": {"namespace": "apps", "node": node, "pod": format!("{name}-{at}"), "timestamp": "2026-05-20 10:12:00 +0000 UTC"}})
+        };
+        let allocations: Vec<Value> =
+            (0..size).map(|at| if at < taken { json!(at) } else { Value::Null }).collect();
+        self.object("IPAMBlock", &name, json!({}), json!({"cidr": cidr, "affinity": format!("host:{node}"),
+            "allocations": allocations, "unallocated": (taken..size).collect::<Vec<_>>(),
+            "attributes": (0..taken).map(record).collect::<Vec<_>>(), "deleted": false, "strictAffinity": false}));
+        self.object(
+            "BlockAffinity",
+            &format!("{node}-{name}"),
+            json!({}),
+            json!({"state": "confirmed", "node": node, "cidr": cidr, "deleted": "false", "type": "host"}),
+        );
+        for at in 0..taken {
+            let address = calipam_model::cidr::address_at(net, at as u32).to_string();
+            self.pod(&format!("apps/{name}-{at}"), node, json!({}), CREATED, Some(&address));
+        }
+    }
+
+    /// A block of a node all of whose addresses cool down.
+    pub(super) fn cooling_block(&mut self, cidr: &str, node: &str, released: &str) {
+        self.block(cidr, node, 0);
+        let block = self.items.iter_mut().rev().find(|item| item["kind"] == "IPAMBlock").unwrap();
+        let size = block["spec"]["unallocated"].as_array_mut().map(std::mem::take).unwrap().len();
+        block["spec"]["allocations"] = vec![json!(0); size].into();
+        block["spec"]["attributes"] = json!([{"releasedAt": released}]);
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        let path = self.folder.path().join("cluster.json");
+        let list = json!({"kind": "List", "apiVersion": "v1", "items": self.items});
+        std::fs::write(&path, list.to_string()).unwrap();
+        path
+    }
+
+    pub(super) fn run(&self, arguments: &[&str]) -> Run {
+        calipam(&[arguments, &["--datastore", self.path().to_str().unwrap()]].concat())
+    }
+
+    pub(super) fn findings(&self) -> Vec<String> {
+        findings(|arguments| self.run(arguments))
+    }
+
+    pub(super) fn answer(&self, arguments: &[&str]) -> (i32, String) {
+        answer(arguments, |arguments| self.run(arguments))
+    }
+
+    /// Puts the objects into the place of all others, on an API server and, with those of Calico, in etcd.
+    pub(super) fn write_to(&self, server: &KubeApiserver) {
+        let mut of_kubernetes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for (number, item) in self.items.iter().enumerate() {
+            let mut item = item.clone();
+            item["metadata"]["uid"] = format!("{number:08}-0000-4000-8000-000000000000").into();
+            of_kubernetes.entry(registry(item["kind"].as_str().unwrap())).or_default().push(item);
+        }
+        let of_etcd: Vec<(String, String)> = self.items.iter().filter_map(etcd_entry).collect();
+        server
+            .etcd()
+            .with_client(async |mut client| {
+                // The server has namespaces of its own.
+                for prefix in REGISTRIES[1..].iter().map(|(_, prefix)| *prefix).chain(["/calico/"]) {
+                    client.delete(prefix, Some(DeleteOptions::new().with_prefix())).await?;
+                }
+                for (key, value) in of_etcd {
+                    client.put(key, value, None).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        for (prefix, objects) in of_kubernetes {
+            create_in_etcd(server, prefix, &objects).unwrap();
+        }
+    }
+}
+
+/// The kinds, and where an API server keeps them.
+const REGISTRIES: [(&str, &str); 8] = [
+    ("Namespace", "/registry/namespaces/"),
+    ("Pod", "/registry/pods/"),
+    ("Node", "/registry/minions/"),
+    ("IPPool", "/registry/crd.projectcalico.org/ippools/"),
+    ("IPAMBlock", "/registry/crd.projectcalico.org/ipamblocks/"),
+    ("BlockAffinity", "/registry/crd.projectcalico.org/blockaffinities/"),
+    ("IPAMConfig", "/registry/crd.projectcalico.org/ipamconfigs/"),
+    ("ClusterInformation", "/registry/crd.projectcalico.org/clusterinformations/"),
+];
+
+fn registry(kind: &str) -> &'static str {
+    REGISTRIES.iter().find(|(of, _)| *of == kind).unwrap().1
+}
+
+/// The object as Calico keeps it in etcd; none for pods.
+fn etcd_entry(item: &Value) -> Option<(String, String)> {
+    let (spec, metadata) = (&item["spec"], &item["metadata"]);
+    let name = metadata["name"].as_str().unwrap();
+    let cidr = || spec["cidr"].as_str().unwrap().parse().unwrap();
+    let resource = |plural: &str, spec: &Value| {
+        let value = json!({"kind": item["kind"], "apiVersion": "projectcalico.org/v3", "metadata": metadata, "spec": spec});
+        (key::resource(plural, name), value)
+    };
+    let (key, value) = match item["kind"].as_str().unwrap() {
+        "IPPool" => resource("ippools", spec),
+        "ClusterInformation" => resource("clusterinformations", spec),
+        "Node" => resource("nodes", &json!({"orchRefs": [{"nodeName": name, "orchestrator": "k8s"}]})),
+        "IPAMBlock" => (key::block(cidr()), spec.clone()),
+        "BlockAffinity" => {
+            let node = spec["node"].as_str().unwrap();
+            (key::affinity("host", node, cidr()), json!({"state": "confirmed", "deleted": false}))
+        }
+        "IPAMConfig" => {
+            let mut config = spec.clone();
+            for (old, new) in
+                [("strictAffinity", "strict_affinity"), ("autoAllocateBlocks", "auto_allocate_blocks")]
+            {
+                config[new] = config.as_object_mut().unwrap().remove(old).unwrap();
+            }
+            (key::IPAM_CONFIG.to_owned(), config)
+        }
+        _ => return None,
+    };
+    Some((key, value.to_string()))
+}
+
+/// `severity code subject` of findings about addresses that cannot be had.
+pub(super) fn findings(run: impl Fn(&[&str]) -> Run) -> Vec<String> {
+    let rules = "node-without-addresses,pod-without-address,pool-nearly-full";
+    let report = run(&["check", "--rule", rules, "-o", "json", "--settle", "0"]).json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|f| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ")).collect()
+}
+
+/// The first line of an explanation.
+pub(super) fn answer(arguments: &[&str], run: impl Fn(&[&str]) -> Run) -> (i32, String) {
+    let run = run(&[&["explain"], arguments].concat());
+    (run.code, run.stdout.lines().next().unwrap_or_default().to_owned())
+}
+
+pub(super) fn pool(cidr: &str, more: Value) -> Value {
+    let mut spec = json!({"cidr": cidr, "blockSize": if cidr.contains(':') { 122 } else { 26 }, "nodeSelector": "all()",
+        "allowedUses": ["Workload", "Tunnel"], "assignmentMode": "Automatic", "vxlanMode": "Always", "ipipMode": "Never"});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec
+}
