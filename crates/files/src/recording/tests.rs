@@ -425,7 +425,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
         (vec![(first, last + 1)], vec![(first + 20, first + 50)]),
         (vec![(first, first + 30), (first + 47, last + 1)], vec![(first + 23, first + 57)]),
     ] {
-        for late in [-40, 3] {
+        for late in [-15, 3] {
             let folder = tempfile::tempdir().unwrap();
             for (runs, late) in [(&one, 0), (&other, late)] {
                 let own = tempfile::tempdir().unwrap();
