@@ -95,7 +95,7 @@ fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
     let counts: Vec<(Severity, usize)> = severities(&cluster.report.counts.findings).collect();
     let found: Vec<String> =
         counts.iter().filter(|(_, number)| *number > 0).map(|(severity, _)| severity.to_string()).collect();
-    let [used, share] = use_of_pools(cluster);
+    let (used, share) = use_of_pools(cluster);
     html! {
         tr data-severity=(found.join(" ")) {
             td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" { (escape(&cluster.name)) } }
