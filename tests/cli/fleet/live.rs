@@ -77,7 +77,7 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
     );
 
     // One that is away is told, and the other read.
-    drop(west);
+    west.server.end();
     let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]);
     assert_eq!(checked.code, 3);
     let unreadable = [["west", "cluster-unreadable", "west"].map(str::to_owned)];

@@ -165,7 +165,6 @@ fn begin(recorder: &Recorder, state: &State, revision: i64, at: Timestamp) -> Jo
 }
 
 /// With the time of what was recorded last, of another history.
-
 fn begin_history(
     recorder: &Recorder,
     state: &State,

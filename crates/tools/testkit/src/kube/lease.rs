@@ -77,6 +77,13 @@ pub fn lease(kinds: Kinds) -> Result<Lease, ServerError> {
     Ok(Lease(Some(server)))
 }
 
+impl Lease {
+    /// Ends the server.
+    pub fn end(mut self) {
+        drop(self.0.take());
+    }
+}
+
 impl Deref for Lease {
     type Target = KubeApiserver;
 
