@@ -18,7 +18,7 @@ use crate::console::Console;
 use crate::exit::{Failure, INTERRUPTED};
 
 /// So long may the ends of things take after a signal.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// So far apart may ctrl-c reach this process and one that it has started.
 const AT_ONCE: Duration = Duration::from_millis(20);

@@ -95,7 +95,11 @@ impl Place {
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
         fs::write(at("etc/calipam/ignore"), "").unwrap();
-        let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: snapshot.db}]";
+        // Another cluster, by its GUID.
+        let other =
+            fs::read_to_string(root().join(EXAMPLE)).unwrap().replace("0f0e1d2c3b4a5968", "1f0e1d2c3b4a5968");
+        fs::write(at("other.jsonl"), other).unwrap();
+        let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: other.jsonl}]";
         fs::write(at("fleet.yaml"), fleet).unwrap();
         let earlier = "calipam export -q --fleet fleet.yaml monday && calipam export -q --fleet fleet.yaml --archive archives";
         let run = Run::of(self.command(earlier, &self.still, &self.template()).output().unwrap());

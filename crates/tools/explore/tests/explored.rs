@@ -84,7 +84,7 @@ fn what_was_found_is_mended() {
 #[test]
 fn a_schedule_gives_the_same_states_each_time() {
     for scenario in all() {
-        for seed in 0..4 {
+        for seed in 0..2 {
             let twice = [random(&scenario, seed), random(&scenario, seed)];
             let [first, second] = twice.map(|result| assert_holds(&scenario, result));
             assert_eq!(first, second, "{} {seed}", scenario.name);
