@@ -103,8 +103,8 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let with_blocks = occupancy.stored.len() <= limits.blocks;
-    let (allocations, cooling) = snapshot.allocation_counts();
-    let with_owners = allocations + cooling <= limits.owners;
+    let (allocations, _) = snapshot.allocation_counts();
+    let with_owners = allocations <= limits.owners;
 
     let mut pools: Vec<_> = snapshot.pools.iter().map(|pool| &pool.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
@@ -325,7 +325,7 @@ mod tests {
         use MappedState::{Cooling, Free, InUse};
         assert_eq!(block.states, [InUse, Cooling, Free, Free]);
         assert_eq!(block.owners, [(0, "default/a on node-1".to_owned())]);
-        let without_owners = mapped(&cluster, MapLimits { owners: 1, ..LIMITS });
+        let without_owners = mapped(&cluster, MapLimits { owners: 0, ..LIMITS });
         assert_eq!(without_owners.blocks.unwrap()[0].owners, []);
         assert_eq!(mapped(&cluster, MapLimits { blocks: 0, ..LIMITS }).blocks, None);
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use calipam_check::Severity;
 use calipam_model::IpNet;
 use clap::builder::styling::{AnsiColor, Style};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use textwrap::core::display_width;
 
 use super::page::Page;
@@ -96,6 +97,14 @@ const GAP: usize = 2;
 /// A last column of a short table that is wider than this can have its words cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
+/// Around a word in a style while comfy-table measures it: these have no width, and [`escape`] lets none of them pass.
+const MARKS: [(char, Style); 4] = [
+    ('\u{202a}', HEADER),
+    ('\u{202b}', AnsiColor::Magenta.on_default()),
+    ('\u{202d}', AnsiColor::Red.on_default()),
+    ('\u{202e}', AnsiColor::Yellow.on_default()),
+];
+const END_MARK: char = '\u{202c}';
 
 /// So many rows are shown one by one; more are shown as one row for each kind.
 pub(crate) const FEW: usize = 25;
@@ -187,11 +196,9 @@ impl Grid {
         let mut hidden = Vec::new();
         let widths = self.fit(page, &mut hidden);
         let mut table = String::new();
-        if !page.rows_only {
-            self.draw_row(|column| (column.title, HEADER), &widths, page, &mut table);
-        }
-        for row in 0..self.rows {
-            self.draw_row(|column| (&column.cells[row].0, column.cells[row].1), &widths, page, &mut table);
+        for line in self.table(widths.as_deref(), page).lines() {
+            table.push_str(&styled(line.trim_end(), page));
+            table.push('\n');
         }
 
         let note = match hidden.as_slice() {
@@ -226,50 +233,40 @@ impl Grid {
         Ok(())
     }
 
-    /// Adds a row to a table. Its height is that of its highest cell.
-    fn draw_row<'c>(
-        &'c self,
-        cell: impl Fn(&'c Cells) -> (&'c str, Style),
-        widths: &[usize],
-        page: Page,
-        table: &mut String,
-    ) {
-        let wrapped = |(column, width): (&'c Cells, &usize)| {
-            let (text, style) = cell(column);
-            let room = Page { width: Some(*width as u16), ..page };
-            let is_wrapped = display_width(text) > *width;
-            let text = if is_wrapped { on_page(&cut_words(text, *width), 0, room) } else { text.to_owned() };
-            (text, style, column.is_right, *width)
-        };
-        let cells: Vec<_> = self.columns.iter().zip(widths).map(wrapped).collect();
-        let height = cells.iter().map(|(text, ..)| text.lines().count()).max().unwrap_or_default();
-        for line in 0..height.max(1) {
-            // Spaces are written before a text, so that no line ends in them.
-            let mut gap = 0;
-            for (text, style, is_right, width) in &cells {
-                let text = text.lines().nth(line).unwrap_or_default().trim_end();
-                let room = width.saturating_sub(display_width(text));
-                if text.is_empty() {
-                    gap += width + GAP;
-                    continue;
-                }
-                let (before, after) = if *is_right { (room, 0) } else { (0, room) };
-                table.extend(std::iter::repeat_n(' ', gap + before));
-                table.push_str(&page.styled(*style, text));
-                gap = after + GAP;
-            }
-            table.push('\n');
+    /// The table, with marks in place of styles.
+    fn table(&self, widths: Option<&[usize]>, page: Page) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        if !page.rows_only {
+            table.set_header(self.columns.iter().map(|column| marked(column.title, HEADER, page)));
         }
+        let width = |place: usize| widths.map_or(usize::MAX, |widths| widths[place]);
+        for row in 0..self.rows {
+            table.add_row(self.columns.iter().enumerate().map(|(place, column)| {
+                let (text, style) = &column.cells[row];
+                marked(&cut_words(text, width(place)), *style, page)
+            }));
+        }
+        for (place, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, GAP as u16));
+            if self.columns[place].is_right {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            if widths.is_some() {
+                let width = Width::Fixed((width(place) + GAP) as u16);
+                column.set_constraint(ColumnConstraint::Absolute(width));
+            }
+        }
+        table
     }
 
-    /// The widths of the columns, after cells and columns were made to fit the page.
-    fn fit(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Vec<usize> {
+    /// The widths of the columns where texts have to be wrapped, after cells and columns were made to fit the page. `None` if each
+    /// column is as wide as its texts.
+    fn fit(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         let natural = self.widths(display_width);
-        let Some(room) = page.width.map(usize::from).filter(|room| total(&natural) > *room) else {
-            return natural;
-        };
+        let room = page.width.map(usize::from).filter(|room| total(&natural) > *room)?;
         if page.wide {
-            return self.fitted(room, 0).unwrap_or(natural);
+            return self.fitted(room, 0);
         }
 
         let last = self.columns.len().saturating_sub(1);
@@ -286,7 +283,7 @@ impl Grid {
             hidden.push(self.columns.remove(place).title);
             widths = self.fitted(room, 1);
         }
-        widths.or_else(|| self.fitted(room, self.columns.len())).unwrap_or_else(|| self.widths(display_width))
+        widths.or_else(|| self.fitted(room, self.columns.len()))
     }
 
     /// The widths on a page, if they are enough for each word. Those of texts may be cut in so many of the last columns.
@@ -358,6 +355,25 @@ impl<'a> SortKey<'a> {
             .or_else(|| network().map(Self::Network))
             .unwrap_or(Self::Text(cell))
     }
+}
+
+/// A text with marks around each word, where the page has colours and the style is one.
+fn marked(text: &str, style: Style, page: Page) -> String {
+    match MARKS.iter().find(|(_, of)| *of == style) {
+        Some((mark, _)) if page.color && !text.is_empty() => {
+            format!("{mark}{}{END_MARK}", text.replace(' ', &format!("{END_MARK} {mark}")))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A line of the table with styles instead of marks. Words one space apart are of one cell, and of one style.
+fn styled(line: &str, page: Page) -> String {
+    let mut line = line.to_owned();
+    for (mark, style) in MARKS.iter().filter(|_| page.color) {
+        line = line.replace(&format!("{END_MARK} {mark}"), " ").replace(*mark, &style.to_string());
+    }
+    line.replace(END_MARK, &format!("{HEADER:#}"))
 }
 
 /// The width of a line of columns.
