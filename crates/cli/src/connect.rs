@@ -17,7 +17,7 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{Failure, INTERRUPTED};
 
-/// So long may the ends of things take after a signal.
+/// The time that a run has to end by itself after a signal.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// So far apart may ctrl-c reach this process and one that it has started.

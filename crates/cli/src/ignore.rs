@@ -130,7 +130,7 @@ impl fmt::Display for Entry {
 }
 
 /// The line that accepts a finding, as a terminal may see it. A subject that would be read as something else is a JSON string.
-/// Where it is one of a fleet's, `cluster` names that; it is empty otherwise.
+/// `cluster` is empty if there is only one.
 pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
     let of_cluster = if cluster.is_empty() { String::new() } else { format!(" cluster {cluster}") };
     subject_line(finding) + &of_cluster

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::affinity::Affinity;
 use crate::attributes::AttributeRef;
-use crate::block::{Block, BlockContent, RecordDetail};
+use crate::block::{BlockContent, RecordDetail};
 use crate::config::{AssignIps, ClusterInformation, IpamConfig, KubeControllersConfiguration, NotServed};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
@@ -322,17 +322,20 @@ impl Snapshot {
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
         let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());
-        let of_block = |block: &Block| {
-            if !block.has_cooling() {
-                return (block.allocated() as usize, 0);
-            }
-            let records = block.allocations().map(|allocation| allocation.attribute);
-            let (cooling, held): (Vec<_>, Vec<_>) = records.partition(|record| record.is_cooling());
-            let has_cooled = |record: &AttributeRef<'_>| {
-                cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
-            };
-            (held.len(), cooling.iter().filter(|record| !has_cooled(record)).count())
+        let has_cooled = |record: &AttributeRef<'_>| {
+            cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
         };
-        sound.map(of_block).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+        let (mut allocated, mut cooling) = (0, 0);
+        for block in sound {
+            if !block.has_cooling() {
+                allocated += block.allocated() as usize;
+                continue;
+            }
+            for record in block.allocations().map(|allocation| allocation.attribute) {
+                allocated += usize::from(!record.is_cooling());
+                cooling += usize::from(record.is_cooling() && !has_cooled(&record));
+            }
+        }
+        (allocated, cooling)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use calipam_check::{ClusterIdentity, Code, Subject};
-use calipam_model::edit::{Edit, Step};
+use calipam_model::edit::{Edit, Step, cooling};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
@@ -304,8 +304,7 @@ impl Plan {
     pub fn divide(self) -> (PlanSummary, Vec<Step>) {
         let totals = self.totals();
         let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;
-        let cooling = actions.iter().filter_map(|action| action.step.cooling());
-        let cooling = cooling.reduce(|sum, of| (sum.0 + of.0, sum.1.max(of.1)));
+        let cooling = cooling(actions.iter().flat_map(|action| action.step.edits()));
         warnings.extend(cooling.map(|(addresses, seconds)| Warning::CoolDown { addresses, seconds }));
         let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
             actions.into_iter().map(|action| (action.step, action.changes)).unzip();

@@ -1,4 +1,4 @@
-//! How many blocks may still be claimed, by nodes and by the virtual owner of LoadBalancer addresses.
+//! The blocks that nodes, and the virtual owner of LoadBalancer addresses, may still claim.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub(super) fn key_of(owner: &BlockOwner) -> Option<(&'static AffinityType, &str)
 }
 
 impl<'s> Outlook<'s> {
-    /// Those who get addresses for a use.
+    /// Returns the holders that get addresses for a use.
     pub fn holders(&self, wanted: PoolUse) -> Vec<Holder<'s>> {
         if wanted == PoolUse::LoadBalancer {
             return vec![Holder(None)];
@@ -108,7 +108,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// How many blocks the holder may still claim in requests that end up in `pool`. Its blocks in all other pools that may
+    /// The number of blocks that the holder may still claim in requests that end up in `pool`. Its blocks in all other pools that may
     /// serve such a request count for the limit, too; one that names the pool is served by no other.
     pub fn headroom(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);

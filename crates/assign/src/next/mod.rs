@@ -127,10 +127,10 @@ impl<'s> Outlook<'s> {
             return None;
         }
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
-        let (mut unclear, mut odd) = (ByHolder::default(), ByHolder::default());
+        let (mut unclear, mut odd): (ByHolder<'_, _>, ByHolder<'_, _>) = Default::default();
         for defect in &snapshot.defects {
             if let Some(Key::Affinity(key)) = &defect.key {
-                unclear.entry((&key.kind, key.node.as_str())).or_insert_with(Vec::new).push(key);
+                unclear.entry((&key.kind, key.node.as_str())).or_default().push(key);
             }
         }
         for StoredBlock { key: cidr, content } in snapshot.blocks.iter().map(|stored| &stored.value) {
@@ -139,7 +139,7 @@ impl<'s> Outlook<'s> {
             let has_affinity = read.any(|affinity| affinity.key.cidr == *cidr && !affinity.deleted)
                 || unclear.get(&holder).into_iter().flatten().any(|key| key.cidr == *cidr);
             if !content.is_deleted() && !has_affinity {
-                odd.entry(holder).or_insert_with(Vec::new).push((*cidr, content.sound()));
+                odd.entry(holder).or_default().push((*cidr, content.sound()));
             }
         }
         Some(Self {

@@ -114,7 +114,7 @@ impl PoolCapacity {
 }
 
 impl Occupancy<'_, '_> {
-    /// What can still be allocated from a pool of the snapshot; without an outlook that is not known.
+    /// The addresses that can still be allocated from a pool of the snapshot; without an outlook they are not known.
     pub(crate) fn allocatable(&self, outlook: Option<&Outlook<'_>>, pool: &Pool) -> Allocatable {
         let Some((outlook, config)) = outlook.zip(self.context.snapshot.effective_ipam_config()) else {
             return Allocatable::unknown(Limit::NotKnown);

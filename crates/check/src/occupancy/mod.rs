@@ -54,10 +54,12 @@ impl Tally {
 
 /// A share in whole percent, rounded down, so that 100 means all; `None` of nothing.
 pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
+    if whole == 0 {
+        return None;
+    }
     // Parts of large IPv6 pools would overflow when multiplied first.
-    let of_large = || part / (whole / 100);
-    let percent = |()| part.checked_mul(100).map_or_else(of_large, |hundred| hundred / whole);
-    (whole > 0).then_some(()).map(percent).map(|percent| u8::try_from(percent).unwrap_or(u8::MAX))
+    let percent = part.checked_mul(100).map_or_else(|| part / (whole / 100), |hundred| hundred / whole);
+    Some(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
 /// Why an address is not free. In the order in which one counts where overlapping blocks disagree.

@@ -14,7 +14,7 @@ use super::show::use_of_pools;
 use super::table::{Column, Grid, Kind, example, left, number_of_kind, right};
 use super::text::{count, join, thousands};
 
-/// What people read of a report.
+/// Writes a report for people.
 pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     let Checked { report, snapshot, changes, .. } = *checked;
     let wide = text.page.wide;
@@ -118,7 +118,7 @@ pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) ->
     }
 }
 
-/// What was not read although there may be some of it, and why.
+/// The sources that were not read although they may hold something, and why.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {

@@ -16,7 +16,7 @@ pub(crate) trait Document {
     /// Its `kind` in YAML and JSON.
     fn kind(&self) -> &'static str;
 
-    /// What people read.
+    /// Writes it for people.
     fn text(&self, text: &mut Text);
 
     /// What programs read.
@@ -56,7 +56,7 @@ pub(crate) fn write(
     }
 }
 
-/// What people read of a document.
+/// Returns a document as people read it.
 ///
 /// # Errors
 /// If a table is to be sorted by a column that it does not have.

@@ -1,4 +1,4 @@
-//! What people read: lines and tables, as the terminal takes them.
+//! Lines and tables for people, as the terminal takes them.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::table::{Column, Grid};
 use super::text::escape;
 use super::wrap::on_page;
 
-/// What texts are written on.
+/// The terminal, file or pipe that a text is written for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub color: bool,

@@ -1,5 +1,6 @@
 //! Lists as tables without lines: columns two spaces apart, fitted to the terminal.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -240,11 +241,12 @@ impl Grid {
         if !page.rows_only {
             table.set_header(self.columns.iter().map(|column| marked(column.title, HEADER, page)));
         }
-        let width = |place: usize| widths.map_or(usize::MAX, |widths| widths[place]);
         for row in 0..self.rows {
             table.add_row(self.columns.iter().enumerate().map(|(place, column)| {
                 let (text, style) = &column.cells[row];
-                marked(&cut_words(text, width(place)), *style, page)
+                let text =
+                    widths.map_or(Cow::Borrowed(text.as_str()), |widths| cut_words(text, widths[place]));
+                marked(&text, *style, page)
             }));
         }
         for (place, column) in table.column_iter_mut().enumerate() {
@@ -252,8 +254,8 @@ impl Grid {
             if self.columns[place].is_right {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            if widths.is_some() {
-                let width = Width::Fixed((width(place) + GAP) as u16);
+            if let Some(widths) = widths {
+                let width = Width::Fixed((widths[place] + GAP) as u16);
                 column.set_constraint(ColumnConstraint::Absolute(width));
             }
         }

@@ -42,7 +42,7 @@ pub enum Program {
     Calicos,
     /// Not ours, and still being written: it cannot be executed, or its end is missing.
     Unfinished,
-    /// The same, and nobody writes it any more.
+    /// Not ours and not whole, and not written to for a minute.
     Broken,
 }
 

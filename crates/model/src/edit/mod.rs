@@ -82,17 +82,6 @@ impl Step {
         self.parts.iter().flat_map(|part| &part.edits)
     }
 
-    /// The addresses that cool down once it has released them, and for how many seconds; `None` if none does.
-    pub fn cooling(&self) -> Option<(usize, i64)> {
-        let cooling = self.edits().filter_map(|edit| match edit {
-            Edit::Block(_, BlockEdit::Release { held, cooldown }) if *cooldown > 0 => {
-                Some((held.len(), *cooldown))
-            }
-            _ => None,
-        });
-        cooling.reduce(|sum, of| (sum.0 + of.0, sum.1.max(of.1)))
-    }
-
     /// The evidence of all parts, pieces in common several times.
     pub fn evidence(&self) -> impl Iterator<Item = &(Key, Precondition)> {
         self.parts.iter().flat_map(|part| &part.evidence)
@@ -147,6 +136,17 @@ impl Step {
         let last = self.parts.len() - 1;
         &mut self.parts[last]
     }
+}
+
+/// The addresses that cool down once these edits have released them, and for how many seconds; `None` if none does.
+pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
+    let cooling = edits.filter_map(|edit| match edit {
+        Edit::Block(_, BlockEdit::Release { held, cooldown }) if *cooldown > 0 => {
+            Some((held.len(), *cooldown))
+        }
+        _ => None,
+    });
+    cooling.reduce(|sum, of| (sum.0 + of.0, sum.1.max(of.1)))
 }
 
 impl Part {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use calipam_datastore::write::Limits;
-use calipam_model::edit::{Step, Unit};
+use calipam_model::edit::{Step, Unit, cooling};
 
 use self::pack::{Piece, writes};
 use self::task::WriteTask;
@@ -27,7 +27,7 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
             Arc::new(WriteTask::new(Arc::clone(step), pieces, later, limits))
         };
         let tasks = writes(step, limits).into_iter().map(task).collect();
-        Group { step: index, reason: step.reason.clone(), cooling: step.cooling(), tasks }
+        Group { step: index, reason: step.reason.clone(), cooling: cooling(step.edits()), tasks }
     };
     steps.iter().enumerate().map(group).collect()
 }

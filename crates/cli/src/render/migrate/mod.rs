@@ -136,7 +136,7 @@ fn phases(survey: &Survey) -> Grid {
     Grid::new(false, Phase::ALL, columns)
 }
 
-/// What is left to do in a phase.
+/// The work that is left in a phase.
 fn still(left: &Left, phase: Phase) -> String {
     let Left { blocks, affinities, in_use, named, leaked, others } = *left;
     let parts: &[(usize, &str, &str)] = match phase {

@@ -34,7 +34,7 @@ pub(crate) trait View: Serialize {
     /// The names of what it lists; empty ones are left out.
     fn names(&self) -> impl Iterator<Item = String>;
 
-    /// What people read; see [`Document::text`].
+    /// Writes it for people; see [`Document::text`].
     fn text(&self, text: &mut Text);
 
     /// What programs read.

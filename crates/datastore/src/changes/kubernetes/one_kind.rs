@@ -103,8 +103,8 @@ impl OneKind {
         }
     }
 
-    /// Reports what one watch does, until its server has ended it. Where it ends otherwise, or sooner, the server may have been started
-    /// anew, with an earlier state: it says nothing of what that lacks.
+    /// Reports what one watch does, until its server has ended it. If it ends otherwise, or sooner, the server may have restarted
+    /// with an earlier state, and does not report what that state lacks.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened =
             Watch::open_for(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use calipam_check::Recheck;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -12,7 +11,7 @@ use calipam_testkit::servers::Etcd;
 use etcd_client::GetOptions;
 use jiff::Timestamp;
 
-use super::findings::{checked, findings, lines};
+use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_etcd};
 
 /// Longer than most operations of a worker take; those that take longer are waited for.
@@ -77,21 +76,14 @@ async fn every_report_is_of_one_revision_and_without_false_findings() {
     let mut half_done = 0;
     let log = loop {
         let snapshot = observe(&datastore).await.unwrap();
-        let mut read = Instant::now();
+        let read = Instant::now();
         revisions.insert(snapshot.revision.clone());
         let mut report = checked(&snapshot);
         let exact = exact(&etcd, snapshot.revision.parse().unwrap(), &snapshot).await;
         assert_eq!(lines(&findings(&exact)), lines(&report.findings), "the report is of no single revision");
         assert_eq!(exact.endpoints.len(), snapshot.endpoints.len());
         half_done += usize::from(lines(&report.findings) != truth);
-        let mut recheck = Recheck::new(&snapshot);
-        while let Some(keys) = recheck.keys(&report) {
-            tokio::time::sleep(SETTLE).await;
-            activity.ended(read).await;
-            let later = datastore.reread(&keys).await.unwrap().unwrap();
-            read = Instant::now();
-            recheck.take(&mut report, later);
-        }
+        recheck(&datastore, (&snapshot, read), &mut report, (SETTLE, &activity)).await;
         assert_eq!(lines(&report.findings), truth, "a half-done operation is called a fault");
         if begin.elapsed() > WORK && revisions.len() >= MIN_REVISIONS && half_done > 0 {
             activity.stop();

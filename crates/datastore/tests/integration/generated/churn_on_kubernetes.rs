@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use calipam_check::Recheck;
 use calipam_datastore::Datastore;
 use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, Kinds, Lease, lease, seed, seed_nodes};
 use calipam_testkit::servers::Etcd;
 
-use super::findings::{checked, findings, lines};
+use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_kubernetes};
 
 /// Longer than most operations of a worker take; those that take longer are waited for.
@@ -108,18 +107,11 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
     let mut seen = Seen::default();
     while !course.over.load(Ordering::Relaxed) {
         let snapshot = observe(&datastore).await.unwrap();
-        let mut read = Instant::now();
+        let read = Instant::now();
         let mut report = checked(&snapshot);
         seen.unsettled.extend(lines(&report.findings));
 
-        let mut recheck = Recheck::new(&snapshot);
-        while let Some(keys) = recheck.keys(&report) {
-            tokio::time::sleep(SETTLE).await;
-            course.activity.ended(read).await;
-            let later = datastore.reread(&keys).await.unwrap().unwrap();
-            read = Instant::now();
-            recheck.take(&mut report, later);
-        }
+        recheck(&datastore, (&snapshot, read), &mut report, (SETTLE, &course.activity)).await;
         seen.settled.extend(lines(&report.findings));
 
         seen.readings += 1;

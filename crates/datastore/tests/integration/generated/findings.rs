@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use calipam_check::{Finding, Options, Report, check};
+use calipam_check::{Finding, Options, Recheck, Report, check};
+use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
+use calipam_testkit::allocator::Activity;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Found, GroundTruth, KubeCluster};
 use calipam_testkit::kube::Flavour;
 use serde_json::Value;
@@ -29,6 +32,24 @@ pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
 /// Checks at the time at which the cluster was made.
 pub(super) fn checked(snapshot: &Snapshot) -> Report {
     check(snapshot, &Options::default())
+}
+
+/// Rechecks a report that was read at `read`. Before each reading it waits for `settle`, and for the operations that were under
+/// way at the one before.
+pub(super) async fn recheck(
+    datastore: &Datastore,
+    (snapshot, mut read): (&Snapshot, Instant),
+    report: &mut Report,
+    (settle, activity): (Duration, &Activity),
+) {
+    let mut recheck = Recheck::new(snapshot);
+    while let Some(keys) = recheck.keys(report) {
+        tokio::time::sleep(settle).await;
+        activity.ended(read).await;
+        let later = datastore.reread(&keys).await.unwrap().unwrap();
+        read = Instant::now();
+        recheck.take(report, later);
+    }
 }
 
 pub(super) fn findings(snapshot: &Snapshot) -> Vec<Finding> {

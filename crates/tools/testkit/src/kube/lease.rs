@@ -139,15 +139,15 @@ impl Server {
 
     /// Removes what a test left. Whether the server is then as it was at first.
     fn is_empty_again(&self) -> Result<bool, ServerError> {
+        let is_renewed = |key: &str| RENEWED.iter().any(|renewed| key.starts_with(renewed));
         let mut now = self.server.etcd().entries_below(EVERYTHING)?;
-        now.retain(|key, _| !RENEWED.iter().any(|renewed| key.starts_with(renewed)));
+        now.retain(|key, _| !is_renewed(key));
         let mut changes = BTreeMap::new();
         for key in now.keys().filter(|key| !self.at_first.contains_key(*key)) {
             changes.insert(key.clone(), TxnOp::delete(key.as_str(), None));
         }
         for (key, (value, _)) in &self.at_first {
-            let is_renewed = RENEWED.iter().any(|renewed| key.starts_with(renewed));
-            if !is_renewed && now.get(key).is_none_or(|(found, _)| found != value) {
+            if !is_renewed(key) && now.get(key).is_none_or(|(found, _)| found != value) {
                 changes.insert(key.clone(), TxnOp::put(key.as_str(), value.clone(), None));
             }
         }
