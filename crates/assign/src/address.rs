@@ -21,10 +21,10 @@ use crate::request::AssignIp;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Assigns one given address, and claims its block for the host if there is none. Reservations do not matter.
+    /// Assigns one given address, and claims its block for the host if there is none. Reservations are ignored.
     ///
     /// # Errors
-    /// If the address is taken, outside of the pools, or not to be had with strict affinity.
+    /// If the address is taken, outside of the pools, or barred by strict affinity.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
@@ -112,25 +112,22 @@ impl<S: Store> Allocator<S> {
         let record = attribute(request.handle.as_deref(), request.attributes.as_ref());
         let Some((ordinal, after)) = self.with_assignment(&block.value, request.address, config, &record)
         else {
-            return match self.is_held(&block.value, request, config) {
-                true => Ok(true),
-                false => Err(Error::AlreadyAssigned(request.address)),
-            };
+            let has_it = self.handle_has_address(&block.value, request, config);
+            return if has_it { Ok(true) } else { Err(Error::AlreadyAssigned(request.address)) };
         };
         if let Some(id) = &request.handle {
             match self.increment(id, cidr, 1, request.max_per_handle, handle).await? {
                 Increment::Done => {}
-                Increment::Full => return self.is_held_elsewhere(id, request).await,
+                Increment::Full => return self.check_full_handle(id, request).await,
             }
         }
         let owner = block.value.owner();
         let is_made = self.write_assignment(&block, after, &[ordinal], &record).await?;
         if is_made {
-            let addresses = || vec![request.address];
             self.trace.record(|| Event::Assigned {
                 block: cidr,
                 owner: owner.cloned(),
-                addresses: addresses(),
+                addresses: vec![request.address],
             });
         }
         if !is_made && let Some(id) = &request.handle {
@@ -140,7 +137,7 @@ impl<S: Store> Allocator<S> {
         Ok(is_made)
     }
 
-    /// The block that has an address: the one of the pool's size, or one from before the pool's block size was changed.
+    /// The block with an address: the one of the pool's size, or one from before the pool's block size was changed.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
@@ -167,8 +164,8 @@ impl<S: Store> Allocator<S> {
         assigned.ok().map(|()| (ordinal, after))
     }
 
-    /// Whether the handle of a request with a limit has the address already.
-    fn is_held(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
+    /// True if the request has a limit and its handle has the address already.
+    fn handle_has_address(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
         let block = block.without_cooled(self.now(), config.cooldown());
         let holder =
             block.allocation_of(request.address).and_then(|held| held.attribute.to_attribute().handle);
@@ -176,8 +173,11 @@ impl<S: Store> Allocator<S> {
         request.max_per_handle > 0 && holder.is_some() && holder == request.handle.as_deref()
     }
 
-    /// Where the handle may have no more addresses: true if it has this one.
-    async fn is_held_elsewhere(&self, id: &str, request: &AssignIp) -> Result<bool> {
+    /// True if a handle at its limit has the requested address already.
+    ///
+    /// # Errors
+    /// If it has other addresses, or none yet.
+    async fn check_full_handle(&self, id: &str, request: &AssignIp) -> Result<bool> {
         let held = match self.ips_by_handle(id).await {
             Ok(held) => held,
             Err(Error::NoHandle(_)) => Vec::new(),

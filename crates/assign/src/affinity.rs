@@ -1,4 +1,4 @@
-//! Affinities and their blocks: claiming, loading and giving up (facts 3.9).
+//! Affinities and their blocks: claiming, loading and giving them up (facts 3.9).
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
-/// What becomes of a block that holds addresses where its node gives it up.
+/// The handling of a block in use that its node gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
     /// The node keeps it, which is an error.
     Refuse,
-    /// It has no owner then.
+    /// It loses its owner.
     Release,
 }
 
-/// What must hold for a block that is given up.
+/// Conditions for giving up a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseAffinity {
     pub in_use: InUse,
-    /// Its sequence number, so that what has changed since it was read is not taken.
+    /// The sequence number that it must have, so that a block that changed since it was read is kept.
     pub sequence: Option<u64>,
 }
 
-/// What is stored of an affinity and of its block.
+/// An affinity and its block, as far as they are stored.
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
@@ -72,7 +72,7 @@ impl<S: Store> Allocator<S> {
     /// Creates the block of an affinity that was written as pending, and confirms the affinity.
     ///
     /// # Errors
-    /// [`Error::ClaimedByOther`] where the block is another's or no one's; the affinity is gone then.
+    /// [`Error::ClaimedByOther`] if the block has another owner or none; the affinity is deleted then.
     pub(crate) async fn claim_block(
         &self,
         affinity: Versioned<Affinity>,
@@ -114,11 +114,11 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// The block of an affinity, which is created if it is missing and confirmed where that was not done. `found` is
-    /// what was read of the block at the same time as the affinity or later.
+    /// Returns the block of an affinity. A missing block is created, and a pending affinity confirmed. `found` is the
+    /// block as it was read together with the affinity or later.
     ///
     /// # Errors
-    /// [`Error::StaleAffinity`] where the block is another's or no one's; the affinity is gone then.
+    /// [`Error::StaleAffinity`] if the block has another owner or none; the affinity is deleted then.
     pub(crate) async fn load_block(
         &self,
         affinity: Versioned<Affinity>,
@@ -139,7 +139,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
-        // A new revision, so that a client that is about to take the block away fails.
+        // The new revision makes a client fail that is about to take the block away.
         block.value.update(|update| update.touch());
         let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;
@@ -147,14 +147,14 @@ impl<S: Store> Allocator<S> {
         Ok(block)
     }
 
-    /// An affinity and its block, in one round trip.
+    /// Reads an affinity and its block in one round trip.
     pub(crate) async fn affinity_and_block(&self, key: &AffinityKey) -> Result<AffinityAndBlock> {
         let queries = [Query::Get(Key::Affinity(key.clone())), Query::Get(Key::Block(key.cidr))];
         let [affinity, block] = self.read(queries).await?;
         Ok((allocator::affinity(affinity)?, allocator::block(block)?))
     }
 
-    /// Gives a block up: it is deleted where it is empty, and left without owner otherwise.
+    /// Gives up a block: deletes it if it is empty, and clears its owner otherwise.
     pub(crate) async fn release_affinity_if(
         &self,
         key: &AffinityKey,
@@ -174,7 +174,7 @@ impl<S: Store> Allocator<S> {
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }
-        // One moment for both decisions: what has cooled down a moment later would leave a block that is empty and without owner.
+        // One time for both decisions: an address that cools down in between would leave an empty block without owner.
         let now = self.now();
         let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
         if conditions.in_use == InUse::Refuse && !is_empty {
@@ -207,20 +207,20 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// A block of this size may not be created where blocks of another size have some of its addresses.
+    /// Fails if a block of another size has some of the addresses of `block`.
     pub(crate) async fn check_overlap(&self, block: IpNet) -> Result<()> {
         let existing = self.overlapping(block).await?;
         existing.map_or(Ok(()), |existing| Err(Error::Overlap { block, existing }))
     }
 
-    /// A block of another size that has addresses of `block`.
+    /// The largest block of another size that has addresses of `block`.
     pub(crate) async fn overlapping(&self, block: IpNet) -> Result<Option<IpNet>> {
         let [found] = self.read([Query::Overlapping(block)]).await?;
         Ok(largest_other(&found, block))
     }
 }
 
-/// Which block an entry is of.
+/// The CIDR of a block's entry.
 pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     match entry.record.key() {
         Key::Block(cidr) => Some(cidr),
@@ -228,12 +228,12 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest block of another size than `block` among those that overlap it: what is next to `block` may be in it, too.
+/// The largest block of another size than `block` among those that overlap it. It may overlap neighbours, too.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }
 
-/// What is gone already need not be deleted.
+/// Accepts that a record to delete is gone already.
 pub(crate) fn ignoring_gone(
     result: std::result::Result<(), StoreError>,
 ) -> std::result::Result<(), StoreError> {

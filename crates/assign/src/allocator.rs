@@ -1,4 +1,4 @@
-//! The allocator, and what its operations share: typed reads.
+//! The allocator and its typed reads.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::full::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
-/// How often Calico tries again if others are faster.
+/// The number of attempts while other clients are faster, as in Calico.
 pub(crate) const RETRIES: usize = 100;
 
 /// Calico's allocator on a datastore.
 ///
-/// An operation that is dropped before it ends leaves a state that a crash leaves: Calico and later operations know it.
+/// Dropping an operation before it ends is like a crash: Calico and later operations can handle the state it leaves.
 #[derive(Clone, Debug)]
 pub struct Allocator<S> {
     store: S,
@@ -35,27 +35,25 @@ pub struct Allocator<S> {
 }
 
 impl<S: Store> Allocator<S> {
-    /// An allocator on a datastore.
     pub fn new(store: S) -> Self {
         Self { store, trace: Trace::default(), notes: None, reclaims: true }
     }
 
-    /// The same, with someone who is told every decision.
+    /// Reports every decision to an observer.
     pub fn observed_by(self, observer: Observer) -> Self {
         Self { trace: Trace::to(observer), ..self }
     }
 
-    /// The same, with a place for what searches that find nothing learn: the next one then reads less.
+    /// Keeps the results of searches that find nothing, so that the next search reads less.
     pub fn with_notes(self, notes: Arc<dyn Notes>) -> Self {
         Self { notes: Some(notes), ..self }
     }
 
-    /// The same as of Calico before 3.32, which leaves empty blocks to their owners.
+    /// Leaves empty blocks to their owners, as Calico does before 3.32.
     pub(crate) fn without_reclaiming(self) -> Self {
         Self { reclaims: false, ..self }
     }
 
-    /// The datastore.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -64,7 +62,7 @@ impl<S: Store> Allocator<S> {
         self.store.now()
     }
 
-    /// Reads what a fixed number of queries asks.
+    /// Answers a fixed number of queries in one round trip.
     pub(crate) async fn read<const N: usize>(&self, queries: [Query; N]) -> Result<[Vec<Entry>; N]> {
         let mut answers = self.store.read(&queries).await?.into_iter();
         Ok(std::array::from_fn(|_| answers.next().unwrap_or_default()))
@@ -75,12 +73,12 @@ impl<S: Store> Allocator<S> {
         block(found)
     }
 
-    /// Several blocks in one round trip.
+    /// Reads several blocks in one round trip.
     pub(crate) async fn blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Option<Versioned<Block>>>> {
         self.each_block(cidrs).await?.into_iter().collect()
     }
 
-    /// The same, with an error for each block that cannot be decoded.
+    /// Reads several blocks in one round trip, with an error for each that cannot be decoded.
     pub(crate) async fn each_block(&self, cidrs: &[IpNet]) -> Result<Vec<Result<Option<Versioned<Block>>>>> {
         let queries: Vec<Query> = cidrs.iter().map(|cidr| Query::Get(Key::Block(*cidr))).collect();
         let answers = self.store.read(&queries).await?;
@@ -148,7 +146,7 @@ pub(crate) fn node(found: Vec<Entry>) -> Result<Option<Node>> {
     Ok(node.map(|node| node.value))
 }
 
-/// The configuration; Calico's default where nothing is stored.
+/// The stored configuration, or Calico's default.
 pub(crate) fn config(found: Vec<Entry>) -> Result<IpamConfig> {
     let config = one(found, |record| match record {
         Record::Config(config) => Some(config),
@@ -157,7 +155,6 @@ pub(crate) fn config(found: Vec<Entry>) -> Result<IpamConfig> {
     Ok(config.map_or_else(IpamConfig::default, |config| config.value))
 }
 
-/// A record of a block as the datastore has it.
 pub(crate) fn block_entry(block: &Versioned<Block>) -> Entry {
     Entry { record: Record::Block(Arc::new(block.value.clone())), revision: block.revision.clone() }
 }

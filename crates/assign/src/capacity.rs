@@ -1,21 +1,21 @@
-//! What automatic assignment does once the own blocks are full (facts 3.4): it claims blocks up to the block limit, then
-//! takes empty blocks of others over (Calico 3.32 and later), then borrows single addresses of them. The allocator decides
-//! by it, and `show` asks for all users of a pool and all of its addresses.
+//! Automatic assignment beyond full own blocks (facts 3.4): a node claims blocks up to the block limit, then takes over
+//! empty blocks of others (Calico 3.32 and later), then borrows single addresses. The allocator decides by these rules,
+//! and `show` computes with them for all users of a pool.
 
 use calipam_model::config::IpamConfig;
 
-/// What a node may do that needs another block.
+/// The decision about a node that needs another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimDecision {
-    /// It holds as many blocks as it may. Then it neither claims nor borrows.
+    /// It holds as many blocks as it may, so it neither claims nor borrows.
     BlockLimit,
-    /// Nodes may not claim blocks. Then they do not borrow, either.
+    /// Nodes may not claim blocks, so they do not borrow, either.
     NoAutoAllocation,
     Claim,
 }
 
 impl ClaimDecision {
-    /// Of those who may still claim `headroom` blocks before their block limit, at which Calico looks before all else.
+    /// Decides for nodes that may still claim `headroom` blocks. Calico checks the block limit before all else.
     pub(crate) fn of(config: &IpamConfig, headroom: u128) -> Self {
         match (headroom, config.auto_allocate_blocks) {
             (0, _) => Self::BlockLimit,
@@ -30,34 +30,34 @@ pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
     !config.strict_affinity
 }
 
-/// Why there is no further address.
+/// The reason that there is no further address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimLimit {
     BlockLimit,
     NoAutoAllocation,
-    /// Blocks of others have addresses, which strict affinity keeps.
+    /// Strict affinity keeps addresses in the blocks of others.
     StrictAffinity,
     NoBlockLeft,
 }
 
-/// What there is beyond the own blocks of those who ask.
+/// The blocks and addresses beyond the own blocks of some nodes.
 pub struct ClaimCapacity<E> {
     /// Blocks that could be created.
     pub new_blocks: u128,
-    /// Free addresses in that many of the empty blocks of others that may be taken over.
+    /// Free addresses in a number of empty blocks of others that may be taken over.
     pub empty: E,
     /// Free addresses in blocks of others, the empty ones included.
     pub foreign: u128,
 }
 
-/// What of it is assigned.
+/// The part of a [`ClaimCapacity`] that can be assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimable {
     /// New blocks.
     pub claims: u128,
     /// Addresses in blocks of others.
     pub from_others: u128,
-    /// Why there is nothing after that.
+    /// The reason that there is nothing after that.
     pub end: ClaimLimit,
 }
 
@@ -67,7 +67,7 @@ impl Claimable {
     }
 }
 
-/// Assigns all that can be had by those who may still claim `headroom` blocks before their block limit.
+/// Computes what nodes can get that may still claim `headroom` blocks before their block limit.
 pub fn beyond_own_blocks(
     config: &IpamConfig,
     headroom: u128,

@@ -9,17 +9,16 @@ use crate::record::Record;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// The configuration; Calico's default where nothing is stored, which is not written.
+    /// The stored configuration, or Calico's default, which is not written.
     pub async fn config(&self) -> Result<IpamConfig> {
         let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
         allocator::config(found)
     }
 
-    /// Changes the configuration. As Calico, it writes one that says something of virtual machines even if nothing
-    /// changes.
+    /// Changes the configuration. Like Calico, it writes one with a setting for virtual machines even if nothing changes.
     ///
     /// # Errors
-    /// If the settings exclude each other, or others have changed them meanwhile.
+    /// If the settings exclude each other, or another client has changed them meanwhile.
     pub async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<()> {
         let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
         let revision = found.first().map(|entry| entry.revision.clone());

@@ -1,4 +1,4 @@
-//! Why an operation failed. What is printed are the texts of Calico's allocator, which runtimes and scripts know.
+//! Errors of the allocator, in the words of Calico's allocator, which runtimes and scripts know.
 
 use std::net::IpAddr;
 
@@ -10,20 +10,18 @@ use calipam_model::selector::SelectorError;
 use crate::family::Family;
 use crate::store::StoreError;
 
-/// What an operation gives.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Part of an operation was done before it failed; it stays done.
+/// An error after part of an operation was done, which stays done.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Partly<T: std::fmt::Debug> {
-    /// What was done.
     pub done: T,
     #[source]
     pub error: Error,
 }
 
-/// Why an operation failed.
+/// The reason that an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Automatic assignment without an intended use.
@@ -32,13 +30,10 @@ pub enum Error {
     /// The pools that a request names are not of its family.
     #[error("provided IPv{} IPPools list contains one or more IPv{} IPPools", .0.number(), 10 - .0.number())]
     WrongFamily(Family),
-    /// The datastore has no such node.
     #[error("resource does not exist: Node({0}) with error: <nil>")]
     NoNode(String),
-    /// There is no such handle.
     #[error("resource does not exist: IPAMHandleKey(id={0}) with error: <nil>")]
     NoHandle(String),
-    /// There is no such block.
     #[error("resource does not exist: BlockKey(cidr={0}) with error: <nil>")]
     NoBlock(IpNet),
     /// A holder has no affinity for a block.
@@ -56,7 +51,6 @@ pub enum Error {
     /// A pool that was asked for is not there, disabled, or has blocks that are too small.
     #[error("the given pool ({0}) does not exist, or is not enabled")]
     PoolNotEnabled(IpNet),
-    /// The selector of a pool cannot be read.
     #[error("the selector of pool {pool} cannot be parsed: {reason}")]
     Selector { pool: String, reason: SelectorError },
     /// The node holds as many blocks as it may.
@@ -68,10 +62,9 @@ pub enum Error {
     /// A block that was just claimed has too few free addresses.
     #[error("Block '{block}' has {free} free ips which is less than {wanted} ips required.")]
     NoRoom { block: IpNet, free: u32, wanted: u32 },
-    /// Windows nodes need strict affinity.
     #[error("global strict affinity should not be false for Windows node")]
     WindowsNeedsStrictAffinity,
-    /// A handle has as many addresses as it may, but not yet those that were asked for: another client is at it.
+    /// A handle is at its limit but does not have the requested addresses yet: another client is assigning them.
     #[error(
         "handle {handle} has {existing} IPs allocated but requires {required} (concurrent operation in progress)"
     )]
@@ -108,54 +101,44 @@ pub enum Error {
         "block {block} cannot be created: it overlaps block {existing}, which dates from before the pool's block size was changed"
     )]
     Overlap { block: IpNet, existing: IpNet },
-    /// The block size of a pool is none that blocks can have.
     #[error("{0} cannot be a block: Calico does not allow blocks of that size")]
     BlockSize(IpNet),
 
     #[error("resource does not exist: {0} with error: IP is unassigned")]
     NotAssigned(IpAddr),
-    /// No pool contains the address.
     #[error("resource does not exist: {0} with error: No valid IPPool")]
     NoPoolOf(IpAddr),
     /// The address was released a short time ago.
     #[error("address {0} is in cooldown")]
     InCooldown(IpAddr),
-    /// The address belongs to another handle.
     #[error("IP {address} is not assigned to handle {handle}")]
     NotOfHandle { address: IpAddr, handle: String },
-    /// The address is not what the request was made for: another handle, sequence number or owner. Nothing was changed.
+    /// The address has another handle, sequence number or owner than the request names. Nothing was changed.
     #[error("update conflict: {0}")]
     Changed(IpAddr),
 
-    /// A CIDR is in no enabled pool.
     #[error("The requested CIDR ({0}) is not within any configured pools.")]
     CidrOutsidePools(IpNet),
-    /// A CIDR is smaller than a block.
     #[error("The requested CIDR ({0}) is smaller than the minimum.")]
     CidrTooSmall(IpNet),
-    /// A block holds addresses.
     #[error("block '{0}' is not empty")]
     NotEmpty(IpNet),
-    /// A block belongs to another holder.
     #[error("block '{0}' is claimed by another host")]
     ClaimedByOther(IpNet),
-    /// The affinity was of a block of another holder; it is gone now.
+    /// The affinity was for a block of another holder and has been deleted.
     #[error("affinity for block '{0}' is stale")]
     StaleAffinity(IpNet),
-    /// A block has changed since it was read.
     #[error("IPAM block updated since we last read it")]
     BlockChanged(IpNet),
-    /// Addresses could come neither from new blocks nor from those of others.
+    /// Addresses could come neither from new blocks nor from blocks of others.
     #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeitherStrictNorAutomatic,
-    /// A limit of blocks without strict affinity.
     #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
     LimitNeedsStrictAffinity,
 
-    /// Something that is needed cannot be decoded.
     #[error("{key} cannot be decoded: {reason}")]
     Undecodable { key: Key, reason: String },
-    /// Others were faster a hundred times.
+    /// Other clients were faster a hundred times.
     #[error("Max retries hit - excessive concurrent IPAM requests")]
     TooManyConflicts,
     #[error(transparent)]
@@ -168,12 +151,12 @@ impl Error {
         matches!(self, Self::Store(error) if error.is_lost_race())
     }
 
-    /// True for a handle that is not there, or of which no more is known.
+    /// True for a handle that is missing or cannot be decoded.
     pub(crate) fn is_lost_handle(&self) -> bool {
         matches!(self, Self::NoHandle(_) | Self::Undecodable { key: Key::Handle(_), .. })
     }
 
-    /// True if the datastore gave no answer: what was asked for may have been done or not.
+    /// True if the datastore gave no answer, so that a write may have been made or not.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))
     }

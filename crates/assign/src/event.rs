@@ -1,4 +1,4 @@
-//! What an allocator decides, for those who want to know why a node gets an address or none.
+//! The decisions of an allocator, which explain why a node gets an address or none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,8 +11,7 @@ use calipam_model::pool::{Pool, PoolUse};
 
 use crate::family::Family;
 
-/// One decision. They come in the order in which they are made; one that was made on what another client has changed is
-/// made again.
+/// One decision. Events come in order; a decision about data that another client has changed meanwhile is repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The search for addresses of a family begins.
@@ -21,13 +20,13 @@ pub enum Event {
     PoolServes { pool: String, cidr: IpNet },
     /// A pool does not serve it.
     PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
-    /// A block of the holder is in a pool that selects its node no more. It is empty, and was given up.
+    /// An empty block of the holder was given up, since its pool no longer selects the node.
     GaveUp(AffinityKey),
     /// A block of the holder was read.
     OwnBlock { key: AffinityKey, found: OwnBlock },
-    /// No block of the holder has a free address. It holds `held` blocks of those pools, and may hold `limit`.
+    /// No block of the holder has a free address. It holds `held` blocks of the pools, and may hold `limit`.
     NeedsBlock { held: u32, limit: u32 },
-    /// It may hold no more.
+    /// The holder has as many blocks as it may.
     BlockLimit { held: u32, limit: u32 },
     /// Nodes may not claim blocks.
     NoAutoAllocation,
@@ -45,15 +44,15 @@ pub enum Event {
     NothingBorrowed,
     /// Blocks of others were read: `blocks` of them in the pools.
     Borrows { pool: String, cidr: IpNet, blocks: usize },
-    /// The block of an address that was asked for.
+    /// The block of a requested address.
     BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },
-    /// The block of an address that was asked for does not exist: it is claimed.
+    /// The block of a requested address does not exist and is claimed.
     NoBlockOfAddress { address: IpAddr, block: IpNet },
     /// Addresses were assigned in a block.
     Assigned { block: IpNet, owner: Option<BlockOwner>, addresses: Vec<IpAddr> },
 }
 
-/// Why a pool does not serve a request. In the order in which it is found out.
+/// The reason that a pool does not serve a request, in the order of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolPassedOver {
     Disabled,
@@ -64,9 +63,9 @@ pub enum PoolPassedOver {
     OtherFamily,
     /// Its blocks have no room besides what Windows reserves.
     BlocksTooSmall,
-    /// Other pools were asked for by name.
+    /// Other pools were requested by name.
     NotRequested,
-    /// Its assignment mode is manual: it has to be asked for.
+    /// Its assignment mode is manual: it must be requested by name.
     Manual,
     /// Its node selector does not select the node.
     NodeSelector(String),
@@ -76,24 +75,24 @@ pub enum PoolPassedOver {
     Use(PoolUse),
 }
 
-/// What a block of the holder has to give.
+/// The state of a block of the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnBlock {
-    /// So many free addresses that are not reserved.
+    /// The number of free addresses that are not reserved.
     Free(u32),
-    /// No address that could be given out: `reserved` are free and reserved, `cooling` cool down.
+    /// It has no address to assign: `reserved` are free but reserved, `cooling` are in cooldown.
     Full { reserved: u32, cooling: u32 },
     /// A reservation covers it.
     Reserved(IpNet),
-    /// It belongs to another holder, or to none; the affinity was removed.
+    /// It belongs to another holder or to none; the affinity was removed.
     Stale,
     /// Its affinity is gone.
     Gone,
-    /// It cannot be used, and why.
+    /// It cannot be used, for this reason.
     Unusable(String),
 }
 
-/// The places of blocks that a search passed over.
+/// The number of blocks that a search passed over, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Reserved as a whole; a reservation of several counts once.
@@ -102,7 +101,7 @@ pub struct Passed {
     pub other_size: usize,
     /// A block that cannot be decoded.
     pub undecodable: usize,
-    /// Blocks without an address to give out.
+    /// Blocks without an address to assign.
     pub full: usize,
     /// Blocks of others, or of none, in use and with free addresses.
     pub in_use: usize,
@@ -112,19 +111,19 @@ pub struct Passed {
     pub unread: usize,
 }
 
-/// Why an empty block of another holder stays with it.
+/// The reason that an empty block of another holder stays with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReclaimed {
     /// It was claimed less than a minute ago.
     Young,
     /// It has no owner who could give it up.
     NoOwner,
-    /// It could not be given up, and why.
+    /// Its owner could not give it up, for this reason.
     Failed(String),
 }
 
 impl PoolPassedOver {
-    /// Why nothing at all is allocated from a pool; `None` for one that is open.
+    /// The reason that a pool serves no request at all; `None` for an open pool.
     pub fn of_state(pool: &Pool) -> Option<Self> {
         let states = [
             (pool.disabled, Self::Disabled),
@@ -156,10 +155,10 @@ impl fmt::Display for PoolPassedOver {
     }
 }
 
-/// Takes note of what an allocator decides.
+/// Receives the decisions of an allocator.
 pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// Where decisions go; nowhere, mostly.
+/// The observer of decisions, usually none.
 #[derive(Clone, Default)]
 pub(crate) struct Trace(Option<Observer>);
 
@@ -168,7 +167,7 @@ impl Trace {
         Self(Some(observer))
     }
 
-    /// Passes a decision on. It is put together only if it is wanted.
+    /// Passes on a decision, which is built only if there is an observer.
     pub(crate) fn record(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {
             observer(event());

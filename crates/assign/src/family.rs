@@ -17,17 +17,14 @@ impl Family {
     /// Both, in the order in which Calico assigns.
     pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of a CIDR.
     pub fn of(net: IpNet) -> Self {
         if cidr::is_v4(net) { Self::V4 } else { Self::V6 }
     }
 
-    /// The family of an address.
     pub fn of_address(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// 4 or 6.
     pub fn number(self) -> u8 {
         match self {
             Self::V4 => 4,

@@ -1,4 +1,4 @@
-//! What a search that finds nothing learns, for the next one on the same node.
+//! The results of searches that find nothing, kept for the next one on the same node.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,23 +11,23 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::family::Family;
 
-/// How long the next search takes it for true that there was nothing. An address that others release in this time is found
-/// after it.
+/// The time in which searches rely on an earlier one that found nothing. Addresses that others release in this time are
+/// found after it.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// Blocks of a family that had no address to give out.
+/// Blocks of a family that had no address to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullBlocks {
-    /// What was asked: the node, the pools, the reservations, the configuration. Another question may have another answer.
+    /// A hash of the node, the pools, the reservations and the configuration. The blocks count for the same hash only.
     pub question: u64,
-    /// When a search began that read every block and found nothing.
+    /// The start of a search that read every block and found nothing.
     pub nothing_at: Option<Timestamp>,
-    /// The blocks by the revision at which they were read: one that has another by now has to be read again.
+    /// The blocks, each with the revision that was read. A block with another revision must be read again.
     pub blocks: HashMap<IpNet, String, FixedState>,
 }
 
 impl FullBlocks {
-    /// True if there was nothing a moment ago. False as well where the clock went back.
+    /// True if nothing was found a moment ago. False if the clock went back.
     pub(crate) fn was_nothing(&self, now: Timestamp) -> bool {
         self.nothing_at.is_some_and(|then| {
             let age = now.duration_since(then);
@@ -41,19 +41,18 @@ impl FullBlocks {
     }
 }
 
-/// Where an allocator leaves for later calls on the same node what it has learned. What cannot be kept or read is only read
-/// again from the datastore.
+/// A place to keep full blocks for later calls on the same node. If it fails, the datastore is only read again.
 pub trait Notes: fmt::Debug + Send + Sync {
-    /// What was kept last about a family.
+    /// The full blocks of a family that were kept last.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks>;
 
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks);
 
-    /// Addresses were released: that there was nothing is not true any more.
+    /// Forgets that nothing was found, since addresses were released.
     fn forget_nothing(&self);
 }
 
-/// Notes of a node that only lives in memory, for tests and simulations.
+/// Notes in memory, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct MemoryNotes(Mutex<HashMap<Family, FullBlocks>>);
 

@@ -10,10 +10,9 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Store, StoreError};
 
-/// What is known of a handle: its version in the datastore, or that there is none; `None` before it was read.
+/// A handle as it was last read or written, if it exists; `None` before it was read.
 pub(crate) type Known = Option<Option<Versioned<Handle>>>;
 
-/// What became of an increment.
 pub(crate) enum Increment {
     Done,
     /// The handle may have no more addresses of the family.

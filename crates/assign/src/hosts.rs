@@ -15,7 +15,7 @@ use crate::pools;
 use crate::store::{Query, Store, StoreError};
 use crate::walk::blocks_in;
 
-/// Blocks that were claimed, and those that could not be since they are another's.
+/// Blocks that were claimed, and blocks that belong to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     pub claimed: Vec<IpNet>,
@@ -26,8 +26,8 @@ impl<S: Store> Allocator<S> {
     /// Claims all blocks of a CIDR for a holder.
     ///
     /// # Errors
-    /// If the CIDR is in no enabled pool or smaller than a block, and where the datastore fails; what was claimed
-    /// before stays claimed.
+    /// If the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks claimed before that
+    /// stay claimed.
     pub async fn claim_affinity(
         &self,
         cidr: IpNet,
@@ -79,14 +79,14 @@ impl<S: Store> Allocator<S> {
     /// Gives up the blocks that a node has in a CIDR. Blocks of others are left alone.
     ///
     /// # Errors
-    /// If the CIDR is in no enabled pool or smaller than a block, or a block is in use that must not be. The
-    /// first block that fails ends it.
+    /// If the CIDR is in no enabled pool or smaller than a block, or a block in use must be kept. Stops at the first
+    /// error.
     pub async fn release_affinity(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
         let (kind, holder, family) = (AffinityType::Host, node.to_owned(), Family::of(cidr));
         let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
         let affinities = affinities_of(found.into_iter()).into_iter().map(|affinity| affinity.value.key);
-        // Outside of the pool, too: Calico claims blocks there where the CIDR is larger than the pool.
+        // Outside of the pool, too: Calico claims blocks there if the CIDR is larger than the pool.
         let mut own: Vec<AffinityKey> = affinities
             .filter(|key| cidr.contains(&key.cidr) && key.cidr.prefix_len() == pool.block_size)
             .collect();
@@ -104,9 +104,9 @@ impl<S: Store> Allocator<S> {
         holder: &str,
         in_use: InUse,
     ) -> Result<()> {
-        let of = |family| Query::Affinities { kind: kind.clone(), holder: holder.to_owned(), family };
+        let query = |family| Query::Affinities { kind: kind.clone(), holder: holder.to_owned(), family };
         let [config, v4, v6] =
-            self.read([Query::Get(Key::IpamConfig), of(Family::V4), of(Family::V6)]).await?;
+            self.read([Query::Get(Key::IpamConfig), query(Family::V4), query(Family::V6)]).await?;
         let config = allocator::config(config)?;
         let mut result = Ok(());
         for found in [v4, v6] {
@@ -124,7 +124,7 @@ impl<S: Store> Allocator<S> {
             let [config, found] = self.read([Query::Get(Key::IpamConfig), Query::HostAffinities]).await?;
             let config = allocator::config(config)?;
             let affinities = affinities_of(found.into_iter());
-            // Of two affinities for one block Calico gives up the one that is listed last.
+            // If a block has two affinities, Calico gives up the one that is listed last.
             let in_pool = affinities
                 .iter()
                 .rev()
@@ -146,7 +146,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives up all blocks of a host, and removes what else etcd has of it. Its addresses stay allocated.
+    /// Gives up all blocks of a host and deletes its entry in etcd. Its addresses stay allocated.
     pub async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<()> {
         for _ in 0..RETRIES {
             self.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
@@ -161,7 +161,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives a block up. What is another's or gone is not an error.
+    /// Gives up a block. It is no error if the block is another's or gone.
     pub(crate) async fn give_up_if_own(
         &self,
         key: &AffinityKey,
@@ -196,7 +196,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The blocks of a pool in a CIDR. What of the CIDR is outside of the pool has none.
+/// The blocks of a pool in a CIDR, which may be larger than the pool.
 fn blocks_of(pool: &Pool, cidr: IpNet) -> impl Iterator<Item = IpNet> {
     let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
     blocks_in(within, pool.block_size)

@@ -1,4 +1,4 @@
-//! Which blocks of a family there are: their keys, without what they hold.
+//! The keys of the blocks of a family, without their contents.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -36,7 +36,7 @@ impl BlockKeys {
         self.revisions.get(&cidr)
     }
 
-    /// The blocks of other sizes, as they lie over places of this one.
+    /// The blocks whose prefix length is not `prefix`.
     pub(crate) fn of_other_size(&self, prefix: u8) -> OtherSizes<'_> {
         let smaller = self.prefixes.iter().any(|other| *other > prefix);
         let small = self.revisions.keys().filter(|cidr| smaller && cidr.prefix_len() > prefix);
@@ -48,17 +48,17 @@ impl BlockKeys {
     }
 }
 
-/// Blocks of other sizes than the one that is looked for.
+/// Blocks of other sizes than a given one.
 pub(crate) struct OtherSizes<'k> {
     keys: &'k BlockKeys,
     /// The prefix lengths of larger blocks.
     larger: Vec<u8>,
-    /// Places that have smaller blocks.
+    /// CIDRs of the given size that contain smaller blocks.
     with_smaller: HashSet<IpNet, FixedState>,
 }
 
 impl OtherSizes<'_> {
-    /// True if one of them has addresses of a place.
+    /// True if one of them has addresses of `place`.
     pub(crate) fn overlap(&self, place: IpNet) -> bool {
         let around = |prefix: &u8| cidr::block_around(place.addr(), *prefix);
         self.with_smaller.contains(&place)
@@ -72,7 +72,7 @@ mod tests {
     use crate::record::Record;
 
     #[test]
-    fn blocks_of_other_sizes_lie_over_places() {
+    fn blocks_of_other_sizes_overlap_places() {
         let key = |cidr: &str| Entry {
             record: Record::BlockKey(cidr.parse().unwrap()),
             revision: Revision::Etcd(1),

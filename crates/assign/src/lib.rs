@@ -1,9 +1,9 @@
-//! Calico's allocator: it assigns addresses and releases them, claims blocks and gives them up, as Calico's own
-//! does (facts, section 3), with the same states in the same order of writes. Real Calico can allocate at the same time, and
-//! an interruption at any point leaves nothing that Calico does not know (facts 3.15).
+//! Calico's allocator: it assigns and releases addresses, claims blocks and gives them up (facts, section 3). It writes
+//! the same states in the same order as Calico's own, which can allocate at the same time. An interruption at any point
+//! leaves only states that Calico knows (facts 3.15). `docs/cni.md` lists the errors of Calico that it does not repeat.
 //!
-//! [`Allocator`] has the operations. It knows no datastore, only the trait [`Store`]; [`MemoryStore`] is one in memory,
-//! for tests and simulations, and [`SnapshotStore`] shows what would be written. If Calico errs, this allocator does otherwise: `docs/cni.md` lists each place.
+//! [`Allocator`] has the operations. It works on any [`Store`]: [`MemoryStore`] is in memory, for tests and simulations,
+//! and [`SnapshotStore`] collects writes to show them.
 
 mod address;
 mod affinity;

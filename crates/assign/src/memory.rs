@@ -1,5 +1,4 @@
-//! A datastore in memory with a clock of its own, for tests and simulations. It keeps values in the form of etcd, so
-//! that what is written is what etcd would hold.
+//! A datastore in memory with a clock of its own, for tests and simulations. It keeps values as etcd would.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,13 +21,13 @@ use crate::store::{Entry, Query, Store, StoreError};
 pub struct Change {
     /// The path of the key.
     pub path: String,
-    /// Whether there was a value before.
+    /// There was a value before.
     pub existed: bool,
     /// The value after; `None` if it was deleted.
     pub value: Option<Vec<u8>>,
 }
 
-/// What becomes of a write.
+/// A fault of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
@@ -49,8 +48,8 @@ pub struct MemoryStore {
 struct State {
     /// Values by path, with the revision of their last write.
     values: BTreeMap<String, (Vec<u8>, i64)>,
-    /// Writes of each path so far: its revision. One path's writes say nothing of another's, so that the order of writes
-    /// that do not concern each other leaves no trace.
+    /// The number of writes of each path, which is its revision. Paths are counted separately, so that the order of
+    /// unrelated writes leaves no trace.
     revisions: BTreeMap<String, i64>,
     now: Timestamp,
     changes: Vec<Change>,
@@ -64,19 +63,19 @@ impl MemoryStore {
         Self { state: Mutex::new(State { now, ..State::default() }) }
     }
 
-    /// Every request lets other tasks go first, as requests to a server do. For a scheduler that decides which of
-    /// several operations makes its next step.
+    /// Lets other tasks go first at every request, as requests to a server do. A scheduler can then decide which
+    /// operation makes the next step.
     pub fn interleaved(self) -> Self {
         self.state().is_interleaved = true;
         self
     }
 
-    /// Decides from now on what becomes of each write.
+    /// Sets the function that decides the fault of each write.
     pub fn set_fault(&self, fault: impl FnMut() -> Fault + Send + 'static) {
         self.state().fault = Some(Box::new(fault));
     }
 
-    /// Lets the clock go on. It also goes on by a microsecond whenever it is read.
+    /// Advances the clock. Each reading advances it by a microsecond, too.
     pub fn advance(&self, by: SignedDuration) {
         let now = &mut self.state().now;
         *now = now.saturating_add(by).unwrap_or(*now);
@@ -97,7 +96,7 @@ impl MemoryStore {
         is_there
     }
 
-    /// Stores and deletes values in one transaction; gives the revision that they all get.
+    /// Stores and deletes values in one transaction, and returns the revision that they all get.
     pub fn change_together(&self, changes: &[(String, Option<Vec<u8>>)]) -> i64 {
         let mut state = self.state();
         let last =
@@ -112,7 +111,6 @@ impl MemoryStore {
         revision
     }
 
-    /// The value under a path.
     pub fn value(&self, path: &str) -> Option<Vec<u8>> {
         self.value_at(path).map(|(value, _)| value)
     }
@@ -129,7 +127,7 @@ impl MemoryStore {
         found.map(|(path, (value, revision))| (path.clone(), value.clone(), *revision)).collect()
     }
 
-    /// The writes since this was asked last, in their order.
+    /// Returns the writes since the last call, in order.
     pub fn take_changes(&self) -> Vec<Change> {
         std::mem::take(&mut self.state().changes)
     }
@@ -138,14 +136,14 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets others go first where requests are interleaved.
+    /// Lets other tasks go first if requests are interleaved.
     async fn turn(&self) {
         if self.state().is_interleaved {
             Turn(false).await;
         }
     }
 
-    /// Makes a write where `check` allows it; gives its revision.
+    /// Makes a write if `check` allows it, and returns its revision.
     async fn write(
         &self,
         key: &Key,
@@ -206,19 +204,19 @@ impl State {
     fn block_keys(&self, family: Family, is_wanted: impl Fn(IpNet) -> bool) -> Vec<Entry> {
         let prefix = block_prefix(family);
         let found = self.values.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
-        let keys = found.filter_map(|(path, (_, revision))| match Key::parse(path).ok().flatten()? {
-            Key::Block(cidr) if is_wanted(cidr) => {
-                Some(Entry { record: Record::BlockKey(cidr), revision: Revision::Etcd(*revision) })
-            }
-            _ => None,
-        });
-        keys.collect()
+        found
+            .filter_map(|(path, (_, revision))| match Key::parse(path).ok().flatten()? {
+                Key::Block(cidr) if is_wanted(cidr) => {
+                    Some(Entry { record: Record::BlockKey(cidr), revision: Revision::Etcd(*revision) })
+                }
+                _ => None,
+            })
+            .collect()
     }
 
     fn list(&self, prefix: &str) -> Vec<Entry> {
         let found = self.values.range(prefix.to_owned()..).take_while(|(path, _)| path.starts_with(prefix));
-        let decoded = found.filter_map(|(path, stored)| entry(&Key::parse(path).ok().flatten()?, stored));
-        decoded.collect()
+        found.filter_map(|(path, stored)| entry(&Key::parse(path).ok().flatten()?, stored)).collect()
     }
 }
 
@@ -249,7 +247,7 @@ impl Store for MemoryStore {
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = Vec::with_capacity(queries.len());
         for query in queries {
-            // Each at a time of its own, as on Kubernetes.
+            // One after the other, as on Kubernetes.
             self.turn().await;
             answers.push(self.state().read(query));
         }
@@ -267,17 +265,17 @@ impl Store for MemoryStore {
 
     async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
         let key = record.key();
-        self.write(&key, record.encode(), |found| is_at(record, found, revision)).await
+        self.write(&key, record.encode(), |found| check_revision(record, found, revision)).await
     }
 
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let key = entry.record.key();
-        self.write(&key, None, |found| is_at(&entry.record, found, &entry.revision)).await.map(drop)
+        self.write(&key, None, |found| check_revision(&entry.record, found, &entry.revision)).await.map(drop)
     }
 }
 
-/// The record must be the version that was read.
-fn is_at(record: &Record, found: Option<i64>, revision: &Revision) -> Result<(), StoreError> {
+/// Fails unless the record still has the revision that was read.
+fn check_revision(record: &Record, found: Option<i64>, revision: &Revision) -> Result<(), StoreError> {
     match found {
         None => Err(StoreError::NotFound(record.key())),
         Some(found) if Revision::Etcd(found) == *revision => Ok(()),
@@ -285,7 +283,7 @@ fn is_at(record: &Record, found: Option<i64>, revision: &Revision) -> Result<(),
     }
 }
 
-/// Is ready when it is asked for the second time.
+/// A future that is ready at its second poll.
 struct Turn(bool);
 
 impl Future for Turn {

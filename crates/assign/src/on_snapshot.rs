@@ -1,4 +1,4 @@
-//! A snapshot as an allocator uses it: its writes are kept in memory, so that they can be shown before they are made.
+//! A snapshot as the datastore of an allocator. Writes are kept in memory, to show them before they are made.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
-/// A snapshot, with its objects by what an allocator looks for: made once for many questions.
+/// A snapshot with indexes for an allocator, built once for many questions.
 pub(crate) struct IndexedSnapshot<'s> {
     pub(crate) snapshot: &'s Snapshot,
     blocks: HashMap<IpNet, usize>,
@@ -78,28 +78,28 @@ impl<'s> IndexedSnapshot<'s> {
     }
 }
 
-/// A snapshot under an allocator. Reads see the writes that were made before; the snapshot stays as it is. Its clock
-/// is at the time of the snapshot.
+/// A datastore on top of a snapshot, which stays as it is. Reads see earlier writes. The clock stands at the time of
+/// the snapshot.
 pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     avoided: Vec<IpAddr>,
-    written: Mutex<Written>,
+    writes: Mutex<Writes>,
 }
 
 #[derive(Default)]
-struct Written {
-    /// What became of each object that was written; `None` if it was deleted.
-    now: BTreeMap<Key, Option<Entry>>,
+struct Writes {
+    /// The objects after their last write; `None` for deleted ones.
+    current: BTreeMap<Key, Option<Entry>>,
     /// The objects in the order of their first writes.
     order: Vec<Key>,
-    writes: i64,
+    count: i64,
 }
 
-/// What became of one object.
+/// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub key: Key,
-    /// What the snapshot has.
+    /// The object in the snapshot.
     pub before: Option<Entry>,
     /// `None` if it was deleted.
     pub after: Option<Record>,
@@ -111,7 +111,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
-        Self { indexed, avoided: Vec::new(), written: Mutex::default() }
+        Self { indexed, avoided: Vec::new(), writes: Mutex::default() }
     }
 
     /// Keeps these addresses from automatic assignment, as a reservation would.
@@ -120,26 +120,27 @@ impl<'s> SnapshotStore<'s> {
         self
     }
 
-    /// What was written, in the order of the first write of each object. What was created and deleted again is left out.
+    /// The changes, in the order of the first write of each object, without objects that are as before.
     pub fn into_writes(self) -> Vec<Write> {
-        let written = std::mem::take(&mut *self.written());
+        let writes = std::mem::take(&mut *self.writes());
         let write = |key: &Key| {
-            let (before, after) = (self.stored(key), written.now.get(key)?.clone().map(|entry| entry.record));
+            let after = writes.current.get(key)?.clone().map(|entry| entry.record);
+            let before = self.stored(key);
             let changed = before.as_ref().map(|entry| &entry.record) != after.as_ref();
             changed.then(|| Write { key: key.clone(), before, after })
         };
-        written.order.iter().filter_map(write).collect()
+        writes.order.iter().filter_map(write).collect()
     }
 
     pub(crate) fn has_writes(&self) -> bool {
-        !self.written().now.is_empty()
+        !self.writes().current.is_empty()
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writes(&self) -> MutexGuard<'_, Writes> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the snapshot has under a key.
+    /// The entry of the snapshot under a key.
     fn stored(&self, key: &Key) -> Option<Entry> {
         let snapshot = self.indexed.snapshot;
         let found = match key {
@@ -174,25 +175,25 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn current(&self, key: &Key) -> Option<Entry> {
-        match self.written().now.get(key) {
+        match self.writes().current.get(key) {
             Some(written) => written.clone(),
             None => self.stored(key),
         }
     }
 
     fn put(&self, key: Key, record: Option<Record>) -> Revision {
-        let mut written = self.written();
-        written.writes += 1;
-        // None that was read is equal to it.
-        let revision = Revision::Etcd(i64::MIN + written.writes);
+        let mut writes = self.writes();
+        writes.count += 1;
+        // No revision that was read is equal to it.
+        let revision = Revision::Etcd(i64::MIN + writes.count);
         let entry = record.map(|record| Entry { record, revision: revision.clone() });
-        if written.now.insert(key.clone(), entry).is_none() {
-            written.order.push(key);
+        if writes.current.insert(key.clone(), entry).is_none() {
+            writes.order.push(key);
         }
         revision
     }
 
-    /// The record of a key. A deletion that stopped half-way is finished on the way, as Calico does (facts 2.9).
+    /// The entry of a key. Finishes a deletion that stopped half-way, as Calico does (facts 2.9).
     fn get(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
         if is_marked_deleted(&found.record) {
@@ -252,10 +253,10 @@ impl<'s> SnapshotStore<'s> {
         stored: impl Iterator<Item = &'s Versioned<Affinity>>,
         wanted: impl Fn(&Affinity) -> bool,
     ) -> Vec<Entry> {
-        let written = self.written();
-        let is_written = |found: &Affinity| written.now.contains_key(&Key::Affinity(found.key.clone()));
+        let writes = self.writes();
+        let is_written = |found: &Affinity| writes.current.contains_key(&Key::Affinity(found.key.clone()));
         let stored = stored.filter(|a| !a.value.deleted && wanted(&a.value) && !is_written(&a.value));
-        let new = written.now.values().flatten().filter(|entry| match &entry.record {
+        let new = writes.current.values().flatten().filter(|entry| match &entry.record {
             Record::Affinity(affinity) => wanted(affinity),
             _ => false,
         });
@@ -263,9 +264,9 @@ impl<'s> SnapshotStore<'s> {
     }
 
     fn blocks(&self, family: Family) -> Vec<Entry> {
-        let written = self.written();
+        let writes = self.writes();
         let is_of_family = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == family);
-        let is_wanted = |key: &Key| is_of_family(key) && !written.now.contains_key(key);
+        let is_wanted = |key: &Key| is_of_family(key) && !writes.current.contains_key(key);
         let stored =
             self.indexed.snapshot.blocks.iter().filter(|stored| is_wanted(&Key::Block(stored.value.key)));
         let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| {
@@ -273,30 +274,29 @@ impl<'s> SnapshotStore<'s> {
             is_wanted(&key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
         let new =
-            written.now.iter().filter(|(key, _)| is_of_family(key)).filter_map(|(_, entry)| entry.clone());
+            writes.current.iter().filter(|(key, _)| is_of_family(key)).filter_map(|(_, entry)| entry.clone());
         stored.map(block).chain(hidden).chain(new).collect()
     }
 
     fn block_keys(&self, family: Family) -> Vec<Entry> {
-        let written = self.written();
-        let is_wanted = |key: &Key| {
-            matches!(key, Key::Block(cidr) if Family::of(*cidr) == family) && !written.now.contains_key(key)
-        };
-        let stored =
-            self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
-        let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
-        let of_snapshot = stored.chain(hidden.map(|cidr| (cidr, Revision::Etcd(0))));
-        let of_snapshot = of_snapshot.filter(|(cidr, _)| is_wanted(&Key::Block(*cidr)));
-        let old = of_snapshot.map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
-        let of_family = |entry: &&Entry| match &entry.record {
-            Record::Block(block) => Family::of(block.cidr()) == family,
-            _ => false,
-        };
-        let new = written.now.values().flatten().filter(of_family).map(block_key);
-        old.chain(new).collect()
+        let writes = self.writes();
+        let is_wanted =
+            |cidr: IpNet| Family::of(cidr) == family && !writes.current.contains_key(&Key::Block(cidr));
+        let snapshot = self.indexed.snapshot;
+        let stored = snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
+        let hidden =
+            snapshot.defects.iter().filter_map(|defect| Some((defect.hidden_block()?, Revision::Etcd(0))));
+        let old = stored
+            .chain(hidden)
+            .filter(|(cidr, _)| is_wanted(*cidr))
+            .map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
+        let new = writes.current.values().flatten().filter(
+            |entry| matches!(&entry.record, Record::Block(block) if Family::of(block.cidr()) == family),
+        );
+        old.chain(new.map(block_key)).collect()
     }
 
-    fn is_at(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
+    fn check_revision(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         match self.current(key) {
             None => Err(StoreError::NotFound(key.clone())),
             Some(found) if found.revision == *revision => Ok(()),
@@ -305,7 +305,7 @@ impl<'s> SnapshotStore<'s> {
     }
 }
 
-/// What an operation on a snapshot gives. It never waits.
+/// Runs an operation on a snapshot, which never waits.
 pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
     let mut operation = pin!(operation);
     let mut context = Context::from_waker(Waker::noop());
@@ -332,7 +332,7 @@ fn block(stored: &Versioned<StoredBlock>) -> Entry {
     Entry { record, revision: stored.revision.clone() }
 }
 
-/// The key of a block that was found.
+/// The key of a block's entry.
 fn block_key(found: &Entry) -> Entry {
     let record = match found.record.key() {
         Key::Block(cidr) => Record::BlockKey(cidr),
@@ -381,13 +381,13 @@ impl Store for SnapshotStore<'_> {
 
     async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
         let key = record.key();
-        self.is_at(&key, revision)?;
+        self.check_revision(&key, revision)?;
         Ok(self.put(key, Some(record.clone())))
     }
 
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let key = entry.record.key();
-        self.is_at(&key, &entry.revision)?;
+        self.check_revision(&key, &entry.revision)?;
         self.put(key, None);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Who owns an assigned address: reading it, and setting it for KubeVirt (facts 2.14).
+//! The owners of assigned addresses: reading them, and setting them for KubeVirt (facts 2.14).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,17 +22,16 @@ use crate::store::{Query, Store};
 
 pub type OwnerAttributes = BTreeMap<String, String>;
 
-/// What becomes of the attributes of one of the two owners of an address.
+/// A change of the attributes of one of the two owners of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NewOwner {
-    /// They stay.
     #[default]
     Keep,
     Set(OwnerAttributes),
     Clear,
 }
 
-/// What becomes of both owners of an address.
+/// Changes of both owners of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerUpdates {
     /// The owner that uses the address.
@@ -47,17 +46,17 @@ pub struct PodName {
     pub name: String,
 }
 
-/// Who has to be an owner before it is changed.
+/// The owner that is expected before a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
     #[default]
     Any,
-    /// It has no attributes.
+    /// An owner without attributes.
     None,
     Pod(PodName),
 }
 
-/// What must hold before owners are changed. A condition on an owner that is kept is not asked.
+/// Conditions for changing owners. The condition of an owner that is kept is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerConditions {
     pub active: Expected,
@@ -68,7 +67,7 @@ impl<S: Store> Allocator<S> {
     /// The owner record of an assigned address.
     ///
     /// # Errors
-    /// [`Error::NotAssigned`], [`Error::InCooldown`], and where no pool or block has the address.
+    /// [`Error::NotAssigned`], [`Error::InCooldown`], or if no pool or block has the address.
     pub async fn assignment_attributes(&self, address: IpAddr) -> Result<Attribute> {
         let (config, pool) = self.config_and_pool(address).await?;
         let pool = pool.ok_or(Error::NoPoolOf(address))?;
@@ -86,7 +85,7 @@ impl<S: Store> Allocator<S> {
     /// Changes the attributes of the owners of an address that a handle has.
     ///
     /// # Errors
-    /// [`Error::NotOfHandle`], and [`Error::Changed`] where an owner is not the one expected. Nothing is changed then.
+    /// [`Error::NotOfHandle`], or [`Error::Changed`] if an owner is not the expected one. Nothing is changed then.
     pub async fn set_owner_attributes(
         &self,
         address: IpAddr,
@@ -149,7 +148,7 @@ fn check(
     expected: &Expected,
     address: IpAddr,
 ) -> Result<()> {
-    let is = |name: &str, value: &str| {
+    let has = |name: &str, value: &str| {
         found.as_ref().and_then(|owner| owner.get(name)).is_some_and(|v| v == value)
     };
     let is_empty = found.as_ref().is_none_or(BTreeMap::is_empty);
@@ -157,9 +156,9 @@ fn check(
         _ if *update == NewOwner::Keep => true,
         Expected::Any => true,
         Expected::None => is_empty,
-        // Calico takes a pod without namespace and name for no pod at all.
+        // To Calico, a pod without namespace and name is no pod.
         Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_empty,
-        Expected::Pod(pod) => is("pod", &pod.name) && is("namespace", &pod.namespace),
+        Expected::Pod(pod) => has("pod", &pod.name) && has("namespace", &pod.namespace),
     };
     if is_met { Ok(()) } else { Err(Error::Changed(address)) }
 }

@@ -1,4 +1,4 @@
-//! Which pools serve a request (facts 3.4).
+//! The pools that serve a request (facts 3.4).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::Entry;
 
-/// The pools of an answer, by name. Those that cannot be decoded serve no one.
+/// The pools of an answer, by name, without those that cannot be decoded.
 pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
     let pool = |entry: Entry| match entry.record {
         Record::Pool(pool) => Some(pool),
@@ -34,13 +34,13 @@ pub(crate) fn enabled_pool_of(pools: &[Pool], address: IpAddr) -> Option<&Pool> 
     pools.iter().find(|pool| pool.is_enabled() && pool.cidr.contains(&address))
 }
 
-/// Who asks for addresses of pools.
-pub(crate) struct Asking<'a> {
+/// A request for the pools that serve a node.
+pub(crate) struct PoolRequest<'a> {
     pub family: Family,
     pub host: &'a str,
     pub node_labels: &'a BTreeMap<String, String>,
     pub namespace_labels: Option<&'a BTreeMap<String, String>>,
-    /// The pools that it wants; empty for those that select it.
+    /// The pools to use, by CIDR; empty for those that select the node.
     pub requested: &'a [IpNet],
     pub intended_use: PoolUse,
     pub windows: bool,
@@ -48,16 +48,15 @@ pub(crate) struct Asking<'a> {
 
 /// The pools that serve a request.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Serving {
-    /// Those that were asked for, or select node and namespace, whatever their addresses may be used for.
+pub(crate) struct ServingPools {
+    /// The pools that were requested, or select node and namespace, for any use.
     pub selecting: Vec<Pool>,
-    /// Those of them whose addresses may be used.
+    /// The selecting pools that allow the intended use.
     pub usable: Vec<Pool>,
 }
 
-impl Asking<'_> {
-    /// The pools that serve the request.
-    pub(crate) fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<Serving> {
+impl PoolRequest<'_> {
+    pub(crate) fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<ServingPools> {
         let passed_over = |pool: &Pool, why: PoolPassedOver| {
             trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
         };
@@ -86,7 +85,7 @@ impl Asking<'_> {
             }
         } else {
             for cidr in self.requested {
-                // Of two with one CIDR Calico takes the last.
+                // If two have the same CIDR, Calico takes the last.
                 let wanted = eligible.iter().rfind(|pool| pool.cidr == cidr.trunc());
                 let wanted = wanted.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
                 selecting.push(Pool::clone(wanted));
@@ -112,10 +111,10 @@ impl Asking<'_> {
         if usable.is_empty() {
             return Err(Error::NoPoolForUse(self.intended_use));
         }
-        Ok(Serving { selecting, usable })
+        Ok(ServingPools { selecting, usable })
     }
 
-    /// Why a pool serves no request like this one, whatever it asks for.
+    /// The reason that a pool does not serve the request even by name.
     fn closed(&self, pool: &Pool) -> Option<PoolPassedOver> {
         if Family::of(pool.cidr) != self.family {
             return Some(PoolPassedOver::OtherFamily);
@@ -123,7 +122,7 @@ impl Asking<'_> {
         PoolPassedOver::of_state(pool)
     }
 
-    /// Why an open pool is not chosen for a request that asks for none.
+    /// The reason that an open pool does not serve a request that names none.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
         // Calico ignores block sizes here, too: see `a Windows host claims a block with no room`.
@@ -142,23 +141,22 @@ impl Asking<'_> {
         Ok(None)
     }
 
-    /// The longest prefix of blocks that leave room besides what Windows reserves.
+    /// The longest prefix of blocks that have more addresses than Windows reserves.
     fn longest_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 3 } else { 0 }
     }
 
-    /// The longest prefix of blocks that hold at least what Windows reserves.
+    /// The longest prefix of blocks that have at least the addresses that Windows reserves.
     fn longest_possible_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 2 } else { 0 }
     }
 }
 
-/// Which nodes a pool selects, where requests name no pool.
+/// The nodes that a pool selects for requests that name no pool.
 #[derive(Debug)]
 pub struct NodeSelector(Selector);
 
 impl NodeSelector {
-    /// The node selector of a pool.
     pub fn of(pool: &Pool) -> Result<Self> {
         parse(pool, &pool.node_selector).map(Self)
     }

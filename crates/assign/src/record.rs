@@ -16,7 +16,7 @@ use calipam_model::{DecodeError, IpNet};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     Block(Arc<Block>),
-    /// The key of a block, of which no more was read.
+    /// A block of which only the key was read.
     BlockKey(IpNet),
     Affinity(Affinity),
     Handle(Handle),
@@ -27,10 +27,9 @@ pub enum Record {
     Node(Node),
     /// The leftover `/calico/ipam/v2/host/<node>`.
     Host(String),
-    /// What cannot be decoded, a broken block among them: it exists, and nothing more is known.
+    /// A record that cannot be decoded, such as a broken block.
     Undecodable {
         key: Key,
-        /// What is wrong with it.
         reason: String,
     },
 }
@@ -70,7 +69,6 @@ impl Record {
         }
     }
 
-    /// The key under which it lies.
     pub fn key(&self) -> Key {
         match self {
             Self::Block(block) => Key::Block(block.cidr()),
@@ -87,11 +85,11 @@ impl Record {
     }
 }
 
-/// A block that is sound and lies where it says.
+/// Decodes a block, which must be sound and have the CIDR of its key.
 fn block(key: IpNet, value: &[u8]) -> Result<Record, DecodeError> {
     let block = BlockContent::parse(value)?.into_usable()?;
-    match block.cidr() == key {
-        true => Ok(Record::Block(Arc::from(block))),
-        false => Err(DecodeError::AnotherBlock(block.cidr())),
+    if block.cidr() != key {
+        return Err(DecodeError::AnotherBlock(block.cidr()));
     }
+    Ok(Record::Block(Arc::from(block)))
 }

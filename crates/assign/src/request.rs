@@ -1,4 +1,4 @@
-//! Requests for addresses, and what they give.
+//! Requests for addresses, and their results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,19 +19,17 @@ pub struct AutoAssign {
     /// Number of IPv6 addresses.
     pub v6: u32,
     pub handle: Option<String>,
-    /// Attributes of the owner. `None` and an empty map are written alike; Calico shares only records without a map.
+    /// The attributes of the owner. `None` and an empty map are written alike; Calico shares only records without a map.
     pub attributes: Option<BTreeMap<String, String>>,
     /// The IPv4 pools to take addresses from, by CIDR; empty for those that select node and namespace.
     pub pools_v4: Vec<IpNet>,
     /// The IPv6 pools.
     pub pools_v6: Vec<IpNet>,
-    /// What the addresses are for; required.
+    /// The use of the addresses; required.
     pub intended_use: Option<PoolUse>,
-    /// Most blocks that the node may hold in a family, if that is less than what is configured; 0 for no limit of the
-    /// request.
+    /// The limit of blocks of the node in a family, if lower than the configured one; 0 for none.
     pub max_blocks_per_host: u32,
-    /// Most addresses of a family that the handle may have; 0 for no limit. If it has as many already, these are
-    /// given.
+    /// The limit of addresses of the handle in a family; 0 for none. A handle at its limit gets the addresses it has.
     pub max_per_handle: u32,
     /// The labels of the namespace, for selectors of pools.
     pub namespace_labels: Option<BTreeMap<String, String>>,
@@ -40,7 +38,7 @@ pub struct AutoAssign {
 }
 
 impl AutoAssign {
-    /// How many addresses of a family are wanted, and the pools to take them from.
+    /// The wanted number of addresses of a family, and the pools to take them from.
     pub(crate) fn of(&self, family: Family) -> (u32, &[IpNet]) {
         match family {
             Family::V4 => (self.v4, &self.pools_v4),
@@ -56,11 +54,11 @@ pub struct AssignIp {
     /// The node, or the virtual holder where the use is [`PoolUse::LoadBalancer`].
     pub host: String,
     pub handle: Option<String>,
-    /// Attributes of the owner; see [`AutoAssign::attributes`].
+    /// The attributes of the owner; see [`AutoAssign::attributes`].
     pub attributes: Option<BTreeMap<String, String>>,
-    /// What the address is for; `None` for not to ask what the pool allows.
+    /// The use of the address; `None` ignores the uses that the pool allows.
     pub intended_use: Option<PoolUse>,
-    /// Most addresses of a family that the handle may have; 0 for no limit.
+    /// The limit of addresses of the handle in a family; 0 for none.
     pub max_per_handle: u32,
     /// The node runs Windows.
     pub windows: bool,
@@ -81,31 +79,28 @@ impl AssignIp {
     }
 }
 
-/// What a request for any addresses gave.
+/// The result of [`AutoAssign`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoAssigned {
-    /// IPv4; `None` if none was asked for, or nothing was tried.
+    /// `None` if no IPv4 address was requested or tried.
     pub v4: Option<Assigned>,
-    /// IPv6.
     pub v6: Option<Assigned>,
 }
 
 impl AutoAssigned {
-    /// All addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.v4.iter().chain(&self.v6).flat_map(|assigned| &assigned.addresses).map(IpNet::addr)
     }
 }
 
-/// Addresses of one family that were assigned. Fewer than requested are no error of the allocator.
+/// The assigned addresses of one family. Fewer than requested are no error of the allocator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assigned {
     pub family: Family,
     pub requested: u32,
-    /// In the order given out, with the prefix length of the block, or of a single address where the handle had it
-    /// before.
+    /// In order of assignment, with the prefix length of the block, or of a single address if the handle had it before.
     pub addresses: Vec<IpNet>,
-    /// Why there are not more.
+    /// The reasons that there are not more.
     pub messages: Vec<Message>,
     /// The node runs Windows.
     pub windows: bool,
@@ -116,7 +111,7 @@ impl Assigned {
         Self { family, requested, addresses: Vec::new(), messages: Vec::new(), windows }
     }
 
-    /// Number of addresses that are still to be found.
+    /// The number of addresses that are still to be found.
     pub fn missing(&self) -> u32 {
         self.requested.saturating_sub(self.addresses.len() as u32)
     }
@@ -127,7 +122,7 @@ impl Assigned {
         }
     }
 
-    /// What Calico's plugin says where addresses are missing.
+    /// The message of Calico's plugin if addresses are missing.
     pub fn shortage(&self) -> Option<String> {
         if self.missing() == 0 {
             return None;
@@ -144,10 +139,10 @@ impl Assigned {
     }
 }
 
-/// Why a request was not met in full. What is printed is Calico's text.
+/// The reason that a request was not met in full, printed in Calico's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// No new block was to be had, and affinity is strict.
+    /// There was no block to claim, and affinity is strict.
     StrictAffinity,
     /// The node holds as many blocks as it may.
     BlockLimit(u32),

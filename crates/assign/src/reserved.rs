@@ -8,10 +8,10 @@ use calipam_model::cidr;
 use calipam_model::pool::Reservation;
 use jiff::{SignedDuration, Timestamp};
 
-/// What all reservations together reserve.
+/// The addresses of all reservations.
 #[derive(Clone, Debug, Default)]
 pub struct Reserved {
-    /// None within another.
+    /// Aggregated, so that none is within another.
     cidrs: Vec<IpNet>,
 }
 
@@ -26,14 +26,14 @@ impl Reserved {
         self.cidrs.iter().any(|cidr| cidr.contains(&address))
     }
 
-    /// The reserved CIDR that contains all of `net`. Since neighbours are joined, there is one where all its addresses
-    /// are reserved.
+    /// The reserved CIDR that contains all of `net`. Since neighbours are joined, there is one if all its addresses are
+    /// reserved.
     pub fn covering(&self, net: IpNet) -> Option<IpNet> {
         self.cidrs.iter().copied().find(|cidr| cidr.contains(&net))
     }
 
-    /// Number of addresses of a block that can be given out.
-    pub(crate) fn leaves_free(&self, block: &Block, now: Timestamp, cooldown: SignedDuration) -> u32 {
+    /// The number of addresses of a block that can be assigned.
+    pub(crate) fn assignable(&self, block: &Block, now: Timestamp, cooldown: SignedDuration) -> u32 {
         if self.covering(block.cidr()).is_some() {
             return 0;
         }
@@ -57,13 +57,14 @@ mod tests {
             name: "r".into(),
             cidrs: cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
         };
-        let of = |cidrs: &[&str]| Reserved::new([&reservation(cidrs)]);
+        let reserved = |cidrs: &[&str]| Reserved::new([&reservation(cidrs)]);
         let block: IpNet = "10.0.0.0/30".parse().unwrap();
-        assert!(of(&["10.0.0.0/31", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.2/32"]).covering(block).is_some());
-        assert!(of(&["10.0.0.0/8"]).covering(block).is_some());
-        let some = of(&["10.0.0.0/31", "10.0.0.3/32", "fd00::/64"]);
+        let joined = reserved(&["10.0.0.0/31", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.2/32"]);
+        assert!(joined.covering(block).is_some());
+        assert!(reserved(&["10.0.0.0/8"]).covering(block).is_some());
+        let some = reserved(&["10.0.0.0/31", "10.0.0.3/32", "fd00::/64"]);
         assert!(some.covering(block).is_none() && some.touches(block));
         assert!(some.contains("10.0.0.1".parse().unwrap()) && !some.contains("10.0.0.2".parse().unwrap()));
-        assert!(!of(&["10.0.0.4/30"]).touches(block));
+        assert!(!reserved(&["10.0.0.4/30"]).touches(block));
     }
 }

@@ -1,4 +1,4 @@
-//! What the allocator needs of a datastore.
+//! The datastore that an allocator works on.
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
@@ -12,18 +12,17 @@ use crate::record::Record;
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
 ///
 /// The futures need not be `Send`: the allocator runs on a current-thread runtime or under a scheduler of its own.
-/// Nothing here retries; an implementation may retry reads, never writes.
+/// An implementation may retry reads, never writes.
 ///
-/// On Kubernetes, where Calico deletes in two steps (facts 2.9): [`read`](Self::read) finishes the deletion of a record
-/// that it is asked for by key and that is marked deleted, and gives nothing for it; of lists it leaves marked
-/// affinities out. [`delete`](Self::delete) makes both steps, of which the mark is the compare-and-swap.
+/// On Kubernetes, Calico deletes in two steps (facts 2.9). If [`read`](Self::read) finds a record by key that is marked
+/// deleted, it finishes the deletion and returns nothing; from lists it leaves out marked affinities.
+/// [`delete`](Self::delete) makes both steps, of which the mark is the compare-and-swap.
 #[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
 pub trait Store {
     fn now(&self) -> Timestamp;
 
-    /// Reads several things that do not depend on each other, side by side: one round trip. The answers come in the
-    /// order of the queries; that of a [`Query::Get`] has one entry or none. What cannot be decoded comes as
-    /// [`Record::Undecodable`] and is never left out.
+    /// Answers independent queries in one round trip, in their order. The answer to a [`Query::Get`] has one entry or
+    /// none. Records that cannot be decoded come as [`Record::Undecodable`] and are never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
     /// Stores a record if there is none under its key.
@@ -32,7 +31,7 @@ pub trait Store {
     /// Replaces the record that was read at `revision`.
     async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError>;
 
-    /// Deletes what was read.
+    /// Deletes the record that was read.
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError>;
 }
 
@@ -58,7 +57,7 @@ impl<S: Store> Store for &S {
     }
 }
 
-/// Something to read.
+/// A question to a datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// One record: a block, an affinity, a handle, a node, [`Key::IpamConfig`] or, on etcd alone, [`Key::IpamHost`].
@@ -73,13 +72,13 @@ pub enum Query {
         holder: String,
         family: Family,
     },
-    /// The affinities of all nodes in both families; not those of virtual holders.
+    /// The affinities of all nodes in both families, without those of virtual holders.
     HostAffinities,
-    /// All blocks of a family with what they hold: much in a large cluster, so that no assignment asks for it.
+    /// All blocks of a family with their contents. No assignment reads them, since they are large.
     Blocks(Family),
-    /// Whether there is a block of a CIDR: a [`Record::BlockKey`], or nothing.
+    /// The [`Record::BlockKey`] of a block, if it exists.
     BlockKey(IpNet),
-    /// The keys of all blocks of any size that have addresses of a CIDR, of the one that it names, too.
+    /// The keys of all blocks of any size that have addresses of a CIDR, including the block with that CIDR.
     Overlapping(IpNet),
     /// The keys of all blocks of a family. Their revisions may be missing.
     BlockKeys(Family),
@@ -104,7 +103,7 @@ pub struct Entry {
     pub revision: Revision,
 }
 
-/// Why a request to the datastore failed.
+/// The reason that a request to the datastore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is a record under the key already. Nothing was changed.
@@ -116,7 +115,7 @@ pub enum StoreError {
     /// The record is gone. Nothing was changed.
     #[error("resource does not exist: {0}")]
     NotFound(Key),
-    /// No answer that says what happened: a write may have been made, or may be made later.
+    /// There was no definite answer: a write may have been made, or may be made later.
     #[error("{0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,10 +1,10 @@
-//! Addresses from the blocks of others, where affinity is not strict.
+//! Borrowing addresses from the blocks of others, if affinity is not strict.
 
 use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 
 use super::Search;
-use super::take::Taken;
+use super::take::TakeOutcome;
 use crate::allocator::RETRIES;
 use crate::error::Result;
 use crate::event::Event;
@@ -12,20 +12,11 @@ use crate::handle::Known;
 use crate::request::{Assigned, Message};
 use crate::store::Store;
 
-/// What came of borrowing from a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Borrowed {
-    /// What it had free, which may be nothing.
-    Free,
-    /// The handle may have no more addresses and has as many as are asked for, wherever those are.
-    Held,
-}
-
 impl<S: Store> Search<'_, S> {
-    /// Takes what is missing from any blocks of the pools.
+    /// Takes missing addresses from any blocks of the pools.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         let Some(mut survey) = self.survey.take() else {
-            // There was nothing a moment ago.
+            // Nothing was found a moment ago.
             assigned.note(Message::Exhausted(self.pools.iter().map(|pool| pool.cidr).collect()));
             return Ok(());
         };
@@ -41,11 +32,11 @@ impl<S: Store> Search<'_, S> {
                     if !survey.has_unread(index) {
                         break;
                     }
-                    self.read_some(&mut survey).await?;
+                    self.read_batch(&mut survey).await?;
                     continue;
                 };
                 let block = Versioned { value: Block::clone(&block.value), revision: block.revision };
-                if self.borrow_from(block, assigned, handle).await? == Borrowed::Held {
+                if !self.borrow_from(block, assigned, handle).await? {
                     return Ok(());
                 }
             }
@@ -60,31 +51,32 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
+    /// Takes the free addresses of a block, if any. False if the handle is at its limit and has all that it may have.
     async fn borrow_from(
         &self,
         mut block: Versioned<Block>,
         assigned: &mut Assigned,
         handle: &mut Known,
-    ) -> Result<Borrowed> {
+    ) -> Result<bool> {
         let cidr = block.value.cidr();
         let (strict, mut waiting) = (false, None);
         for _ in 0..RETRIES {
             match self.take(&block, assigned, strict, handle).await {
-                Ok(Taken::Done) => return Ok(Borrowed::Free),
-                Ok(Taken::Held) => return Ok(Borrowed::Held),
-                Ok(Taken::LostRace) => {}
-                Ok(Taken::Wait(error)) => waiting = Some(error),
+                Ok(TakeOutcome::Done) => return Ok(true),
+                Ok(TakeOutcome::HandleFull) => return Ok(false),
+                Ok(TakeOutcome::LostRace) => {}
+                Ok(TakeOutcome::Wait(error)) => waiting = Some(error),
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::warn!(block = %cidr, %error, "nothing can be borrowed from a block");
-                    return Ok(Borrowed::Free);
+                    return Ok(true);
                 }
             }
             match self.allocator.block(cidr).await? {
                 Some(current) => block = current,
-                None => return Ok(Borrowed::Free),
+                None => return Ok(true),
             }
         }
-        waiting.map_or(Ok(Borrowed::Free), Err)
+        waiting.map_or(Ok(true), Err)
     }
 }

@@ -1,4 +1,4 @@
-//! What is read for a request before any block.
+//! The inputs of a request, which are read before any block.
 
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::config::IpamConfig;
@@ -19,12 +19,12 @@ use crate::request::AutoAssign;
 use crate::reserved::Reserved;
 use crate::store::{Entry, Query, Store};
 
-/// For how long what was read is taken to be true: a pool that is disabled or a reservation that is made a little later
-/// than an assignment begins is missed by Calico, too.
+/// The time for which inputs count as current. Calico, too, misses a pool that is disabled or a reservation that is made
+/// just after an assignment begins.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// All that is known about a request without knowing the blocks: configuration, pools, reservations, the node, its
-/// affinities and the handle.
+/// The data of a request apart from the blocks: configuration, pools, reservations, the node, its affinities and the
+/// handle.
 #[derive(Debug)]
 pub struct Inputs {
     pub(super) made_at: Timestamp,
@@ -40,7 +40,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// False as well where the clock went back.
+    /// False if the clock went back.
     pub(super) fn is_recent(&self, now: Timestamp) -> bool {
         let age = now.duration_since(self.made_at);
         !age.is_negative() && age <= RECENT
@@ -48,9 +48,9 @@ impl Inputs {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Reads all that a request needs but the blocks, in one round trip for both families.
+    /// Reads everything that a request needs apart from the blocks, in one round trip for both families.
     ///
-    /// To be called before a lock is waited for: on Kubernetes lists can take a tenth of a second after a write, since the
+    /// Call this before waiting for a lock: on Kubernetes, lists can take a tenth of a second after a write, since the
     /// API server's cache catches up with etcd first. See [`Self::auto_assign_after`].
     pub async fn read_inputs(&self, request: &AutoAssign) -> Result<Inputs> {
         let made_at = self.now();
@@ -79,13 +79,11 @@ impl<S: Store> Allocator<S> {
         let reserved = reserved(take(1));
         let pools = pools::pools(take(2));
         let handle = handle_at.map(|at| allocator::handle(take(at))).transpose()?;
-        let affinities = (3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take);
-        let affinities = affinities_of(affinities);
+        let affinities = affinities_of((3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take));
         Ok(Inputs { made_at, is_early: false, kind, config, reserved, pools, node, affinities, handle })
     }
 }
 
-/// What all reservations of an answer reserve.
 fn reserved(found: Vec<Entry>) -> Reserved {
     let reservations: Vec<_> = found
         .into_iter()
@@ -97,7 +95,7 @@ fn reserved(found: Vec<Entry>) -> Reserved {
     Reserved::new(&reservations)
 }
 
-/// The affinities of answers, in the order of the paths of etcd, whatever the datastore.
+/// The affinities of answers. Their order is that of the paths in etcd, on any datastore.
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
     let affinity = |entry: Entry| match entry.record {
         Record::Affinity(value) => Some(Versioned { value, revision: entry.revision }),

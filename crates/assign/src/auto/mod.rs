@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use self::survey::Survey;
-use self::take::Taken;
+use self::take::TakeOutcome;
 use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::{Allocator, RETRIES};
 use crate::capacity::{ClaimDecision, may_borrow};
@@ -31,17 +31,17 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::full::FullBlocks;
 use crate::handle::Known;
-use crate::pools::{self, Asking, NodeSelector, Serving};
+use crate::pools::{self, NodeSelector, PoolRequest, ServingPools};
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::reserved::Reserved;
 use crate::store::{Query, Store};
 use crate::walk;
 
 impl<S: Store> Allocator<S> {
-    /// Assigns any addresses. Fewer than requested are no error; why there are not more is in the messages.
+    /// Assigns any addresses. Fewer than requested are no error; the messages have the reasons.
     ///
     /// # Errors
-    /// What was assigned before is in the error and stays assigned.
+    /// Addresses that were assigned before the error are in it, and stay assigned.
     pub async fn auto_assign(
         &self,
         request: &AutoAssign,
@@ -49,10 +49,10 @@ impl<S: Store> Allocator<S> {
         self.assign_families(None, request).await
     }
 
-    /// As [`Self::auto_assign`], after [`Self::read_inputs`] for the same request; only its pools and the labels of its
-    /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. If these
-    /// do not suffice, or it was long ago, the datastore is read again: what others have claimed for the host since is
-    /// not claimed twice.
+    /// Assigns like [`Self::auto_assign`], after [`Self::read_inputs`] for the same request, of which only the pools and
+    /// the labels of the namespace may have been unknown. Addresses come from the blocks that the host had then. If
+    /// these do not suffice or the inputs are old, the datastore is read again, so that no block is claimed in addition
+    /// to those that other calls have claimed for the host since.
     pub async fn auto_assign_after(
         &self,
         inputs: Inputs,
@@ -81,7 +81,7 @@ impl<S: Store> Allocator<S> {
         Ok(done)
     }
 
-    /// Assigns the addresses of a family: by what was read early as far as that goes, then by what is read now.
+    /// Assigns the addresses of a family, first by early inputs, then by current ones.
     async fn assign_family(
         &self,
         known: &mut Option<Inputs>,
@@ -100,7 +100,7 @@ impl<S: Store> Allocator<S> {
         let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
         if let Some(inputs) = known.as_mut().filter(|inputs| inputs.is_early) {
-            // What is refused by it may be right by now.
+            // An error may be due to outdated inputs.
             if let Ok(mut search) = self.search(request, inputs, family).await {
                 let assigned = assigned.insert(nothing());
                 search.take_own(assigned, &mut inputs.handle).await?;
@@ -121,8 +121,8 @@ impl<S: Store> Allocator<S> {
         search.run(assigned.get_or_insert_with(nothing), &mut inputs.handle).await
     }
 
-    /// A search in the pools that serve the request. Empty blocks of pools that do not select the node any more are
-    /// given up on the way.
+    /// Prepares a search in the pools that serve the request. Gives up empty blocks of pools that no longer select the
+    /// node.
     async fn search<'r>(
         &'r self,
         request: &'r AutoAssign,
@@ -131,7 +131,7 @@ impl<S: Store> Allocator<S> {
     ) -> Result<Search<'r, S>> {
         let windows = reserves_for_windows(request, family);
         let (_, requested) = request.of(family);
-        let asking = Asking {
+        let pool_request = PoolRequest {
             family,
             host: &request.host,
             node_labels: &inputs.node.labels,
@@ -140,17 +140,17 @@ impl<S: Store> Allocator<S> {
             intended_use: request.intended_use.ok_or(Error::UseRequired)?,
             windows,
         };
-        let serving = asking.serving(&inputs.pools, &self.trace)?;
+        let serving = pool_request.serving(&inputs.pools, &self.trace)?;
         let own = inputs.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
-        let lies_in = |pools: &[Pool], key: &AffinityKey| pools::pool_of(pools, key.cidr.addr()).is_some();
+        let is_in = |pools: &[Pool], key: &AffinityKey| pools::pool_of(pools, key.cidr.addr()).is_some();
         let (usable, others): (Vec<_>, Vec<_>) =
-            own.cloned().partition(|affinity| lies_in(&serving.usable, &affinity.value.key));
-        for affinity in others.iter().filter(|affinity| !lies_in(&serving.selecting, &affinity.value.key)) {
+            own.cloned().partition(|affinity| is_in(&serving.usable, &affinity.value.key));
+        for affinity in others.iter().filter(|affinity| !is_in(&serving.selecting, &affinity.value.key)) {
             self.give_up_unselected(&affinity.value.key, inputs, &inputs.node.labels).await?;
         }
 
         let limit = block_limit(&inputs.config, request.max_blocks_per_host);
-        let Serving { usable: pools, .. } = serving;
+        let ServingPools { usable: pools, .. } = serving;
         let question = walk::hash(&format!(
             "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",
             inputs.kind, request.host, inputs.config, inputs.reserved
@@ -176,7 +176,7 @@ impl<S: Store> Allocator<S> {
         })
     }
 
-    /// Gives up a block whose pool does not select the node any more, where the block is empty.
+    /// Gives up an empty block whose pool no longer selects the node.
     async fn give_up_unselected(
         &self,
         key: &AffinityKey,
@@ -204,7 +204,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Whether new blocks of a family reserve addresses for Windows, which IPv4 blocks alone do.
+/// True if new blocks reserve addresses for Windows, which only IPv4 blocks do.
 fn reserves_for_windows(request: &AutoAssign, family: Family) -> bool {
     request.windows && family == Family::V4
 }
@@ -217,7 +217,7 @@ pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     }
 }
 
-/// Most blocks that a host may hold: the lower limit of configuration and request, or Calico's default.
+/// The limit of blocks of a host: the lower one of configuration and request, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     match (config.max_blocks_per_host > 0, of_request) {
         (_, 0) => config.block_limit(),
@@ -226,7 +226,7 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     }
 }
 
-/// A search that took longer reads once more what was written meanwhile.
+/// The duration of a search after which it reads changed blocks once more.
 const LONG: SignedDuration = SignedDuration::from_secs(1);
 
 /// The search for addresses of one family.
@@ -241,18 +241,18 @@ struct Search<'r, S> {
     windows: bool,
     /// The pools to take addresses from.
     pools: Vec<Pool>,
-    /// Most blocks that the host may hold.
+    /// The limit of blocks of the host.
     limit: u32,
-    /// Blocks of these pools that it holds.
+    /// The number of blocks of these pools that the host holds.
     owned: u32,
     /// Blocks of the host that were not read yet.
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
-    /// The blocks of the pools, as they were when there was none to claim.
+    /// The blocks of the pools, once none is vacant.
     survey: Option<Survey>,
     began: Timestamp,
-    /// What an earlier search learned that asked the same.
+    /// The full blocks that an earlier search with the same question found.
     known: FullBlocks,
 }
 
@@ -264,7 +264,7 @@ impl<S: Store> Search<'_, S> {
             && self.allocator.now().duration_since(self.began) > LONG
             && let Some(survey) = self.survey.take()
         {
-            // What was released while thousands of blocks were read. That there was nothing is known as of then.
+            // Addresses may have been released while thousands of blocks were read.
             self.known = FullBlocks { blocks: survey.into_full(), nothing_at: None, ..self.known };
             self.began = self.allocator.now();
             self.take_any(assigned, handle).await?;
@@ -273,32 +273,33 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Takes what is missing from the blocks of the host, from new ones and from those of others.
+    /// Takes missing addresses from the blocks of the host, from new ones and from those of others.
     async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.find_or_claim(assigned).await? else { break };
             self.take_all(block, assigned, handle).await?;
         }
         if assigned.missing() > 0 {
-            match may_borrow(&self.config) {
-                true => self.borrow(assigned, handle).await?,
-                false => self.allocator.trace.record(|| Event::NothingBorrowed),
+            if may_borrow(&self.config) {
+                self.borrow(assigned, handle).await?;
+            } else {
+                self.allocator.trace.record(|| Event::NothingBorrowed);
             }
         }
         Ok(())
     }
 
-    /// Leaves for the next search what this one has learned.
-    fn note_full_blocks(self, is_nothing: bool) {
+    /// Keeps full blocks for the next search.
+    fn note_full_blocks(self, found_nothing: bool) {
         let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else { return };
-        if is_nothing || survey.is_worth_a_note() {
-            let nothing_at = is_nothing.then_some(self.began);
+        if found_nothing || survey.is_worth_keeping() {
+            let nothing_at = found_nothing.then_some(self.began);
             let full = FullBlocks { nothing_at, blocks: survey.into_full(), question: self.known.question };
             notes.keep_full_blocks(self.family, &full);
         }
     }
 
-    /// True if the host has the affinities that it had when it was read early: no other call has claimed a block for it since.
+    /// True if the host still has the affinities of early inputs: no other call has claimed a block for it since.
     async fn has_same_affinities(&self, inputs: &Inputs) -> Result<bool> {
         let (kind, holder, family) = (self.kind.clone(), self.request.host.clone(), self.family);
         let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
@@ -306,7 +307,7 @@ impl<S: Store> Search<'_, S> {
         Ok(affinities_of(found.into_iter()).iter().eq(then))
     }
 
-    /// Takes what is missing from the blocks of the host alone, as far as it goes.
+    /// Takes missing addresses from the existing blocks of the host.
     async fn take_own(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.own_block().await? else { break };
@@ -315,7 +316,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// A block of the host with a free address, which may be a new one; `None` if all blocks are taken.
+    /// Finds a block of the host with a free address, or claims one; `None` if all blocks are taken.
     async fn find_or_claim(&mut self, assigned: &mut Assigned) -> Result<Option<Versioned<Block>>> {
         if let Some(block) = self.own_block().await? {
             return Ok(Some(block));
@@ -333,10 +334,7 @@ impl<S: Store> Search<'_, S> {
             }
             ClaimDecision::Claim => self.allocator.trace.record(|| Event::NeedsBlock { held, limit }),
         }
-        let found = match self.known.was_nothing(self.began) {
-            true => None,
-            false => self.claim().await?,
-        };
+        let found = if self.known.was_nothing(self.began) { None } else { self.claim().await? };
         match &found {
             Some(_) => self.owned += 1,
             None if !may_borrow(&self.config) => assigned.note(Message::StrictAffinity),
@@ -345,7 +343,7 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes what is missing from a block of the host, as far as it goes.
+    /// Takes missing addresses from a block of the host, as far as it has them.
     async fn take_all(
         &mut self,
         mut block: Versioned<Block>,
@@ -355,9 +353,9 @@ impl<S: Store> Search<'_, S> {
         let mut waiting = None;
         for _ in 0..RETRIES {
             match self.take(&block, assigned, self.config.strict_affinity, handle).await {
-                Ok(Taken::Done | Taken::Held) => return Ok(()),
-                Ok(Taken::LostRace) => {}
-                Ok(Taken::Wait(error)) => waiting = Some(error),
+                Ok(TakeOutcome::Done | TakeOutcome::HandleFull) => return Ok(()),
+                Ok(TakeOutcome::LostRace) => {}
+                Ok(TakeOutcome::Wait(error)) => waiting = Some(error),
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::warn!(block = %block.value.cidr(), %error, "nothing can be assigned in a block");
@@ -377,8 +375,8 @@ impl<S: Store> Search<'_, S> {
         AffinityKey { kind: self.kind.clone(), node: self.request.host.clone(), cidr }
     }
 
-    /// Number of addresses of a block that can be given out.
+    /// The number of addresses of a block that can be assigned.
     fn free(&self, block: &Block) -> u32 {
-        self.reserved.leaves_free(block, self.allocator.now(), self.config.cooldown())
+        self.reserved.assignable(block, self.allocator.now(), self.config.cooldown())
     }
 }

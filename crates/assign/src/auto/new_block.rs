@@ -18,13 +18,13 @@ use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed};
 use crate::store::Store;
 
-/// How long a block stays with its owner although it is empty: so long two nodes do not fight over it.
+/// The time for which an owner keeps an empty block, so that two nodes do not fight over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// A block that can be claimed.
 struct Candidate {
     cidr: IpNet,
-    /// There was no such block a moment ago.
+    /// It did not exist a moment ago.
     is_new: bool,
 }
 
@@ -49,7 +49,7 @@ impl<S: Store> Search<'_, S> {
                         return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
                     }
                     Err(error) if error.is_lost_race() => is_new = false,
-                    // Another one.
+                    // Another candidate may do.
                     Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
                     Err(error) => return Err(error),
                 }
@@ -64,33 +64,28 @@ impl<S: Store> Search<'_, S> {
         self.allocator.load_block(pending, found, self.windows).await
     }
 
-    /// The first place of the pools without a block. If there is none: a block of the host with a free address, else an
-    /// empty one of another host, which is taken from it.
+    /// Finds the first place of the pools without a block. If there is none, finds a block of the host with a free
+    /// address, or takes an empty block from another host.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let mut survey = match self.vacancy().await? {
             Vacancy::At(cidr) => return Ok(Some(Candidate { cidr, is_new: true })),
             Vacancy::None(survey) => survey,
         };
-        let mut is_told = false;
-        let mut tell_once = |survey: &Survey| {
-            if !std::mem::replace(&mut is_told, true) {
-                self.tell_searched(&survey.passed);
-            }
-        };
+        let mut is_reported = false;
         let found = loop {
-            let seen = self.read_some(&mut survey).await?;
-            if let Some(cidr) = seen.own {
+            let batch = self.read_batch(&mut survey).await?;
+            if let Some(cidr) = batch.own {
                 break Some(Candidate { cidr, is_new: false });
             }
-            if let Some(cidr) = seen.gone {
+            if let Some(cidr) = batch.gone {
                 break Some(Candidate { cidr, is_new: true });
             }
-            // Blocks of others that are in use give single addresses, so that not all have to be read.
+            // Addresses can be borrowed from blocks in use, so that not all have to be read.
             let is_enough = survey.is_complete() || may_borrow(&self.config) && survey.has_free();
-            if is_enough || !seen.empty.is_empty() {
-                tell_once(&survey);
+            if (is_enough || !batch.empty.is_empty()) && !std::mem::replace(&mut is_reported, true) {
+                self.report_searched(&survey.passed);
             }
-            match self.reclaim(&seen.empty).await? {
+            match self.reclaim(&batch.empty).await? {
                 None if is_enough => break None,
                 None => {}
                 reclaimed => break reclaimed,
@@ -106,7 +101,7 @@ impl<S: Store> Search<'_, S> {
             let cidr = block.value.cidr();
             let now = self.allocator.now();
             let age = block.value.claimed_at().map(|claimed| now.duration_since(claimed));
-            let stays = |why: NotReclaimed| {
+            let pass_over = |why: NotReclaimed| {
                 let owner = block.value.owner();
                 self.allocator.trace.record(|| Event::NotReclaimed {
                     block: cidr,
@@ -115,14 +110,14 @@ impl<S: Store> Search<'_, S> {
                 });
             };
             if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
-                stays(NotReclaimed::Young);
+                pass_over(NotReclaimed::Young);
                 continue;
             }
             let (kind, node) = match block.value.owner() {
                 Some(BlockOwner::Host(node)) => (AffinityType::Host, node.clone()),
                 Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name.clone()),
                 Some(BlockOwner::Other(_)) | None => {
-                    stays(NotReclaimed::NoOwner);
+                    pass_over(NotReclaimed::NoOwner);
                     continue;
                 }
             };
@@ -137,14 +132,14 @@ impl<S: Store> Search<'_, S> {
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::debug!(%owner, %error, "an empty block cannot be taken over");
-                    stays(NotReclaimed::Failed(error.to_string()));
+                    pass_over(NotReclaimed::Failed(error.to_string()));
                 }
             }
         }
         Ok(None)
     }
 
-    /// Where walks over single addresses begin.
+    /// The seed of walks over single addresses.
     pub(super) fn moment(&self) -> u64 {
         self.allocator.now().as_nanosecond() as u64
     }

@@ -17,7 +17,7 @@ use crate::store::{Query, Store};
 /// Blocks that are read in one round trip.
 const AHEAD: usize = 4;
 
-/// What an attempt to use a block of the host came to.
+/// The outcome of an attempt to use a block of the host.
 enum Attempt {
     Done(OwnBlock),
     Free(Box<Versioned<Block>>, u32),
@@ -42,7 +42,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// Leaves the blocks out that an earlier search has found full, and that no one has written since: their keys say so.
+    /// Drops the blocks that an earlier search found full and that still have the same revision.
     async fn pass_over_full(&mut self) -> Result<()> {
         let is_known = |affinity: &Versioned<Affinity>| {
             affinity.value.state == AffinityState::Confirmed
@@ -63,7 +63,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// What a block of the host has to give, and the block itself if that is an address.
+    /// Reads a block of the host, and returns its state, and the block itself if it has a free address.
     async fn usable_block(
         &mut self,
         affinity: Versioned<Affinity>,
@@ -88,7 +88,7 @@ impl<S: Store> Search<'_, S> {
         Ok((None, None))
     }
 
-    /// One attempt, with what was just read.
+    /// Makes one attempt with the affinity and the block as they were just read.
     async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
         let loaded = match current {
             Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,
@@ -111,13 +111,13 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// What keeps the addresses of a block that has none to give.
+    /// Counts the reserved and the cooling addresses of a full block.
     fn full(&self, block: &Block) -> OwnBlock {
         let cooling = block.allocations().filter(|allocation| allocation.attribute.is_cooling()).count();
         OwnBlock::Full { reserved: block.free().len() as u32, cooling: cooling as u32 }
     }
 
-    /// A block of the host, read together with those that come next.
+    /// Reads a block of the host together with the next ones.
     async fn read_ahead(&mut self, cidr: IpNet) -> Result<Result<Option<Versioned<Block>>>> {
         if let Some(found) = self.ahead.remove(&cidr) {
             return Ok(found);

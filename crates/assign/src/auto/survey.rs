@@ -1,4 +1,4 @@
-//! Reading blocks that exist, some at a time: all of them only if none of them has anything to give.
+//! Reading the existing blocks in batches; all of them only if none has a free address.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,54 +17,54 @@ use crate::record::Record;
 use crate::store::{Query, Store};
 use crate::walk::hash;
 
-/// Blocks that are read in one round trip. Full ones of Calico's usual size are half a megabyte together.
-const TOGETHER: usize = 32;
-/// How often so few are read, and how many addresses the blocks have that are read together after that: if so many were full,
-/// most are, and those that follow each other cost an API server the least.
-const FEW_ROUNDS: usize = 8;
-const TOGETHER_LATER: u128 = 16_384;
+/// The number of blocks in a batch. Full ones of Calico's usual size are half a megabyte.
+const BATCH: usize = 32;
+/// The number of such batches. If so many blocks are full, most are, and later batches are larger.
+const SMALL_BATCHES: usize = 8;
+/// The number of addresses that the blocks of a later batch have.
+const LATER_BATCH: u128 = 16_384;
 
 /// A block of a pool.
 pub(super) struct Place {
-    /// Which of the pools.
+    /// The index of the pool.
     pub pool: usize,
-    /// How far after the start of the walk it comes.
+    /// The distance from the start of the walk.
     pub distance: u128,
     pub cidr: IpNet,
-    /// A block of another size has some of its addresses: it is not claimed again.
+    /// A block of another size has some of its addresses, so that it is not claimed again.
     pub overlaps: bool,
 }
 
 /// The blocks of the pools, of which some were read.
 pub(super) struct Survey {
-    /// Those that were not, in the order in which they will be. In each pool it is another one on each host, so that hosts
-    /// do not all want the same addresses.
+    /// Blocks that were not read, in reading order. Each host has its own order in a pool, so that hosts do not all want
+    /// the same addresses.
     unread: VecDeque<Place>,
-    /// Those that have addresses to give out, each with its pool, in the order in which they give them.
+    /// Blocks with free addresses, each with its pool, in the order of use.
     free: VecDeque<(usize, Versioned<Arc<Block>>)>,
-    /// Those that have none and will not have any before they are written, by their revisions.
+    /// Blocks that stay full until they are written, with their revisions.
     full: HashMap<IpNet, String, FixedState>,
-    /// What was found, by pool.
+    /// Counts of the blocks, by pool.
     pub passed: Vec<Passed>,
     /// Number of blocks, by pool.
     blocks: Vec<usize>,
-    /// How often some were read.
-    rounds: usize,
+    /// Number of batches so far.
+    batches: usize,
 }
 
-/// What some blocks are good for. Those that can only be borrowed from are in the survey.
+/// The blocks of a batch that may be claimed. Those to borrow from are in the survey.
 #[derive(Default)]
-pub(super) struct Seen {
-    /// The host's own, with an address to give out.
+pub(super) struct Batch {
+    /// A block of the host with a free address.
     pub own: Option<IpNet>,
-    /// It was there a moment ago.
+    /// A block that was deleted meanwhile.
     pub gone: Option<IpNet>,
-    /// Empty ones of others.
+    /// Empty blocks of others.
     pub empty: Vec<Versioned<Arc<Block>>>,
 }
 
 impl Survey {
-    /// `full` says the revision of a block that is known to be full.
+    /// `full` returns the revision of a block that is known to be full.
     pub(super) fn new(
         host: &str,
         places: Vec<Place>,
@@ -78,7 +78,7 @@ impl Survey {
             full: HashMap::default(),
             passed,
             blocks,
-            rounds: 0,
+            batches: 0,
         };
         let mut unread = Vec::with_capacity(places.len());
         for place in places {
@@ -100,7 +100,7 @@ impl Survey {
         self.unread.is_empty()
     }
 
-    /// True if a block is known that has an address to give out.
+    /// True if a block with a free address is known.
     pub(super) fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
@@ -110,9 +110,9 @@ impl Survey {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }
 
-    /// The next block of a pool with addresses to give out. Pools come in their order.
+    /// The next block of a pool with free addresses. Pools are to be asked in order.
     pub(super) fn next_free(&mut self, pool: usize) -> Option<Versioned<Arc<Block>>> {
-        self.free.pop_front_if(|(of, _)| *of == pool).map(|(_, block)| block)
+        self.free.pop_front_if(|(other, _)| *other == pool).map(|(_, block)| block)
     }
 
     /// Number of blocks of a pool.
@@ -120,16 +120,16 @@ impl Survey {
         self.blocks[pool]
     }
 
-    /// True if so many blocks were read in vain that the next search should not do so again.
-    pub(super) fn is_worth_a_note(&self) -> bool {
-        self.rounds > 1
+    /// True if so many blocks were read in vain that the next search should not read them again.
+    pub(super) fn is_worth_keeping(&self) -> bool {
+        self.batches > 1
     }
 
     pub(super) fn into_full(self) -> HashMap<IpNet, String, FixedState> {
         self.full
     }
 
-    /// A place turned out to be of a kind.
+    /// Counts a place that was read as one of a kind.
     fn count(&mut self, place: &Place, kind: impl Fn(&mut Passed) -> &mut usize) {
         if !place.overlaps {
             let passed = &mut self.passed[place.pool];
@@ -138,10 +138,10 @@ impl Survey {
         }
     }
 
-    /// The next blocks, in the order of the walks over their pools.
+    /// Takes the next batch of blocks, in the order of the walks over their pools.
     fn next(&mut self) -> Vec<Place> {
-        if self.rounds == FEW_ROUNDS {
-            // Where each host begins is another place.
+        if self.batches == SMALL_BATCHES {
+            // The order of keys costs an API server the least. Each host begins at another key.
             let begin = self.unread.front().map(|place| place.cidr.to_string()).unwrap_or_default();
             let unread = self.unread.make_contiguous();
             unread.sort_by_cached_key(|place| {
@@ -150,30 +150,30 @@ impl Survey {
             });
         }
         let size = self.unread.front().map_or(1, |place| cidr::size(place.cidr));
-        let later = usize::try_from(TOGETHER_LATER / size).unwrap_or(usize::MAX);
-        let most = if self.rounds < FEW_ROUNDS { TOGETHER } else { later.max(TOGETHER) };
-        let mut next: Vec<Place> = self.unread.drain(..most.min(self.unread.len())).collect();
+        let later = usize::try_from(LATER_BATCH / size).unwrap_or(usize::MAX);
+        let count = if self.batches < SMALL_BATCHES { BATCH } else { later.max(BATCH) };
+        let mut next: Vec<Place> = self.unread.drain(..count.min(self.unread.len())).collect();
         next.sort_by_key(|place| (place.pool, place.distance));
         next
     }
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Reads some more blocks.
-    pub(super) async fn read_some(&self, survey: &mut Survey) -> Result<Seen> {
+    /// Reads the next batch of blocks.
+    pub(super) async fn read_batch(&self, survey: &mut Survey) -> Result<Batch> {
         let places = survey.next();
         if places.is_empty() {
-            return Ok(Seen::default());
+            return Ok(Batch::default());
         }
-        survey.rounds += 1;
+        survey.batches += 1;
         let queries: Vec<Query> = places.iter().map(|place| Query::Get(Key::Block(place.cidr))).collect();
         let answers = self.allocator.store().read(&queries).await?;
 
-        let mut seen = Seen::default();
+        let mut batch = Batch::default();
         for (place, answer) in places.iter().zip(answers) {
             let Some(entry) = answer.into_iter().next() else {
                 survey.count(place, |passed| &mut passed.empty);
-                seen.gone = seen.gone.or(Some(place.cidr).filter(|_| !place.overlaps));
+                batch.gone = batch.gone.or(Some(place.cidr).filter(|_| !place.overlaps));
                 continue;
             };
             let Record::Block(block) = entry.record else {
@@ -181,16 +181,15 @@ impl<S: Store> Search<'_, S> {
                 continue;
             };
             let block = Versioned { value: block, revision: entry.revision };
-            self.sort(block, place, survey, &mut seen);
+            self.classify(block, place, survey, &mut batch);
         }
-        Ok(seen)
+        Ok(batch)
     }
 
-    /// Says what a block is good for.
-    fn sort(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, seen: &mut Seen) {
+    fn classify(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, batch: &mut Batch) {
         if self.free(&block.value) == 0 {
             survey.count(place, |passed| &mut passed.full);
-            // An address that cools down is free after a while without any write.
+            // A cooling address becomes free without any write.
             if !block.value.allocations().any(|allocation| allocation.attribute.is_cooling()) {
                 survey.full.insert(place.cidr, block.revision.to_string());
             }
@@ -198,11 +197,11 @@ impl<S: Store> Search<'_, S> {
         }
         if block.value.owner() == Some(&self.holder(place.cidr).owner()) {
             survey.count(place, |passed| &mut passed.in_use);
-            seen.own = seen.own.or(Some(place.cidr).filter(|_| !place.overlaps));
+            batch.own = batch.own.or(Some(place.cidr).filter(|_| !place.overlaps));
         } else if block.value.without_cooled(self.allocator.now(), self.config.cooldown()).is_empty() {
             survey.count(place, |passed| &mut passed.empty);
             if !place.overlaps {
-                seen.empty.push(block.clone());
+                batch.empty.push(block.clone());
             }
         } else {
             survey.count(place, |passed| &mut passed.in_use);

@@ -18,20 +18,20 @@ use crate::record::Record;
 use crate::request::Assigned;
 use crate::store::Store;
 
-/// What became of an attempt to take addresses from a block.
-pub(super) enum Taken {
-    /// There are as many more as the block had.
+/// The outcome of taking addresses from a block.
+pub(super) enum TakeOutcome {
+    /// All missing addresses that the block had were taken.
     Done,
-    /// The handle may have no more addresses; those that it has were taken.
-    Held,
+    /// The handle is at its limit; the addresses that it has were taken.
+    HandleFull,
     /// Another client was faster.
     LostRace,
-    /// The handle has as many addresses as it may, but not those that were asked for. What to say if it stays so.
+    /// The handle is at its limit but has fewer addresses than requested: the error if this lasts.
     Wait(Error),
 }
 
-/// What became of a write without an answer.
-pub(crate) enum Outcome {
+/// The outcome of a write without an answer.
+enum WriteOutcome {
     Made,
     NotMade,
     /// It may still be under way.
@@ -39,14 +39,14 @@ pub(crate) enum Outcome {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Takes what is missing from a block, as far as it goes. `strict` is for blocks that must be the host's.
+    /// Takes missing addresses from a block, as far as it has them. With `strict`, it must be a block of the host.
     pub(super) async fn take(
         &self,
         block: &Versioned<Block>,
         assigned: &mut Assigned,
         strict: bool,
         handle: &mut Known,
-    ) -> Result<Taken> {
+    ) -> Result<TakeOutcome> {
         let (cidr, count) = (block.value.cidr(), assigned.missing());
         if strict {
             check_owner(&block.value, &self.holder(cidr).owner())?;
@@ -59,16 +59,16 @@ impl<S: Store> Search<'_, S> {
             update.auto_assign(count as usize, &record, |address| self.reserved.contains(address))
         });
         if ordinals.is_empty() {
-            return Ok(Taken::Done);
+            return Ok(TakeOutcome::Done);
         }
 
         let id = self.request.handle.as_deref();
         if let Some(id) = id {
-            // What was asked for, as Calico counts; the block may have had less.
+            // Calico counts all missing addresses, even if the block has fewer.
             let max = self.request.max_per_handle;
             match self.allocator.increment(id, cidr, count, max, handle).await? {
                 Increment::Done => {}
-                Increment::Full => return self.take_held(id, assigned).await,
+                Increment::Full => return self.take_existing(id, assigned).await,
             }
         }
         let made = self.allocator.write_assignment(block, after, &ordinals, &record).await;
@@ -78,7 +78,7 @@ impl<S: Store> Search<'_, S> {
             self.allocator.decrement_or_warn(id, cidr, count, handle).await;
         }
         if !made? {
-            return Ok(Taken::LostRace);
+            return Ok(TakeOutcome::LostRace);
         }
         let address = |ordinal: &u32| cidr::address_at(cidr, *ordinal);
         self.allocator.trace.record(|| Event::Assigned {
@@ -88,11 +88,11 @@ impl<S: Store> Search<'_, S> {
         });
         let net = |ordinal: &u32| IpNet::new(address(ordinal), cidr.prefix_len()).unwrap_or(cidr);
         assigned.addresses.extend(ordinals.iter().map(net));
-        Ok(Taken::Done)
+        Ok(TakeOutcome::Done)
     }
 
-    /// The addresses that a handle has which may have no more.
-    async fn take_held(&self, id: &str, assigned: &mut Assigned) -> Result<Taken> {
+    /// Takes the existing addresses of a handle at its limit.
+    async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
         let held = match self.allocator.ips_by_handle(id).await {
             Ok(held) => held,
             Err(Error::NoHandle(_)) => Vec::new(),
@@ -105,10 +105,10 @@ impl<S: Store> Search<'_, S> {
             .collect();
         let (existing, required) = (of_family.len(), assigned.requested);
         if existing < required as usize {
-            return Ok(Taken::Wait(Error::InProgress { handle: id.to_owned(), existing, required }));
+            return Ok(TakeOutcome::Wait(Error::InProgress { handle: id.to_owned(), existing, required }));
         }
         assigned.addresses.extend(of_family.into_iter().take(required as usize));
-        Ok(Taken::Held)
+        Ok(TakeOutcome::HandleFull)
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn attribute(
     Attribute { handle: handle.map(str::to_owned), owner: attributes.cloned(), ..Attribute::default() }
 }
 
-/// With strict affinity, addresses come from blocks of the host alone.
+/// Fails unless `owner` owns the block, as strict affinity demands.
 pub(crate) fn check_owner(block: &Block, owner: &calipam_model::block::BlockOwner) -> Result<()> {
     match block.owner() {
         None => Err(Error::OwnerlessBlock(block.cidr())),
@@ -133,8 +133,8 @@ impl<S: Store> Allocator<S> {
     /// Writes a block in which `ordinals` were assigned to `record`; false if another client was faster.
     ///
     /// # Errors
-    /// If the datastore gives no answer and the assignment may have been made or may still be made. Then the handle
-    /// must go on counting it.
+    /// If the datastore gives no answer, and the assignment may have been made or may still be made. The handle must
+    /// keep counting it then.
     pub(crate) async fn write_assignment(
         &self,
         before: &Versioned<Block>,
@@ -147,38 +147,38 @@ impl<S: Store> Allocator<S> {
             Ok(_) => Ok(true),
             Err(error) if error.is_lost_race() => Ok(false),
             Err(error) => match self.outcome(before, ordinals, record).await {
-                Outcome::Made => Ok(true),
-                Outcome::NotMade => Ok(false),
-                Outcome::Unknown => Err(error.into()),
+                WriteOutcome::Made => Ok(true),
+                WriteOutcome::NotMade => Ok(false),
+                WriteOutcome::Unknown => Err(error.into()),
             },
         }
     }
 
-    /// Whether an assignment was made whose answer was lost.
-    async fn outcome(&self, before: &Versioned<Block>, ordinals: &[u32], record: &Attribute) -> Outcome {
-        let Ok(now) = self.block(before.value.cidr()).await else { return Outcome::Unknown };
-        let Some(now) = now else { return Outcome::NotMade };
+    /// Finds out whether an assignment was made whose answer was lost.
+    async fn outcome(&self, before: &Versioned<Block>, ordinals: &[u32], record: &Attribute) -> WriteOutcome {
+        let Ok(now) = self.block(before.value.cidr()).await else { return WriteOutcome::Unknown };
+        let Some(now) = now else { return WriteOutcome::NotMade };
         if now.revision == before.revision {
-            return Outcome::Unknown;
+            return WriteOutcome::Unknown;
         }
-        // The number of the block that was read: one client alone can have written it there.
+        // Only one client can have written the sequence number of the block that was read.
         let is_made = ordinals.iter().all(|ordinal| {
             now.value.allocation(*ordinal).is_some_and(|found| {
-                let of = found.attribute.to_attribute();
+                let stored = found.attribute.to_attribute();
                 found.sequence == before.value.sequence()
-                    && of.handle == record.handle
-                    && of.owner.unwrap_or_default() == record.owner.clone().unwrap_or_default()
+                    && stored.handle == record.handle
+                    && stored.owner.unwrap_or_default() == record.owner.clone().unwrap_or_default()
             })
         });
         match (is_made, &record.handle) {
-            (true, Some(_)) => Outcome::Made,
-            // Records without a handle do not tell one client from another.
-            (true, None) => Outcome::Unknown,
-            (false, _) => Outcome::NotMade,
+            (true, Some(_)) => WriteOutcome::Made,
+            // Records without a handle do not distinguish clients.
+            (true, None) => WriteOutcome::Unknown,
+            (false, _) => WriteOutcome::NotMade,
         }
     }
 
-    /// Takes an increment back. A handle that counts too much is harmless, so that a failure is only told.
+    /// Takes back an increment. A failure is only logged, since a handle that counts too much is harmless.
     pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
         if let Err(error) = self.decrement(id, block, by, known).await {
             tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");

@@ -1,4 +1,4 @@
-//! Finding a place for a new block by the keys of those that exist: what they hold does not matter.
+//! Finding a place for a new block by the keys of the existing ones, without reading their contents.
 
 use std::collections::HashSet;
 
@@ -14,36 +14,34 @@ use crate::keys::BlockKeys;
 use crate::store::{Query, Store};
 use crate::walk::Walk;
 
-/// How many places are asked for in one round trip, then in the next: in most pools one of the first is vacant. After that
-/// a list of all keys costs less than to go on.
+/// The number of places that each round trip looks at. In most pools one of the first is vacant. After the last batch, a
+/// list of all keys costs less.
 const BATCHES: [usize; 3] = [8, 64, 64];
-/// Blocks of other sizes in the way, after which all keys are listed.
+/// The number of blocks of other sizes in the way after which all keys are listed.
 const MOST_IN_THE_WAY: usize = 4;
 
-/// What is known of the places for new blocks.
+/// A place for a new block, or all blocks of the pools if there is none.
 pub(super) enum Vacancy {
-    /// Nothing is there.
     At(IpNet),
-    /// There is none in any pool, but these blocks.
     None(Survey),
 }
 
-/// What batches of places say about a pool.
+/// The outcome of a look at the first places of a pool.
 enum Nearby {
     Vacant(IpNet),
-    /// Every place of the pool was asked for.
+    /// Every place of the pool was looked at.
     AllTaken(Passed),
     Unknown,
 }
 
 impl<S: Store> Search<'_, S> {
-    /// The first place of the pools that has no block, and of which no block of another size has addresses.
+    /// Finds the first place of the pools that overlaps no block of any size.
     pub(super) async fn vacancy(&self) -> Result<Vacancy> {
         let mut passed = Vec::new();
         for pool in 0..self.pools.len() {
             match self.nearby(pool).await? {
                 Nearby::Vacant(cidr) => {
-                    self.tell_searched(&passed);
+                    self.report_searched(&passed);
                     return Ok(Vacancy::At(cidr));
                 }
                 Nearby::AllTaken(of_pool) => passed.push(of_pool),
@@ -53,7 +51,7 @@ impl<S: Store> Search<'_, S> {
         self.in_list().await
     }
 
-    /// Asks for the places that come first in the walk over a pool.
+    /// Looks at the first places of the walk over a pool.
     async fn nearby(&self, pool: usize) -> Result<Nearby> {
         let mut walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
         let (mut passed, mut in_the_way) = (Passed::default(), Vec::new());
@@ -61,7 +59,7 @@ impl<S: Store> Search<'_, S> {
             let places: Vec<IpNet> =
                 std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
             let is_last = places.len() < count;
-            // In a pool with room the very first place is vacant, so that one round trip says all.
+            // In a pool with room the very first place is vacant, so that one round trip is enough.
             let guarded = places.first().copied().filter(|_| count == BATCHES[0]);
             let (taken, around_first) = self.taken(&places, guarded).await?;
             for place in places {
@@ -71,13 +69,12 @@ impl<S: Store> Search<'_, S> {
                     passed.unread += 1;
                 } else {
                     // Its addresses may belong to a block from before the pool's block size was changed.
-                    let other = match guarded == Some(place) {
-                        true => around_first,
-                        false => self.allocator.overlapping(place).await?,
+                    let other = if guarded == Some(place) {
+                        around_first
+                    } else {
+                        self.allocator.overlapping(place).await?
                     };
-                    let Some(other) = other else {
-                        return Ok(Nearby::Vacant(place));
-                    };
+                    let Some(other) = other else { return Ok(Nearby::Vacant(place)) };
                     passed.other_size += 1;
                     in_the_way.push(other);
                     if in_the_way.len() > MOST_IN_THE_WAY {
@@ -102,7 +99,7 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// Which of some places have blocks, and the block of another size that has addresses of one of them.
+    /// The places that have blocks, and the block of another size that overlaps the guarded place.
     async fn taken(
         &self,
         places: &[IpNet],
@@ -116,35 +113,32 @@ impl<S: Store> Search<'_, S> {
         Ok((found.iter().flatten().filter_map(block_of).collect(), other))
     }
 
-    /// Goes over all places of all pools with a list of the keys.
+    /// Searches all places of all pools with a list of the keys.
     async fn in_list(&self) -> Result<Vacancy> {
-        let query = match self.known.blocks.is_empty() {
-            true => Query::BlockKeys(self.family),
-            // What was full then is full now, if it has not changed.
-            false => Query::BlockRevisions(self.family),
-        };
-        let [found] = self.allocator.read([query]).await?;
+        // Revisions show whether a block that was full has changed.
+        let query = if self.known.blocks.is_empty() { Query::BlockKeys } else { Query::BlockRevisions };
+        let [found] = self.allocator.read([query(self.family)]).await?;
         let keys = BlockKeys::new(found);
         let (mut places, mut passed) = (Vec::new(), Vec::new());
-        for (pool, of_pool) in self.pools.iter().enumerate() {
-            let other_sizes = keys.of_other_size(of_pool.block_size);
+        for (index, pool) in self.pools.iter().enumerate() {
+            let other_sizes = keys.of_other_size(pool.block_size);
             let mut counts = Passed::default();
-            let mut walk = Walk::new(of_pool, &self.request.host, self.moment());
+            let mut walk = Walk::new(pool, &self.request.host, self.moment());
             while let Some(cidr) = self.next_place(&mut walk, &mut counts) {
                 if other_sizes.overlap(cidr) {
                     counts.other_size += 1;
                 } else if keys.contains(cidr) {
                     counts.unread += 1;
                 } else {
-                    self.tell_searched(&passed);
+                    self.report_searched(&passed);
                     return Ok(Vacancy::At(cidr));
                 }
             }
-            // Addresses are taken from blocks that overlap others, too.
-            let walk = Walk::new(of_pool, &self.request.host, self.moment());
+            // Addresses are also taken from blocks that overlap others.
+            let walk = Walk::new(pool, &self.request.host, self.moment());
             places.extend(keys.cidrs().filter_map(|cidr| {
                 let (distance, overlaps) = (walk.distance(cidr)?, other_sizes.overlap(cidr));
-                let place = Place { pool, distance, cidr, overlaps };
+                let place = Place { pool: index, distance, cidr, overlaps };
                 self.reserved.covering(cidr).is_none().then_some(place)
             }));
             passed.push(counts);
@@ -156,8 +150,8 @@ impl<S: Store> Search<'_, S> {
         Ok(Vacancy::None(Survey::new(&self.request.host, places, passed, full)))
     }
 
-    /// Tells what the search in the first pools came to.
-    pub(super) fn tell_searched(&self, passed: &[Passed]) {
+    /// Reports the search in the first pools.
+    pub(super) fn report_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
             let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);
             self.allocator.trace.record(|| Event::Searched { pool, cidr, passed });

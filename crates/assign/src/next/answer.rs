@@ -36,17 +36,17 @@ pub enum AddressSource {
     OwnBlock,
     /// The node claims a block.
     NewBlock,
-    /// The node takes an empty block of another one over.
+    /// The node takes over an empty block of another one.
     Reclaimed,
-    /// It is in a block of another node, or of none.
+    /// It is in a block of another node or of none.
     Borrowed,
 }
 
-/// Why a request gets no address.
+/// A request that gets no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub reason: Reason,
-    /// Calico's own words, as the event of kubelet has them.
+    /// Calico's message, as in the event of kubelet.
     pub calico: String,
     /// The pools that do not serve it, by name.
     pub pools: Vec<(String, PoolPassedOver)>,
@@ -65,7 +65,7 @@ pub enum Reason {
     NoneEnabled,
     /// Windows reserves every address of blocks so small.
     BlocksTooSmall,
-    /// Every pool has to be asked for by name.
+    /// Every pool must be requested by name.
     NoneAutomatic,
     /// No node selector selects the node.
     NoneSelectsNode,
@@ -83,17 +83,17 @@ pub enum Reason {
     SingleBlock,
     /// Nodes may not claim blocks.
     NoAutoAllocation,
-    /// Blocks of others have free addresses, which strict affinity keeps.
+    /// Only blocks of others have free addresses, and affinity is strict.
     StrictAffinity,
     /// No address of the pools is free.
     Exhausted(Option<Cooling>),
     /// Windows nodes need strict affinity.
     WindowsNeedsStrictAffinity,
-    /// The address that was asked for is taken, or cools down.
+    /// The requested address is taken or in cooldown.
     Taken(IpAddr),
-    /// The address that was asked for is in no enabled pool.
+    /// The requested address is in no enabled pool.
     OutsidePools(IpAddr),
-    /// The address that was asked for is in a block of another node, and affinity is strict.
+    /// The requested address is in a block of another node, and affinity is strict.
     ForeignBlock(IpNet),
     /// Something else, in Calico's words.
     Other,
@@ -177,7 +177,7 @@ impl Answer {
         let (reason, calico) = match result {
             Err(partly) => {
                 let calico = partly.error.to_string();
-                (of_error(outlook, request, single_block, &partly.error, &events), calico)
+                (reason_of_error(outlook, request, single_block, &partly.error, &events), calico)
             }
             Ok(done) => {
                 let assigned = done.v4.or(done.v6);
@@ -187,7 +187,7 @@ impl Answer {
                     .map(|shortage| format!("failed to request {family} addresses: {shortage}"))
                     .unwrap_or_default();
                 let messages = assigned.map(|assigned| assigned.messages).unwrap_or_default();
-                (of_shortage(outlook, &messages, &events), calico)
+                (reason_of_shortage(outlook, &messages, &events), calico)
             }
         };
         Self { outcome: Err(refused(reason, calico, &events)), events }
@@ -249,7 +249,7 @@ fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
     Refused { reason, calico, pools: passed_over.collect(), serving: serving.collect() }
 }
 
-fn of_error(
+fn reason_of_error(
     outlook: &Outlook<'_>,
     request: &NextAddress<'_>,
     single_block: bool,
@@ -263,10 +263,12 @@ fn of_error(
         Error::NoNode(_) => Reason::NoNode,
         Error::NoQualifiedPool => {
             let mut of_family = outlook.pools().filter(|pool| Family::of(pool.cidr) == request.family);
-            match is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
-                true => Reason::BlocksTooSmall,
-                false if of_family.next().is_none() => Reason::NoPool,
-                false => Reason::NoneEnabled,
+            if is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
+                Reason::BlocksTooSmall
+            } else if of_family.next().is_none() {
+                Reason::NoPool
+            } else {
+                Reason::NoneEnabled
             }
         }
         Error::NoPoolForNode(_) => {
@@ -299,7 +301,7 @@ fn of_error(
     }
 }
 
-fn of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
+fn reason_of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
     let is_free_elsewhere = events.iter().any(|event| match event {
         Event::Searched { passed, .. } => passed.in_use + passed.empty > 0,
         _ => false,

@@ -15,7 +15,7 @@ static HOST: AffinityType = AffinityType::Host;
 static VIRTUAL: AffinityType = AffinityType::Virtual;
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
-/// One who gets addresses by automatic assignment: a node, or without one the virtual owner.
+/// A holder of automatically assigned addresses: a node, or `None` for the virtual owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder<'s>(Option<&'s Node>);
 
@@ -35,16 +35,16 @@ impl<'s> Holder<'s> {
     }
 }
 
-/// A block from which a holder gets addresses as its own.
-struct Held {
+/// A block of a holder.
+struct HeldBlock {
     cidr: IpNet,
-    /// It does not exist: Calico creates it when the holder needs an address.
+    /// It does not exist yet: Calico creates it when the holder needs an address.
     is_new: bool,
-    /// It counts for the block limit: there is an affinity, or Calico claims it when it comes across it.
+    /// It counts for the block limit: there is an affinity, or Calico claims it when it finds it.
     counts: bool,
 }
 
-/// Type and name of the holder to whom a block belongs.
+/// The type and name of the holder that owns a block.
 pub(super) fn key_of(owner: &BlockOwner) -> Option<(&'static AffinityType, &str)> {
     match owner {
         BlockOwner::Host(name) => Some((&HOST, name)),
@@ -62,32 +62,31 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.nodes.iter().map(|stored| Holder(Some(&stored.value))).collect()
     }
 
-    /// True if all selectors parse that a request without a pool's name looks at. If one does not, Calico refuses every such
-    /// request.
+    /// True if the selectors parse that apply to requests without a pool's name. Otherwise Calico refuses all of these.
     pub fn selectors_parse(&self, family: Family) -> bool {
         self.open[family as usize].is_some()
     }
 
-    /// True if requests of the holder that name no pool may end up in this one.
+    /// True if this pool may serve requests of the holder that name no pool.
     pub fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
         let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
         open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.selector.selects(holder.labels()))
     }
 
-    /// True if the node has a block of the family, or is about to have one.
+    /// True if the node has or is about to create a block of the family.
     pub fn holds_some(&self, node: &Node, family: Family) -> bool {
         self.held(Holder(Some(node))).any(|held| Family::of(held.cidr) == family)
     }
 
-    /// Blocks of a Windows node: one, as the plugin is installed there (`windows_use_single_network`). A node that holds
-    /// several shows that it is not.
+    /// True for a Windows node with one block per family, as the plugin is installed there (`windows_use_single_network`).
+    /// False if the node holds several, which shows another setting.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
         let held = self.indexed.affinities_of(&AffinityType::Host, &node.name).map(|stored| &stored.value);
         let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
         node.is_windows() && held.take(2).count() < 2
     }
 
-    /// Most blocks of a family that a node may hold.
+    /// The number of blocks of a family that a node may hold.
     pub fn block_limit(&self, node: &Node, family: Family) -> u32 {
         self.limit(self.has_single_block(node, family))
     }
@@ -99,7 +98,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// The limit that a request states: 0 for the configured one.
+    /// The limit in a request: 0 for the configured one.
     pub(super) fn most_blocks(&self, single_block: bool) -> u32 {
         match (single_block, self.limit) {
             (true, _) => 1,
@@ -108,8 +107,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// The number of blocks that the holder may still claim in requests that end up in `pool`. Its blocks in all other pools that may
-    /// serve such a request count for the limit, too; one that names the pool is served by no other.
+    /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in all other
+    /// pools that may serve them count, too, unless only requests that name `pool` reach it.
     pub fn headroom(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
         let single = holder.0.is_some_and(|node| self.has_single_block(node, family));
@@ -124,18 +123,18 @@ impl<'s> Outlook<'s> {
         });
         let pools: Vec<IpNet> = joins.map(|open| open.pool.cidr).chain([pool.cidr]).collect();
         let counts =
-            |held: &Held| held.counts && pools.iter().any(|pool| pool.contains(&held.cidr.network()));
+            |held: &HeldBlock| held.counts && pools.iter().any(|pool| pool.contains(&held.cidr.network()));
         limit.saturating_sub(u32::try_from(self.held(holder).filter(counts).count()).unwrap_or(u32::MAX))
     }
 
-    /// The blocks of the pool that the holder has claimed, and that are still to be created.
+    /// The number of blocks of the pool that the holder has claimed but not created yet.
     pub fn to_come(&self, holder: Holder<'_>, pool: &Pool) -> usize {
         self.held(holder).filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count()
     }
 
-    /// The blocks of a holder: of its affinities, but for those whose block belongs to another, which Calico removes when it
-    /// comes across them, and those without affinity. An affinity that cannot be decoded exists.
-    fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = Held> {
+    /// The blocks of a holder, with or without an affinity. Affinities that cannot be decoded count. Affinities for a
+    /// block of another holder do not: Calico removes them when it finds them.
+    fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = HeldBlock> {
         let (kind, name) = holder.key();
         let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);
         let read = affinities.filter(|affinity| !affinity.deleted).map(|affinity| &affinity.key);
@@ -149,9 +148,9 @@ impl<'s> Outlook<'s> {
                 return None;
             }
             let is_new = content.is_none() && !self.indexed.hides_block(key.cidr);
-            Some(Held { cidr: key.cidr, is_new, counts: true })
+            Some(HeldBlock { cidr: key.cidr, is_new, counts: true })
         });
-        let without = self.odd.get(&(kind, name)).into_iter().flatten().map(|(cidr, block)| Held {
+        let without = self.odd.get(&(kind, name)).into_iter().flatten().map(|(cidr, block)| HeldBlock {
             cidr: *cidr,
             is_new: false,
             counts: block.is_some_and(|block| !self.current(block).free().is_empty()),
@@ -159,7 +158,7 @@ impl<'s> Outlook<'s> {
         with_affinity.chain(without)
     }
 
-    /// A block as an allocator reads it: what has cooled down is free.
+    /// A block as an allocator reads it, with cooled-down addresses free.
     fn current<'b>(&self, block: &'b Block) -> std::borrow::Cow<'b, Block> {
         block.without_cooled(self.indexed.snapshot.taken_at, self.config.cooldown())
     }

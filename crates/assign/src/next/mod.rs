@@ -1,8 +1,8 @@
-//! The next address of a node: what a pod that starts there gets, or why it gets none. The allocator itself answers, on a
+//! The address that the next pod on a node gets, or the reason that it gets none. The allocator itself answers, on a
 //! snapshot.
 //!
-//! Ten thousand nodes are asked as fast as one: a node with a free address in a block of its own gets that, and of nodes
-//! that are alike (the same pools select them, their own blocks are full) one is asked for all of them.
+//! Answers for many nodes are fast: a node with a free address in a block of its own gets that. All nodes that are alike
+//! share one answer: the same pools select them, and their own blocks are full.
 
 mod answer;
 mod claims;
@@ -38,8 +38,8 @@ use crate::reserved::Reserved;
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);
 
-/// True if a node that finds no block to claim takes an empty one of another node. Calico of an unknown version counts as a
-/// current one.
+/// True if a node that finds no block to claim takes an empty one of another node. An unknown version of Calico counts as
+/// current.
 pub fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
     snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
 }
@@ -51,17 +51,17 @@ pub struct NextAddress<'r> {
     pub family: Family,
     /// The pools that it names, by CIDR; empty for those that select node and namespace.
     pub pools: &'r [IpNet],
-    /// `None` if they are not known: then pools that ask for labels do not serve it.
+    /// `None` if unknown: pools with a namespace selector do not serve it then.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 
-/// A pool that serves requests which name none.
+/// A pool that serves requests that name no pool.
 struct OpenPool<'s> {
     pool: &'s Pool,
     selector: NodeSelector,
     /// It serves some namespaces only.
     is_special: bool,
-    /// There is a namespace that it serves, for all that is known.
+    /// It serves some namespace, as far as namespaces are known.
     serves_some: bool,
 }
 
@@ -72,12 +72,12 @@ impl OpenPool<'_> {
     }
 }
 
-/// A question that several nodes have in common.
+/// A question that nodes have in common.
 #[derive(PartialEq, Eq, Hash)]
-struct Alike {
+struct Question {
     family: Family,
     pools: Vec<usize>,
-    /// The number of blocks of these pools that it holds, where it may hold no more.
+    /// The number of blocks of these pools that the node holds, if it may hold no more.
     held: Option<u32>,
     windows: bool,
     single_block: bool,
@@ -85,36 +85,36 @@ struct Alike {
 
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
 
-/// Answers requests of the nodes of a snapshot, as the allocator would.
+/// The allocator's answers to requests of the nodes of a snapshot.
 pub struct Outlook<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     config: IpamConfig,
     /// Most blocks of a node in a family; `None` if there is no limit.
     limit: Option<u32>,
     reserved: Reserved,
-    /// `None` if a selector does not parse: then Calico refuses every request that names no pool.
+    /// `None` if a selector does not parse: Calico refuses every request then that names no pool.
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     unclear: ByHolder<'s, &'s AffinityKey>,
-    /// Blocks of which their owner has no affinity, each with what it says if it is sound.
+    /// Blocks without an affinity of their owner, each with its content if it is sound.
     odd: ByHolder<'s, (IpNet, Option<&'s Block>)>,
-    remembered: RefCell<HashMap<Alike, Option<Arc<Refused>>>>,
+    remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
 }
 
 /// The state of a node's own blocks.
 enum OwnBlocks {
     /// One has a free address.
     Free,
-    /// All are full; so many count for the block limit.
+    /// All are full; this number counts for the block limit.
     Full(u32),
-    /// The allocator changes affinities or blocks before it knows.
+    /// The allocator changes affinities or blocks first.
     Odd,
     /// The content of one of them is not known.
     Unknown,
 }
 
 impl<'s> Outlook<'s> {
-    /// `None` if something that the allocator looks at was not read, or cannot be decoded.
+    /// Returns `None` if data that the allocator needs was not read or cannot be decoded.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
         let config = snapshot.effective_ipam_config()?;
         let hides = |defect: &Defect| match &defect.key {
@@ -154,17 +154,18 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Why no pod that names no pool gets an address on a node, of whatever namespace it is. `Ok(None)` if some pod gets one.
+    /// Returns the reason that no pod of any namespace gets an address on a node without naming a pool; `Ok(None)` if
+    /// some pod gets one.
     ///
     /// # Errors
-    /// If something that decides it is not known.
+    /// If the answer depends on unknown data.
     pub fn refusal(&self, node: &Node, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let Some(open) = &self.open[family as usize] else { return Err(NotKnown) };
         if self.unclear.contains_key(&(&AffinityType::Host, node.name.as_str())) {
             return Err(NotKnown);
         }
-        let selecting = (0..open.len()).filter(|at| open[*at].selector.selects(&node.labels));
-        let selecting: Vec<usize> = selecting.collect();
+        let selecting: Vec<usize> =
+            (0..open.len()).filter(|at| open[*at].selector.selects(&node.labels)).collect();
         let pools: Vec<&Pool> = selecting
             .iter()
             .map(|at| &open[*at])
@@ -172,22 +173,20 @@ impl<'s> Outlook<'s> {
             .map(|open| open.pool)
             .collect();
         let single_block = self.has_single_block(node, family);
-        let own = self.own_blocks(node, family, &pools);
-        let held = match own {
+        let held = match self.own_blocks(node, family, &pools) {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
             OwnBlocks::Free | OwnBlocks::Odd => return Ok(self.ask(node, family)),
             OwnBlocks::Full(_) if pools.is_empty() => return Ok(self.ask(node, family)),
             OwnBlocks::Full(held) => held,
         };
-        let at_limit = held >= self.limit(single_block);
-        let held = at_limit.then_some(held);
-        let alike = Alike { family, pools: selecting, held, windows: node.is_windows(), single_block };
-        if let Some(known) = self.remembered.borrow().get(&alike) {
+        let held = (held >= self.limit(single_block)).then_some(held);
+        let question = Question { family, pools: selecting, held, windows: node.is_windows(), single_block };
+        if let Some(known) = self.remembered.borrow().get(&question) {
             return Ok(known.clone());
         }
         let found = self.ask(node, family);
-        self.remembered.borrow_mut().insert(alike, found.clone());
+        self.remembered.borrow_mut().insert(question, found.clone());
         Ok(found)
     }
 
@@ -195,7 +194,7 @@ impl<'s> Outlook<'s> {
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
         let NextAddress { node, family, pools, namespace_labels } = *request;
         let known = self.indexed.node(node).map(|node| &node.value);
-        let named = |of| if family == of { pools.to_vec() } else { Vec::new() };
+        let named = |wanted| if family == wanted { pools.to_vec() } else { Vec::new() };
         let single_block = known.is_some_and(|node| self.has_single_block(node, family));
         let asked = AutoAssign {
             host: node.to_owned(),
@@ -213,7 +212,7 @@ impl<'s> Outlook<'s> {
             let mut result = without_waiting(allocator.auto_assign(&asked));
             let is_given = result.as_ref().is_ok_and(|done| done.addresses().next().is_some());
             if !is_given && allocator.store().has_writes() {
-                // It has settled something, such as a stale affinity. Kubelet asks again.
+                // It has cleaned up, for example a stale affinity. Kubelet asks again.
                 drop(events());
                 result = without_waiting(allocator.auto_assign(&asked));
             }
@@ -221,7 +220,7 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Answers a pod that asks for this address.
+    /// Answers a request for this address.
     pub fn next_named(&self, node: &str, address: IpAddr) -> Answer {
         let windows = self.indexed.node(node).is_some_and(|node| node.value.is_windows());
         let asked =
@@ -241,10 +240,8 @@ impl<'s> Outlook<'s> {
         let log = Arc::clone(&events);
         let emit = move |event| log.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         let allocator = Allocator::new(&store).observed_by(Arc::new(emit));
-        let allocator = match reclaims_empty_blocks(self.indexed.snapshot) {
-            true => allocator,
-            false => allocator.without_reclaiming(),
-        };
+        let reclaims = reclaims_empty_blocks(self.indexed.snapshot);
+        let allocator = if reclaims { allocator } else { allocator.without_reclaiming() };
         ask(&allocator, &|| std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
@@ -252,8 +249,8 @@ impl<'s> Outlook<'s> {
         self.next_of_any(node, family).outcome.err().map(Arc::new)
     }
 
-    /// Answers the next pod of a node, of whatever namespace it is: if pods of most namespaces get nothing, one of a namespace
-    /// that some pools alone serve.
+    /// Answers the next pod on a node, of any namespace. If pods of most namespaces get nothing, tries one of a namespace
+    /// with pools of its own.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| {
             self.next(&NextAddress { node: &node.name, family, pools, namespace_labels: None })
@@ -277,10 +274,10 @@ impl<'s> Outlook<'s> {
         answer
     }
 
-    /// Answers a pod of a namespace that asks for nothing in particular.
+    /// Answers a pod of a namespace that names neither pool nor address.
     ///
     /// # Errors
-    /// If that rests on the labels of the namespace, and they were not read.
+    /// If the answer depends on the labels of the namespace, and they were not read.
     pub fn next_in(&self, namespace: &str, node: &Node, family: Family) -> Result<Answer, NotKnown> {
         let labels = self.indexed.snapshot.namespaces.as_ref().and_then(|all| all.get(namespace));
         let request = NextAddress { node: &node.name, family, pools: &[], namespace_labels: labels };
@@ -289,10 +286,11 @@ impl<'s> Outlook<'s> {
         if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }
     }
 
-    /// Why a pod of a namespace gets none that asks for nothing in particular; `None` if it gets one.
+    /// Returns the reason that a pod of a namespace gets no address without naming pool or address; `Ok(None)` if it
+    /// gets one.
     ///
     /// # Errors
-    /// If something that decides it is not known.
+    /// If the answer depends on unknown data.
     pub fn refusal_in(
         &self,
         namespace: &str,
@@ -322,14 +320,14 @@ impl<'s> Outlook<'s> {
             }
             held += 1;
             let block = self.indexed.block(key.cidr).map(|block| &block.value.content);
-            let is_settled = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
+            let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
             match block {
                 Some(BlockContent::Corrupt(_)) => is_unknown = true,
                 None if self.indexed.hides_block(key.cidr) => is_unknown = true,
                 Some(BlockContent::Sound(block))
-                    if is_settled && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
+                    if is_confirmed && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
                 {
-                    if self.reserved.leaves_free(block, now, cooldown) > 0 {
+                    if self.reserved.assignable(block, now, cooldown) > 0 {
                         return OwnBlocks::Free;
                     }
                 }
@@ -343,7 +341,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// The CIDR of a pool that a pod names, be it by its CIDR.
+    /// The CIDR of a pool that a pod requests by name or CIDR.
     pub fn pool_cidr(&self, name: &str) -> Option<IpNet> {
         let by_name = self.pools().find(|pool| pool.name == name).map(|pool| pool.cidr);
         by_name.or_else(|| cidr::parse_cidr(name))
@@ -353,7 +351,7 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.pools.iter().map(|stored| &stored.value)
     }
 
-    /// The addresses of some pools that cool down, and would be free otherwise.
+    /// The addresses of some pools that are in cooldown and would be free otherwise.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
         let within =
@@ -366,23 +364,25 @@ impl<'s> Outlook<'s> {
     }
 }
 
-/// Something that decides a question was not read or cannot be decoded.
+/// The answer depends on data that was not read or cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKnown;
 
-/// The enabled pools of a family that serve requests which name none.
+/// The enabled pools of a family that serve requests that name no pool.
 fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
-    let pools = snapshot.pools.iter().map(|stored| &stored.value);
-    let of_family = pools.filter(|pool| Family::of(pool.cidr) == family);
-    let open = of_family.filter(|pool| PoolPassedOver::of_state(pool).is_none() && pool.automatic);
-    let of_none = BTreeMap::new();
-    let open = open.map(|pool| {
+    let no_labels = BTreeMap::new();
+    let open_pool = |pool| {
         let selector = NodeSelector::of(pool).ok()?;
-        let of_namespaces = Selector::parse(&pool.namespace_selector).ok()?;
-        let is_special = !of_namespaces.matches(&of_none);
+        let namespaces = Selector::parse(&pool.namespace_selector).ok()?;
+        let is_special = !namespaces.matches(&no_labels);
         let known = snapshot.namespaces.as_ref().filter(|_| is_special);
-        let serves_some = known.is_none_or(|all| all.values().any(|labels| of_namespaces.matches(labels)));
+        let serves_some = known.is_none_or(|all| all.values().any(|labels| namespaces.matches(labels)));
         Some(OpenPool { pool, selector, is_special, serves_some })
-    });
-    open.collect()
+    };
+    let pools = snapshot.pools.iter().map(|stored| &stored.value);
+    pools
+        .filter(|pool| Family::of(pool.cidr) == family)
+        .filter(|pool| PoolPassedOver::of_state(pool).is_none() && pool.automatic)
+        .map(open_pool)
+        .collect()
 }

@@ -41,15 +41,12 @@ impl World {
     /// A /30, or /126, of a node.
     fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
         let (family, length) = if base.contains(':') { ("ipv6", 126) } else { ("ipv4", 30) };
-        let list = |ordinals: &[usize], of: fn(usize) -> String| {
-            ordinals.iter().map(|ordinal| of(*ordinal)).collect::<Vec<_>>().join(",")
-        };
-        let (all, free): (Vec<usize>, Vec<usize>) = ((0..4).collect(), (taken..4).collect());
-        let allocations: Vec<&str> = all.iter().map(|at| if *at < taken { "0" } else { "null" }).collect();
+        let free: Vec<String> = (taken..4).map(|ordinal| ordinal.to_string()).collect();
+        let allocations: Vec<&str> = (0..4).map(|at| if at < taken { "0" } else { "null" }).collect();
         let block = format!(
             r#"{{"cidr":"{base}/{length}","affinity":"host:{owner}","allocations":[{}],"unallocated":[{}],"attributes":[{}]}}"#,
             allocations.join(","),
-            list(&free, |ordinal| ordinal.to_string()),
+            free.join(","),
             if taken > 0 { record } else { "" },
         );
         self.put(&format!("/calico/ipam/v2/assignment/{family}/block/{base}-{length}"), &block);
@@ -58,10 +55,10 @@ impl World {
     }
 
     fn known(&self) -> Result<Option<Arc<Refused>>, NotKnown> {
-        self.of("n1", Family::V4)
+        self.refusal("n1", Family::V4)
     }
 
-    fn of(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
+    fn refusal(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let outlook = Outlook::new(&self.0).unwrap();
         let node = self.0.nodes.iter().find(|stored| stored.value.name == node).unwrap();
         let found = outlook.refusal(&node.value, family);
@@ -69,7 +66,7 @@ impl World {
         found
     }
 
-    /// Why n1 gets no IPv4 address; `None` if it gets one.
+    /// The reason that n1 gets no IPv4 address; `None` if it gets one.
     fn reason(&self) -> Option<Reason> {
         self.known().unwrap().map(|refused| refused.reason.clone())
     }
@@ -137,7 +134,7 @@ fn pools_that_do_not_serve() {
         let mut world = World::new(STRICT, &[("n1", 3)]);
         world.pool("small", &format!(r#""cidr":"10.0.0.0/28","blockSize":30,{change}"#));
         assert_eq!(world.reason(), Some(reason), "{change}");
-        assert_eq!(world.of("n1", Family::V6).unwrap().unwrap().reason, Reason::NoPool);
+        assert_eq!(world.refusal("n1", Family::V6).unwrap().unwrap().reason, Reason::NoPool);
         if change.contains("elector") || change.contains("Manual") {
             assert_eq!(world.source(&["10.0.0.0/28"]), AddressSource::OwnBlock, "by name");
         }
@@ -145,16 +142,16 @@ fn pools_that_do_not_serve() {
     let mut some = World::new(STRICT, &[("n1", 3)]);
     some.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30,"namespaceSelector":"has(team)""#);
     assert_eq!(some.reason(), None, "pods of some namespaces get an address");
-    let of = |world: &World, namespace: &str| {
+    let refusal_in = |world: &World, namespace: &str| {
         let outlook = Outlook::new(&world.0).unwrap();
         let found = outlook.refusal_in(namespace, &world.0.nodes[0].value, Family::V4);
         found.map(|refused| refused.map(|refused| refused.reason.clone()))
     };
-    assert_eq!(of(&some, "shop"), Err(NotKnown), "its labels were not read");
+    assert_eq!(refusal_in(&some, "shop"), Err(NotKnown), "its labels were not read");
     let label = |(name, label): (&str, &str)| (name.to_owned(), [(label.to_owned(), String::new())].into());
     some.0.namespaces = Some([("shop", "team"), ("tools", "zone")].into_iter().map(label).collect());
-    assert_eq!((some.reason(), of(&some, "shop")), (None, Ok(None)));
-    assert_eq!(of(&some, "tools"), Ok(Some(Reason::NoneSelectsNamespace)));
+    assert_eq!((some.reason(), refusal_in(&some, "shop")), (None, Ok(None)));
+    assert_eq!(refusal_in(&some, "tools"), Ok(Some(Reason::NoneSelectsNamespace)));
     some.0.namespaces.as_mut().unwrap().remove("shop");
     assert_eq!(some.reason(), Some(Reason::NoneSelectsNamespace), "no namespace has the label");
     let mut broken = World::new(STRICT, &[("n1", 3)]);
@@ -215,7 +212,7 @@ fn ipv6_has_blocks_of_its_own() {
     world.pool("six", r#""cidr":"fd00::/125","blockSize":126"#);
     world.block("fd00::", "n1", 4, "{}").block("fd00::4", "n2", 4, "{}");
     assert_eq!(world.reason(), None);
-    let refused = world.of("n1", Family::V6).unwrap().unwrap();
+    let refused = world.refusal("n1", Family::V6).unwrap().unwrap();
     assert_eq!((&refused.reason, &refused.serving[..]), (&Reason::Exhausted(None), &["six".to_owned()][..]));
 }
 
@@ -226,7 +223,7 @@ fn alike_nodes_and_odd_ones() {
     // A pending affinity of the node's: the block is still to come.
     world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
     world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
-    assert_eq!((world.reason(), world.of("n2", Family::V4).unwrap()), (None, None));
+    assert_eq!((world.reason(), world.refusal("n2", Family::V4).unwrap()), (None, None));
     world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.8-30", "[]");
     assert_eq!(world.known(), Err(NotKnown), "an affinity that cannot be decoded");
 }

@@ -7,7 +7,7 @@ use calipam_model::IpNet;
 use calipam_model::pool::PoolUse;
 
 use super::both::both;
-use super::{Container, Failure, Host, LookedUp, OPERATION, Plugin, REUSE, UNDO};
+use super::{Container, Failure, Host, Lookup, OPERATION, Plugin, REUSE, UNDO};
 use crate::error::Error;
 use crate::request::{AssignIp, Assigned, AutoAssign};
 use crate::store::Store;
@@ -16,7 +16,7 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub struct Add {
     pub container: Container,
-    /// What its addresses are recorded with.
+    /// Recorded with the addresses.
     pub attributes: BTreeMap<String, String>,
     pub wanted: Wanted,
 }
@@ -24,21 +24,20 @@ pub struct Add {
 /// The addresses that a container wants.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// This one.
     Address(IpAddr),
-    /// Any of each family that is wanted.
+    /// Any address of each wanted family.
     Any {
         v4: bool,
         v6: bool,
-        /// Most blocks that the node may hold in a family; 0 for what is configured.
+        /// The limit of blocks of the node in a family; 0 for the configured one.
         max_blocks_per_host: u32,
     },
 }
 
-/// What a container was given.
+/// The addresses that a container got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// IPv4 first, with the prefix length of the block where any address was asked for.
+    /// IPv4 first, with the prefix length of the block if any address was requested.
     pub addresses: Vec<IpNet>,
     /// False for the target of a live migration, to which traffic does not go yet.
     pub is_routed: bool,
@@ -56,9 +55,9 @@ impl Add {
         self.container.machine.as_ref().map_or(&self.container.handle, |machine| &machine.handle)
     }
 
-    /// Most addresses of a family that the handle may have: one for a machine, so that two calls at the same time do not
+    /// The limit of addresses of the handle in a family: one for a machine, so that two calls at the same time do not
     /// give it two.
-    fn most(&self) -> u32 {
+    fn max_per_handle(&self) -> u32 {
         u32::from(self.container.machine.is_some())
     }
 }
@@ -67,8 +66,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Gives a container addresses.
     ///
     /// # Errors
-    /// If not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any
-    /// more.
+    /// If fewer than the requested addresses are available. Nothing stays allocated then, unless the datastore stops
+    /// answering.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {
             return Ok(added);
@@ -84,7 +83,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                     attributes: Some(add.attributes.clone()),
                     intended_use: Some(PoolUse::Workload),
                     max_blocks_per_host,
-                    max_per_handle: add.most(),
+                    max_per_handle: add.max_per_handle(),
                     ..AutoAssign::default()
                 };
                 self.auto_assign(add, request).await
@@ -92,7 +91,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// The addresses that a machine has already. The target of a migration needs some.
+    /// Returns the addresses that a machine has already. The target of a migration must have some.
     async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
         let Some(machine) = &add.container.machine else { return Ok(None) };
         self.within(REUSE, async {
@@ -109,7 +108,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 let owned = self.own(machine, *address, &add.attributes).await;
                 owned.map_err(|error| Failure::Owner { address: *address, error: error.into() })?;
             }
-            // Traffic goes to the target of a migration only when that has ended.
+            // Traffic goes to the target of a migration only after its end.
             let is_routed = !machine.is_migration_target;
             let addresses: Vec<IpNet> = found.into_iter().map(IpNet::from).collect();
             Ok((!addresses.is_empty()).then_some(Added { addresses, is_routed }))
@@ -117,13 +116,13 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         .await?
     }
 
-    /// Assigns the address that was asked for.
+    /// Assigns the requested address.
     async fn assign(&self, add: &Add, address: IpAddr) -> Result<Added, Failure<H::Error>> {
         let request = AssignIp {
             handle: Some(add.handle().to_owned()),
             attributes: Some(add.attributes.clone()),
             intended_use: Some(PoolUse::Workload),
-            max_per_handle: add.most(),
+            max_per_handle: add.max_per_handle(),
             ..AssignIp::new(&add.container.node, address)
         };
         let _held = self.host.lock().await;
@@ -138,10 +137,10 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
-        // Calls that wait for the lock have read most things by the time they get it.
-        let (looked_up, inputs) =
+        // Calls that wait for the lock have read most data by the time they get it.
+        let (lookup, inputs) =
             both(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
-        let LookedUp { pools_v4, pools_v6, namespace_labels } = looked_up.map_err(Failure::LookUp)?;
+        let Lookup { pools_v4, pools_v6, namespace_labels } = lookup.map_err(Failure::LookUp)?;
         (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
         request.namespace_labels = namespace_labels;
         let inputs = inputs??;
@@ -172,7 +171,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(Added::routed(addresses))
     }
 
-    /// Takes back what was assigned before the other family failed. A machine keeps what it has: the next ADD finds it.
+    /// Releases addresses that were assigned before the other family failed. A machine keeps them for its next ADD.
     async fn undo(&self, add: &Add, addresses: Vec<IpAddr>) {
         if addresses.is_empty() || add.container.machine.is_some() {
             return;
@@ -186,7 +185,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     }
 }
 
-/// Why a family came back short.
+/// The failure of a family that got fewer addresses than requested.
 fn shortage<E>(assigned: &Assigned) -> Option<Failure<E>> {
     let shortage = assigned.shortage()?;
     Some(Failure::Short { family: assigned.family, shortage })

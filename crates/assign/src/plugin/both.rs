@@ -1,9 +1,9 @@
-//! Two things at a time, whoever runs them.
+//! Two futures side by side, on any executor.
 
 use std::pin::pin;
 use std::task::Poll;
 
-/// What two futures give, which go on side by side.
+/// Runs two futures side by side, and returns their results.
 pub(super) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let mut done = (None, None);

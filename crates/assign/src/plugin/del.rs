@@ -1,4 +1,4 @@
-//! DEL: gives back what the container has.
+//! DEL: releases the addresses of a container.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::{Container, Failure, Host, Machine, OPERATION, Plugin};
 use crate::error::Error;
 use crate::store::{Query, Store};
 
-/// A container that is no more.
+/// A container that is gone.
 #[derive(Clone, Debug)]
 pub struct Del {
     pub container: Container,
@@ -20,14 +20,14 @@ pub struct Del {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Gives back the addresses of a container. What is gone already is not an error.
+    /// Releases the addresses of a container. It is no error if they are gone.
     pub async fn del(&self, del: &Del) -> Result<(), Failure<H::Error>> {
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
             match &del.container.machine {
                 Some(machine) => {
                     let disowned = self.del_of_machine(machine, &del.container.node).await;
-                    // What it got of its own, before machines were to keep their addresses.
+                    // It may have addresses of its own from before machines kept theirs.
                     disowned.and(self.del_own(del).await)
                 }
                 None => self.del_own(del).await,
@@ -37,7 +37,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(())
     }
 
-    /// Both handles that a container can have. Whether there is one of the old form is asked while the other is released.
+    /// Releases both handles that a container can have. Looks up the old one while the other is released.
     async fn del_own(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
         let (released, has_old) =
@@ -50,7 +50,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         released.and(old)
     }
 
-    /// Whether there is an object of a handle, readable or not.
+    /// True if there is an object of a handle, readable or not.
     async fn has_handle(&self, handle: &str) -> Result<bool, Error> {
         let [found] = self.allocator.read([Query::Get(Key::Handle(handle.to_owned()))]).await?;
         Ok(!found.is_empty())
@@ -70,7 +70,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// The pod of a machine: it is not an owner of the addresses any more; they go only with the machine.
+    /// Removes the pod of a machine from the owners of its addresses. They are released only with the machine.
     async fn del_of_machine(&self, machine: &Machine, node: &str) -> Result<(), Error> {
         let handle = &machine.handle;
         let addresses = match self.allocator.readable_ips_by_handle(handle).await {

@@ -1,4 +1,4 @@
-//! GC: frees what the node's containers have that are no more.
+//! GC: releases the addresses of a node's containers that are gone.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,24 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// A node that says which of its containers are alive.
+/// A node and its containers that are alive.
 #[derive(Clone, Debug)]
 pub struct Gc {
     pub node: String,
-    /// The name of the network.
     pub network: String,
     /// The IDs of the containers that are alive.
     pub valid: BTreeSet<String>,
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Releases the handles `<network>.<container>` of a node whose container is not alive. All others are left alone: those
-    /// of machines, of other nodes and networks, and all whose container ID has a dot, since then it is not certain where
-    /// the network's name ends.
+    /// Releases the handles `<network>.<container>` of a node whose container is not alive. All others are left alone:
+    /// those of machines, of other nodes and networks, and all whose container ID has a dot, since the end of the
+    /// network's name is not certain then.
     ///
     /// # Errors
-    /// If the datastore fails; what can be freed is freed nevertheless.
+    /// If the datastore fails. All other handles are released nevertheless.
     pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
-        // All blocks are read, which in a large cluster takes long: no other call is to wait for that.
+        // Reading all blocks of a large cluster takes long. Other calls need not wait for that.
         let stale = self.within(OPERATION, self.stale(gc)).await??;
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
@@ -58,16 +57,15 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
 impl Gc {
     fn stale_in(&self, block: &Block) -> Vec<String> {
-        let attributes =
-            block.attributes().filter(|record| record.get("node").is_some_and(|found| found == *self.node));
-        let handles =
-            attributes.filter_map(|record| Some(clean_id(&record.handle()?.to_string()).to_owned()));
-        handles
+        block
+            .attributes()
+            .filter(|record| record.get("node").is_some_and(|found| found == *self.node))
+            .filter_map(|record| Some(clean_id(&record.handle()?.to_string()).to_owned()))
             .filter(|handle| self.container_of(handle).is_some_and(|id| !self.valid.contains(id)))
             .collect()
     }
 
-    /// The container whose handle this is, if that is certain.
+    /// The container of a handle, if that is certain.
     fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
         let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
         (!container.is_empty() && !container.contains('.')).then_some(container)

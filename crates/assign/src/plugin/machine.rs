@@ -1,4 +1,4 @@
-//! The addresses of KubeVirt's virtual machines, which belong to the machine: its pods are their owners for a time.
+//! The addresses of KubeVirt's virtual machines. They belong to the machine; its pods are their owners for a time.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,6 @@ use crate::store::Store;
 /// A virtual machine that keeps its addresses, and the pod that runs it.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The handle of its addresses.
     pub handle: String,
     pub pod: PodName,
     /// The pod is the target of a live migration.
@@ -21,8 +20,7 @@ pub struct Machine {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Makes the pod of a machine an owner of an address: the active one, or as the target of a migration the alternate
-    /// one.
+    /// Makes the pod of a machine the active owner of an address, or the alternate one if it is the target of a migration.
     pub(super) async fn own(
         &self,
         machine: &Machine,
@@ -30,18 +28,19 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         attributes: &BTreeMap<String, String>,
     ) -> Result<()> {
         let owner = NewOwner::Set(attributes.clone());
-        let updates = match machine.is_migration_target {
-            true => OwnerUpdates { alternate: owner, ..OwnerUpdates::default() },
-            false => OwnerUpdates { active: owner, ..OwnerUpdates::default() },
+        let updates = if machine.is_migration_target {
+            OwnerUpdates { alternate: owner, ..OwnerUpdates::default() }
+        } else {
+            OwnerUpdates { active: owner, ..OwnerUpdates::default() }
         };
         let conditions = OwnerConditions::default();
         self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await
     }
 
-    /// Takes the pod of a machine out of the owners of an address; if it is none of them nothing changes.
+    /// Removes the pod of a machine from the owners of an address, if it is one.
     ///
     /// # Errors
-    /// If the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
+    /// If the datastore fails, or the owners change meanwhile. A later DEL sees the new ones.
     pub(super) async fn disown(&self, machine: &Machine, address: IpAddr) -> Result<()> {
         let record = match self.allocator.assignment_attributes(address).await {
             Ok(record) => record,
@@ -88,7 +87,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     }
 }
 
-/// The address was released meanwhile.
+/// True if the address was released meanwhile.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_))
 }

@@ -1,6 +1,5 @@
-//! What the CNI plugin does for ADD, DEL and GC, from the moment that it knows what is wanted (facts of the plugin, sections 7, 13,
-//! 15 and 19). The program runs it, and so do simulations: it knows no file, no network and no clock but those of its
-//! [`Store`] and its [`Host`].
+//! The CNI plugin's ADD, DEL and GC, once a call is parsed (facts of the plugin, sections 7, 13, 15 and 19). The program
+//! and simulations run it: it has files, network and a clock only through its [`Store`] and its [`Host`].
 
 mod add;
 mod both;
@@ -25,40 +24,40 @@ use crate::family::Family;
 use crate::release::{Release, unless_undecodable};
 use crate::store::Store;
 
-/// How long one operation on the datastore may take, from the moment that the lock is held.
+/// The time limit of an operation on the datastore, from the moment that the lock is held.
 pub const OPERATION: Duration = Duration::from_secs(90);
-/// How long it may take to take back what was assigned before an ADD failed.
+/// The time limit for releasing addresses that were assigned before an ADD failed.
 const UNDO: Duration = Duration::from_secs(30);
-/// How long the reuse of a machine's addresses may take.
+/// The time limit for reusing a machine's addresses.
 const REUSE: Duration = Duration::from_secs(30);
 
-/// What a call needs besides the datastore: the lock of its node, limits of time, and what it looks up elsewhere.
+/// The environment of a call besides the datastore: the lock of its node, time limits and lookups.
 #[allow(async_fn_in_trait, reason = "the futures of a call stay on one thread")]
 pub trait Host {
-    /// The lock of the node, until it is dropped.
-    type Held;
-    /// Why something could not be looked up.
+    /// Holds the lock of the node until it is dropped.
+    type LockGuard;
+    /// The error of a lookup.
     type Error: std::fmt::Display;
 
     /// Waits for the lock that the calls of a node take one after the other.
-    async fn lock(&self) -> Self::Held;
+    async fn lock(&self) -> Self::LockGuard;
 
     /// Does some work; `None` if it was given up since it took longer than `limit`.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
-    /// Looks up what an ADD for any address needs to know besides what the allocator reads.
-    async fn look_up(&self) -> Result<LookedUp, Self::Error> {
-        Ok(LookedUp::default())
+    /// Looks up the data of an ADD for any address that the allocator does not read.
+    async fn look_up(&self) -> Result<Lookup, Self::Error> {
+        Ok(Lookup::default())
     }
 
-    /// Makes sure that the affinities of the node are found by their labels (Kubernetes). To be called with the lock held,
-    /// before addresses are assigned.
+    /// Makes sure that the affinities of the node can be found by labels (Kubernetes). Called with the lock held, before
+    /// addresses are assigned.
     async fn label_affinities(&self) {}
 }
 
-/// What is looked up for an ADD while the allocator reads.
+/// The data that is looked up for an ADD while the allocator reads.
 #[derive(Clone, Debug, Default)]
-pub struct LookedUp {
+pub struct Lookup {
     /// The IPv4 pools that the configuration names.
     pub pools_v4: Vec<IpNet>,
     /// The IPv6 pools.
@@ -71,13 +70,13 @@ pub struct LookedUp {
 #[derive(Clone, Debug)]
 pub struct Container {
     pub node: String,
-    /// The handle of what the container has of its own.
+    /// The handle of the container's own addresses.
     pub handle: String,
     /// The machine whose addresses its pod gets instead.
     pub machine: Option<Machine>,
 }
 
-/// Why a call failed. What is printed is what Calico's plugin says.
+/// The reason that a call failed, printed in the words of Calico's plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure<E> {
     #[error("{0}")]
@@ -86,13 +85,11 @@ pub enum Failure<E> {
     Allocator(#[from] Error),
     #[error("the datastore did not finish within {} s", .0.as_secs())]
     TooSlow(Duration),
-    /// There are not as many addresses as were asked for.
     #[error("failed to request {family} addresses: {shortage}")]
     Short { family: Family, shortage: String },
-    /// Which addresses a machine has is not known.
     #[error("failed to get existing IPs for VM handle {handle}: {error}")]
     Existing { handle: String, error: Box<Error> },
-    /// The target of a live migration has to get addresses that its machine has already.
+    /// The target of a live migration must get addresses that its machine has already.
     #[error("migration target pod but no IP allocated to VM handle {0}")]
     NothingToMigrate(String),
     /// The pod could not be made an owner of an address of its machine.
@@ -116,8 +113,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         self.host.within(limit, work).await.ok_or(Failure::TooSlow(limit))
     }
 
-    /// Takes back addresses that a handle has; those that it has not any more are passed over, as are blocks that cannot
-    /// be decoded.
+    /// Releases addresses of a handle. Passes over those that it no longer has, and blocks that cannot be decoded.
     async fn release(&self, handle: &str, addresses: Vec<IpAddr>) -> Result<(), Error> {
         let mut result = Ok(());
         for address in addresses {
@@ -138,8 +134,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         result
     }
 
-    /// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
-    /// addresses of `others`, which may be in blocks of other nodes. Blocks that cannot be decoded are passed over.
+    /// Releases all addresses of a handle. If its object is missing, searches the blocks of `node` and releases `others`,
+    /// too, which may be in blocks of other nodes. Passes over blocks that cannot be decoded.
     async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_wholly(handle).await {
             Ok(()) => {

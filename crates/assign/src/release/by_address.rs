@@ -1,4 +1,4 @@
-//! Taking given addresses back (facts 3.6).
+//! Releasing given addresses (facts 3.6).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,8 @@ use calipam_model::cidr;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 
-use super::{By, ByBlock, Ground, Losses, Release, Released, without};
+use super::{By, ByBlock, Losses, Release, Released, Settings, without};
+use crate::affinity::block_of;
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::error::{Error, Partly, Result};
 use crate::family::Family;
@@ -18,8 +19,8 @@ use crate::pools;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Takes addresses back that are allocated. If one of a block is not what its request says, nothing of that
-    /// block is released; the other blocks are.
+    /// Releases allocated addresses. If one of a block does not match its request, nothing in that block is released;
+    /// other blocks are not affected.
     pub async fn release_ips(
         &self,
         requests: &[Release],
@@ -33,13 +34,13 @@ impl<S: Store> Allocator<S> {
 
     async fn release_all(&self, requests: &[Release], done: &mut Released) -> Result<()> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
-        let ground =
-            Ground { config: allocator::config(config)?, pools: OnceLock::from(pools::pools(pools)) };
-        let by_block = self.by_block(requests, &ground, done).await?;
+        let settings =
+            Settings { config: allocator::config(config)?, pools: OnceLock::from(pools::pools(pools)) };
+        let by_block = self.group_by_block(requests, &settings, done).await?;
 
         let mut result = Ok(());
         for (block, requests) in by_block {
-            match self.release_from(block, &requests, &ground).await {
+            match self.release_from(block, &requests, &settings).await {
                 Ok(not_allocated) => {
                     done.not_allocated.extend(not_allocated);
                     done.without_error.extend(requests);
@@ -50,9 +51,14 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// The requests by block. Those of addresses outside of all pools and blocks are done.
-    async fn by_block(&self, requests: &[Release], ground: &Ground, done: &mut Released) -> Result<ByBlock> {
-        let pools = self.pools_of(ground).await?;
+    /// Groups requests by block. Addresses outside of all pools and blocks are not allocated.
+    async fn group_by_block(
+        &self,
+        requests: &[Release],
+        settings: &Settings,
+        done: &mut Released,
+    ) -> Result<ByBlock> {
+        let pools = self.pools_of(settings).await?;
         let mut by_block = ByBlock::new();
         let mut listed: BTreeMap<Family, Vec<IpNet>> = BTreeMap::new();
         for request in requests {
@@ -78,26 +84,22 @@ impl<S: Store> Allocator<S> {
         Ok(by_block)
     }
 
-    /// The CIDRs of all blocks of a family, of those that cannot be decoded as well.
+    /// The CIDRs of all blocks of a family, including those that cannot be decoded.
     async fn block_cidrs(&self, family: Family) -> Result<Vec<IpNet>> {
         let [found] = self.read([Query::Blocks(family)]).await?;
-        let cidr = |key: Key| match key {
-            Key::Block(cidr) => Some(cidr),
-            _ => None,
-        };
-        Ok(found.iter().filter_map(|entry| cidr(entry.record.key())).collect())
+        Ok(found.iter().filter_map(block_of).collect())
     }
 
-    /// Releases addresses of a block; gives those that were not allocated.
+    /// Releases addresses of a block, and returns those that were not allocated.
     ///
-    /// An address that the block does not hold may be held by a block from before the pool's block size was changed.
+    /// An address that is not allocated in the block may be in a block from before the pool's block size was changed.
     async fn release_from(
         &self,
         block: IpNet,
         requests: &[Release],
-        ground: &Ground,
+        settings: &Settings,
     ) -> Result<Vec<std::net::IpAddr>> {
-        let mut not_allocated = self.release_from_block(block, requests, ground).await?;
+        let mut not_allocated = self.release_from_block(block, requests, settings).await?;
         let mut elsewhere = ByBlock::new();
         for address in &not_allocated {
             let holders = self.blocks_around(*address).await?;
@@ -110,7 +112,7 @@ impl<S: Store> Allocator<S> {
             }
         }
         for (block, requests) in elsewhere {
-            let still_not = self.release_from_block(block, &requests, ground).await?;
+            let still_not = self.release_from_block(block, &requests, settings).await?;
             let released =
                 |address| requests.iter().any(|r| r.address == address) && !still_not.contains(&address);
             not_allocated.retain(|address| !released(*address));
@@ -122,21 +124,21 @@ impl<S: Store> Allocator<S> {
         &self,
         cidr: IpNet,
         requests: &[Release],
-        ground: &Ground,
+        settings: &Settings,
     ) -> Result<Vec<std::net::IpAddr>> {
         for _ in 0..RETRIES {
             let Some(before) = self.block(cidr).await? else {
                 return Ok(requests.iter().map(|request| request.address).collect());
             };
             let now = self.now();
-            let current = before.value.without_cooled(now, ground.config.cooldown());
+            let current = before.value.without_cooled(now, settings.config.cooldown());
             let losses = losses(&current, requests)?;
-            // As Calico counts: a block of which an address is named twice that is not assigned is written unchanged.
+            // Like Calico, writes the block unchanged if requests name an unassigned address twice.
             if losses.not_allocated.len() == requests.len() {
                 return Ok(losses.not_allocated);
             }
 
-            let after = without(&before.value, &losses.ordinals, By::Address, &ground.config, now);
+            let after = without(&before.value, &losses.ordinals, By::Address, &settings.config, now);
             match self.write_released(&before, &after).await {
                 Ok(()) => {}
                 Err(error) if error.is_lost_race() => continue,
@@ -145,14 +147,14 @@ impl<S: Store> Allocator<S> {
             for (id, count) in &losses.handles {
                 self.decrement_or_warn(id, cidr, *count, &mut None).await;
             }
-            self.keep_affinity_consistent(ground, &after).await;
+            self.keep_affinity_consistent(settings, &after).await;
             return Ok(losses.not_allocated);
         }
         Err(Error::TooManyConflicts)
     }
 }
 
-/// What the requests take from the block, in the order in which Calico asks: sequence number, allocated, handle.
+/// Collects the addresses that requests release in a block. Checks in Calico's order: sequence number, allocated, handle.
 fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
     let mut losses = Losses::default();
     let last_of_each: BTreeMap<_, _> = requests.iter().map(|request| (request.address, request)).collect();

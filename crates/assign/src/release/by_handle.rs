@@ -1,4 +1,4 @@
-//! Taking back what a handle has, and finding it (facts 3.7).
+//! Releasing and finding the addresses of a handle (facts 3.7).
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::{By, Ground, unless_undecodable, without};
+use super::{By, Settings, unless_undecodable, without};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Result};
@@ -19,18 +19,18 @@ use crate::handle::Known;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// What becomes of counts in a handle that are more than its addresses.
+/// The handling of addresses that a handle counts but does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftovers {
-    /// They stay, as with Calico.
+    /// They stay counted, as in Calico.
     Keep,
-    /// They go, in a way that an allocation under way notices.
+    /// They are removed, in a way that a concurrent allocation notices.
     Remove,
 }
 
 impl<S: Store> Allocator<S> {
-    /// Takes back all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it stays
-    /// with the rest. A block that cannot be decoded is passed over and logged: what the handle counts there stays.
+    /// Releases all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it stays with
+    /// the rest. A block that cannot be decoded is passed over and logged, and the handle keeps its count there.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle; else the first error of a block, after all blocks were tried.
@@ -38,9 +38,9 @@ impl<S: Store> Allocator<S> {
         self.release_handle(handle, Leftovers::Keep).await
     }
 
-    /// Takes back all addresses of a handle, and removes what it counts too much, so that an interrupted release can be
-    /// finished. A block that has nothing of the handle is written unchanged first: an allocation that counted itself in
-    /// the handle but has not written the block yet fails then, and starts again.
+    /// Releases all addresses of a handle and removes what it counts too much, so that an interrupted release can be
+    /// finished. A block without addresses of the handle is written unchanged first. This makes an allocation start again
+    /// that has incremented the handle but not written the block yet.
     pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }
@@ -50,7 +50,7 @@ impl<S: Store> Allocator<S> {
         let [found, config] =
             self.read([Query::Get(Key::Handle(id.to_owned())), Query::Get(Key::IpamConfig)]).await?;
         let found = allocator::handle(found)?.ok_or_else(|| Error::NoHandle(id.to_owned()))?;
-        let ground = Ground { config: allocator::config(config)?, pools: OnceLock::new() };
+        let settings = Settings { config: allocator::config(config)?, pools: OnceLock::new() };
 
         let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
         let blocks = self.each_block(&cidrs).await?;
@@ -60,7 +60,7 @@ impl<S: Store> Allocator<S> {
             let released = async {
                 let mut block = block?;
                 loop {
-                    self.release_handle_in(id, cidr, block, &ground, &mut known).await?;
+                    self.release_handle_in(id, cidr, block, &settings, &mut known).await?;
                     if leftovers == Leftovers::Keep {
                         return Ok(());
                     }
@@ -76,13 +76,13 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Takes back what a handle has in a block, which was read as `first`.
+    /// Releases the addresses of a handle in a block, which was read as `first`.
     async fn release_handle_in(
         &self,
         id: &str,
         cidr: IpNet,
         first: Option<Versioned<Block>>,
-        ground: &Ground,
+        settings: &Settings,
         known: &mut Known,
     ) -> Result<()> {
         let mut first = Some(first);
@@ -98,21 +98,20 @@ impl<S: Store> Allocator<S> {
                 return Ok(());
             }
 
-            let after = without(&before.value, &ordinals, By::Handle, &ground.config, now);
+            let after = without(&before.value, &ordinals, By::Handle, &settings.config, now);
             match self.write_released(&before, &after).await {
                 Ok(()) => {}
                 Err(error) if error.is_lost_race() => continue,
                 Err(error) => return Err(error),
             }
             self.decrement_or_warn(id, cidr, ordinals.len() as u32, known).await;
-            self.keep_affinity_consistent(ground, &after).await;
+            self.keep_affinity_consistent(settings, &after).await;
             return Ok(());
         }
         Err(Error::TooManyConflicts)
     }
 
-    /// Removes what a handle counts in a block that has nothing of it; gives the block where it has something of it after
-    /// all.
+    /// Removes the count of a handle in a block without its addresses. If the block has some after all, returns it instead.
     async fn remove_leftover(
         &self,
         id: &str,
@@ -149,7 +148,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The addresses of a handle, ascending within each block. Blocks that are gone are passed over.
+    /// The addresses of a handle, ascending within each block. Passes over blocks that are gone.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle.
@@ -158,7 +157,7 @@ impl<S: Store> Allocator<S> {
         Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
     }
 
-    /// The same, without those in blocks that cannot be decoded, which are logged.
+    /// The addresses of a handle in readable blocks. Logs blocks that cannot be decoded.
     pub async fn readable_ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
         let blocks = self.readable_blocks(&self.cidrs_of(handle).await?).await?;
         Ok(blocks.iter().flat_map(|block| addresses_of(block, handle)).collect())
@@ -169,8 +168,8 @@ impl<S: Store> Allocator<S> {
         Ok(found.value.blocks().map(|(cidr, _)| cidr).collect())
     }
 
-    /// The addresses that blocks record under a handle, whatever the handle object says: it may be missing. Looks at the
-    /// blocks of `host` alone if one is given, else at all blocks. Those that cannot be decoded are passed over.
+    /// The addresses that blocks record under a handle, even if the handle object is missing. Searches the blocks of
+    /// `host`, or all blocks if it is `None`. Passes over blocks that cannot be decoded.
     pub async fn search_handle(&self, handle: &str, host: Option<&str>) -> Result<Vec<IpAddr>> {
         let id = clean_id(handle);
         let blocks = match host {
@@ -181,8 +180,8 @@ impl<S: Store> Allocator<S> {
     }
 
     async fn blocks_of_host(&self, host: &str) -> Result<Vec<Block>> {
-        let of = |family| Query::Affinities { kind: AffinityType::Host, holder: host.to_owned(), family };
-        let found = self.read(Family::BOTH.map(of)).await?;
+        let query = |family| Query::Affinities { kind: AffinityType::Host, holder: host.to_owned(), family };
+        let found = self.read(Family::BOTH.map(query)).await?;
         let affinities = affinities_of(found.into_iter().flatten());
         let cidrs: Vec<IpNet> = affinities.into_iter().map(|affinity| affinity.value.key.cidr).collect();
         self.readable_blocks(&cidrs).await
@@ -206,12 +205,11 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The ordinals that are recorded under a handle, whose ID may go on after a carriage return there.
+/// The ordinals that are recorded under a handle. The recorded ID may go on after a carriage return.
 fn ordinals_of(block: &Block, id: &str) -> Vec<u32> {
-    let is_same = |recorded: String| clean_id(&recorded) == id;
     block
         .handles()
-        .filter(|(_, recorded)| is_same(recorded.to_string()))
+        .filter(|(_, recorded)| clean_id(&recorded.to_string()) == id)
         .map(|(ordinal, _)| ordinal)
         .collect()
 }

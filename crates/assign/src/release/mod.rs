@@ -1,4 +1,4 @@
-//! Taking addresses back (facts 3.6, 3.7).
+//! Releasing addresses (facts 3.6, 3.7).
 
 mod by_address;
 mod by_handle;
@@ -23,7 +23,7 @@ use crate::pools::{self, NodeSelector};
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// A request to take one address back.
+/// A request to release one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     pub address: IpAddr,
@@ -34,30 +34,30 @@ pub struct Release {
 }
 
 impl Release {
-    /// A request for an address under any handle.
+    /// A request to release an address of any handle.
     pub fn any(address: IpAddr) -> Self {
         Self { address, handle: None, sequence: None }
     }
 }
 
-/// What became of requests to take addresses back.
+/// The outcome of requests to release addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Addresses that were not assigned, or cool down already.
+    /// Addresses that were not assigned, or are in cooldown already.
     pub not_allocated: Vec<IpAddr>,
     /// The requests whose block met no error.
     pub without_error: Vec<Release>,
 }
 
-/// What all blocks of a release need to know.
-struct Ground {
+/// The settings that a release depends on.
+struct Settings {
     config: IpamConfig,
-    /// Where they were read: most releases do not need them.
+    /// Read on demand: most releases do not need them.
     pools: OnceLock<Vec<Pool>>,
 }
 
 impl<S: Store> Allocator<S> {
-    /// Writes a block from which addresses were taken back. One that is empty and without owner is deleted.
+    /// Writes a block from which addresses were released, or deletes it if it is empty and has no owner.
     async fn write_released(&self, before: &Versioned<Block>, after: &Block) -> Result<()> {
         if after.is_empty() && after.owner().is_none() {
             ignoring_gone(self.store().delete(&block_entry(before)).await)?;
@@ -71,26 +71,26 @@ impl<S: Store> Allocator<S> {
     }
 
     /// The pools, which are read once in a release.
-    async fn pools_of<'g>(&self, ground: &'g Ground) -> Result<&'g [Pool]> {
-        if let Some(pools) = ground.pools.get() {
+    async fn pools_of<'s>(&self, settings: &'s Settings) -> Result<&'s [Pool]> {
+        if let Some(pools) = settings.pools.get() {
             return Ok(pools);
         }
         let [found] = self.read([Query::Pools]).await?;
-        Ok(ground.pools.get_or_init(|| pools::pools(found)))
+        Ok(settings.pools.get_or_init(|| pools::pools(found)))
     }
 
-    /// Gives up an empty block whose pool does not select its node any more (facts 3.11). What goes wrong is only told:
-    /// the addresses are released already.
-    async fn keep_affinity_consistent(&self, ground: &Ground, block: &Block) {
-        if let Err(error) = self.try_keep_consistent(ground, block).await {
+    /// Gives up an empty block whose pool no longer selects its node (facts 3.11). Errors are only logged, since the
+    /// addresses are released already.
+    async fn keep_affinity_consistent(&self, settings: &Settings, block: &Block) {
+        if let Err(error) = self.try_keep_consistent(settings, block).await {
             tracing::warn!(block = %block.cidr(), %error, "whether the node should keep the block is not known");
         }
     }
 
-    async fn try_keep_consistent(&self, ground: &Ground, block: &Block) -> Result<()> {
-        // A block that is in use stays with its owner, so that nothing else matters.
+    async fn try_keep_consistent(&self, settings: &Settings, block: &Block) -> Result<()> {
+        // A block in use stays with its owner.
         let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else { return Ok(()) };
-        let pools = self.pools_of(ground).await?;
+        let pools = self.pools_of(settings).await?;
         let Some(pool) = pools::enabled_pool_of(pools, block.cidr().addr()) else { return Ok(()) };
         let selector = NodeSelector::of(pool)?;
         if selector.selects_all() {
@@ -102,7 +102,7 @@ impl<S: Store> Allocator<S> {
         }
         let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };
         let conditions = ReleaseAffinity { in_use: InUse::Refuse, sequence: None };
-        match self.release_affinity_if(&key, &ground.config, conditions).await {
+        match self.release_affinity_if(&key, &settings.config, conditions).await {
             Err(Error::ClaimedByOther(_) | Error::NotEmpty(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => {
                 Ok(())
             }
@@ -111,8 +111,8 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// A block that cannot be decoded is passed over: to write to it is not safe, and a release that failed would be
-/// repeated forever.
+/// Passes over a block that cannot be decoded: writing to it is not safe, and a release that failed would be repeated
+/// forever.
 pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error @ Error::Undecodable { key: Key::Block(_), .. }) => {
@@ -123,7 +123,7 @@ pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// By what addresses are released.
+/// The kind of request that releases addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Address,
@@ -131,6 +131,7 @@ enum By {
     Handle,
 }
 
+/// A block after the release of some addresses.
 fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Timestamp) -> Block {
     let cooldown = config.cooldown();
     let mut after = block.clone();
@@ -147,14 +148,12 @@ fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Ti
     after
 }
 
-/// Counts of addresses by handle.
-type Counts = BTreeMap<String, u32>;
-
-/// Ordinals to release, and how many addresses each handle loses.
+/// The addresses that requests release in a block.
 #[derive(Debug, Default)]
 struct Losses {
     ordinals: Vec<u32>,
-    handles: Counts,
+    /// The number of addresses that each handle loses.
+    handles: BTreeMap<String, u32>,
     not_allocated: Vec<IpAddr>,
 }
 

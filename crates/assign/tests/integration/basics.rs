@@ -1,4 +1,4 @@
-//! What a node and its pods do first.
+//! The basic operations of a node and its pods.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -88,7 +88,7 @@ fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
         assert_eq!(store.value(&path), Some(broken.into_bytes()));
         let v6 = store.values("/calico/ipam/v2/assignment/ipv6/").remove(0).1;
         assert!(!String::from_utf8(v6).unwrap().contains(r#""handle_id":"h""#));
-        // What is counted in the block is not known to be gone.
+        // The addresses in the block are not known to be gone.
         let handle = String::from_utf8(store.value("/calico/ipam/v2/handle/h").unwrap()).unwrap();
         assert!(handle.contains("10.0.0.") && !handle.contains("fd00"), "{handle}");
     }
@@ -108,12 +108,12 @@ fn an_address_is_given_once() {
 }
 
 #[test]
-fn what_others_claimed_since_an_early_look_is_used() {
+fn blocks_that_others_claimed_after_early_inputs_are_used() {
     let store = cluster();
     let allocator = Allocator::new(&store);
     run(allocator.auto_assign(&request("p0"))).unwrap();
     let inputs = run(allocator.read_inputs(&request("late"))).unwrap();
-    // They fill the block of the node and claim the next one.
+    // Other calls fill the block of the node and claim the next one.
     for number in 1..=4 {
         run(allocator.auto_assign(&request(&format!("p{number}")))).unwrap();
     }
@@ -125,7 +125,7 @@ fn what_others_claimed_since_an_early_look_is_used() {
 }
 
 #[test]
-fn an_early_look_is_taken_for_true_five_seconds() {
+fn early_inputs_are_used_for_five_seconds() {
     for (seconds, is_used) in [(0, true), (4, true), (6, false), (-1, false)] {
         let store = cluster();
         let allocator = Allocator::new(&store);
@@ -143,26 +143,26 @@ fn an_early_look_is_taken_for_true_five_seconds() {
     }
 }
 
-/// What is written under a path, in order: the state of an affinity, or `block`.
+/// The writes of a claim, in order: the state of the affinity, or `block`.
 fn claim_of(store: &MemoryStore, address: &str) -> Vec<String> {
     let path = "/calico/ipam/v2/host/a/ipv4/block/10.0.0.4-30";
     store.put(path, r#"{"state":"","deleted":false}"#);
     store.take_changes();
     let wanted = AssignIp::new("a", address.parse().unwrap());
     run(Allocator::new(store).assign_ip(&wanted)).unwrap();
-    let written = store.take_changes().into_iter().map(|change| match change.path == path {
-        true => serde_json::from_slice::<serde_json::Value>(&change.value.unwrap()).unwrap()["state"]
-            .as_str()
-            .unwrap()
-            .to_owned(),
-        false => "block".to_owned(),
-    });
-    written.collect()
+    let write = |change: calipam_assign::Change| {
+        if change.path != path {
+            return "block".to_owned();
+        }
+        let affinity: serde_json::Value = serde_json::from_slice(&change.value.unwrap()).unwrap();
+        affinity["state"].as_str().unwrap().to_owned()
+    };
+    store.take_changes().into_iter().map(write).collect()
 }
 
 #[test]
 fn an_affinity_without_a_state_is_marked_as_pending_before_its_block_is_created() {
-    // A crash in between must leave what other clients take for a claim under way.
+    // A crash in between must look to other clients like a claim under way.
     assert_eq!(claim_of(&cluster(), "10.0.0.5"), ["pending", "block", "confirmed", "block"]);
 }
 
@@ -193,7 +193,7 @@ fn a_block_that_is_given_up_while_its_addresses_cool_down_is_not_left_empty() {
 }
 
 #[test]
-fn what_is_changed_together_has_a_new_revision_in_common() {
+fn changes_in_one_transaction_have_one_new_revision() {
     let store = cluster();
     for _ in 0..2 {
         store.put("a", "1");

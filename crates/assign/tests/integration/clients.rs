@@ -1,4 +1,4 @@
-//! What clients do.
+//! Clients of the datastore and their operations.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,14 +15,14 @@ use jiff::SignedDuration;
 use crate::scheduler::Rng;
 use crate::world::{NODES, Pod, World};
 
-/// What a client does.
+/// The kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Pods start and stop on its node.
     Pods,
     /// Blocks of any node are claimed and given up.
     Blocks,
-    /// One handle that all such clients share gets addresses and loses them.
+    /// A handle that all such clients share gets addresses and loses them.
     OneHandle,
     /// Time passes.
     Clock,
@@ -44,9 +44,10 @@ pub(crate) async fn client(world: &World, kind: Kind, number: usize, seed: u64) 
             Kind::Blocks => blocks(world, &allocator, &mut rng).await,
             Kind::OneHandle => one_handle(world, &allocator, node, &mut rng).await,
             Kind::Clock => {
-                let seconds = match world.shape.clock_jumps {
-                    true => rng.below(7_200) as i64 - 3_600,
-                    false => rng.below(20) as i64,
+                let seconds = if world.shape.clock_jumps {
+                    rng.below(7_200) as i64 - 3_600
+                } else {
+                    rng.below(20) as i64
                 };
                 world.store.advance(SignedDuration::from_secs(seconds));
                 // A request like any other, so that others have their turn.
@@ -76,11 +77,11 @@ pub(crate) fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option
     Some(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
 }
 
-/// A node that limits nothing, and whose lock no one waits for: the datastore is safe without it.
+/// A node without time limits and without a lock: the datastore is safe without it.
 pub(crate) struct Unlimited;
 
 impl Host for Unlimited {
-    type Held = ();
+    type LockGuard = ();
     type Error = Infallible;
 
     async fn lock(&self) {}
@@ -104,7 +105,7 @@ async fn start(world: &World, allocator: &Allocating<'_>, node: &str, name: &str
     add(world, allocator, node, name, wanted).await;
 }
 
-/// CNI ADD with an address that the pod asks for.
+/// CNI ADD with an address that the pod requests.
 async fn start_at(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, rng: &mut Rng) {
     let address: IpAddr = format!("10.0.0.{}", rng.below(32)).parse().unwrap();
     add(world, allocator, node, name, Wanted::Address(address)).await;
@@ -121,12 +122,12 @@ async fn add(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, 
             world.give(Pod { node: node.to_owned(), handle: handle.clone(), addresses });
             world.end(&handle);
         }
-        // The runtime takes back what a failed ADD left.
+        // The runtime cleans up after a failed ADD.
         Err(_) => delete(world, allocator, node, &handle, &[]).await,
     }
 }
 
-/// CNI DEL, which a runtime repeats where it fails.
+/// CNI DEL, which a runtime repeats if it fails.
 async fn delete(world: &World, allocator: &Allocating<'_>, node: &str, handle: &str, previous: &[IpAddr]) {
     let old_handle = handle.replace("k8s-pod-network", "default");
     let del = Del { container: container(node, handle), old_handle, previous: previous.to_vec() };
@@ -175,7 +176,7 @@ async fn blocks(world: &World, allocator: &Allocating<'_>, rng: &mut Rng) {
     }
 }
 
-/// Addresses of a handle that others release meanwhile: who holds them is not known.
+/// An operation on a handle whose addresses others release meanwhile, so that their holder is not known.
 async fn one_handle(world: &World, allocator: &Allocating<'_>, node: &str, rng: &mut Rng) {
     world.begin(SHARED);
     match rng.below(4) {

@@ -1,6 +1,6 @@
-//! Many clients at once, under a scheduler that decides before every request to the datastore whose turn it is, and that
-//! breaks clients off. What must hold: no address has two holders, none is lost, a handle never counts too little, and
-//! every state is one that a check explains.
+//! Many clients at once, under a scheduler that chooses the client of each request to the datastore, and kills clients.
+//! Invariants: no address has two holders, none is lost, a handle never counts too little, and a check explains every
+//! state.
 
 use calipam_check::{Code, Options, check};
 use jiff::SignedDuration;
@@ -9,8 +9,8 @@ use crate::clients::{Kind, client};
 use crate::scheduler::Scheduler;
 use crate::world::{Shape, World};
 
-/// What a check may find where clients are in the middle of something or were broken off (facts 3.15). Everything else
-/// would be damage.
+/// The findings that a check may have while clients are at work or were killed (facts 3.15). Everything else would be
+/// damage.
 pub(crate) const OF_INTERRUPTIONS: &[Code] = &[
     // Allocated, and no endpoint yet or no longer.
     Code::LeakedAddress,
@@ -30,7 +30,7 @@ pub(crate) const OF_INTERRUPTIONS: &[Code] = &[
     Code::BorrowedUnderStrictAffinity,
 ];
 
-/// What a check may find when all is quiet and what was broken off was taken back.
+/// The findings that a check may have when all clients have ended and killed operations were cleaned up.
 pub(crate) const OF_QUIET: &[Code] = &[
     Code::UnsettledAffinity,
     Code::AffinityWithoutBlock,
@@ -43,7 +43,7 @@ pub(crate) const OF_QUIET: &[Code] = &[
 pub(crate) fn assert_explained(world: &World, allowed: &[Code], when: &str) {
     let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     for finding in check(&world.snapshot(), &options).findings {
-        // Of a clock that went back a check says the truth.
+        // A check is right about a clock that went back.
         let is_of_clock = world.shape.clock_jumps
             && finding.code == Code::CorruptBlock
             && finding.message().contains("was released in the future");
@@ -56,32 +56,28 @@ pub(crate) fn assert_explained(world: &World, allowed: &[Code], when: &str) {
     }
 }
 
-/// One run. `kills` is how many of a thousand steps break a client off.
+/// Runs clients. `kills` of a thousand steps kill one.
 fn run(seed: u64, shape: Shape, kinds: &[Kind], kills: u64) {
     let world = World::new(shape);
     let mut scheduler = Scheduler::new(seed);
     for (number, kind) in kinds.iter().enumerate() {
         scheduler.add(client(&world, *kind, number, seed));
     }
-    let mut broken_off = 0;
+    let mut killed = 0;
     while scheduler.step() {
         world.assert_sound(seed);
-        if scheduler.chance(kills) && broken_off < 20 {
+        if scheduler.chance(kills) && killed < 20 {
             scheduler.kill();
-            broken_off += 1;
-            assert_explained(
-                &world,
-                OF_INTERRUPTIONS,
-                &format!("seed {seed}, after a client was broken off"),
-            );
-            let number = kinds.len() + broken_off;
+            killed += 1;
+            assert_explained(&world, OF_INTERRUPTIONS, &format!("seed {seed}, after a client was killed"));
+            let number = kinds.len() + killed;
             scheduler.add(client(&world, kinds[number % kinds.len()], number, seed));
         }
     }
     drop(scheduler);
     assert_explained(&world, OF_INTERRUPTIONS, &format!("seed {seed}, at the end"));
 
-    world.finish_broken_off();
+    world.clean_up();
     if shape.lost_answers.is_some() {
         // A handle whose count could not be taken back counts too much until its pod stops.
         world.stop_all();
@@ -90,7 +86,7 @@ fn run(seed: u64, shape: Shape, kinds: &[Kind], kills: u64) {
     assert_explained(&world, OF_QUIET, &format!("seed {seed}, when all was quiet"));
 }
 
-/// How many seeds a test tries.
+/// The seeds that a test tries.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let times = if std::env::var_os("CALIPAM_SOAK").is_some() { 100 } else { 1 };
     0..usual * times
@@ -106,7 +102,7 @@ fn pods_come_and_go_on_all_nodes() {
 }
 
 #[test]
-fn clients_are_broken_off_anywhere() {
+fn clients_are_killed_anywhere() {
     for seed in seeds(4) {
         run(seed, Shape::default(), &PODS, 20);
     }

@@ -1,5 +1,5 @@
-//! Every operation, broken off before each of its requests in turn. What it leaves must be a state that a check explains, that a
-//! repeated DEL cleans up, and in which the next pod of the node gets an address.
+//! Every operation, interrupted before each of its requests in turn. A check must explain the state it leaves, a repeated
+//! DEL must clean it up, and the next pod of the node must get an address.
 
 use std::net::IpAddr;
 use std::task::{Context, Waker};
@@ -19,15 +19,15 @@ use crate::world::{Pod, Shape, World, run};
 const MANY: usize = 500;
 const ALL_V4: &str = "10.0.0.0/27";
 
-/// An operation, and what the cluster is like before it. Node `a` always has a pod with both families.
+/// An operation, and the cluster before it. Node `a` always has a pod with both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     AddInOwnBlock,
     /// The block of the node is full.
     AddInNewBlock,
-    /// The node has no block of its own, and the others are used by `b`.
+    /// The node has no block of its own, and `b` uses the others.
     AddByBorrowing,
-    /// As before, but the blocks of `b` are empty and old.
+    /// The same, but the blocks of `b` are empty and old.
     AddByReclaiming,
     AddGivenAddress,
     AddGivenAddressInNewBlock,
@@ -77,7 +77,7 @@ fn handle(name: &str) -> String {
     format!("k8s-pod-network.{name}")
 }
 
-/// A pod starts and is not interrupted.
+/// Starts a pod without interruption.
 fn start(world: &World, node: &str, name: &str, v6: u32) -> Pod {
     let allocator = Allocator::new(&world.store);
     let assigned = run(allocator.auto_assign(&request(&allocator, node, name, v6))).unwrap();
@@ -89,16 +89,12 @@ fn start(world: &World, node: &str, name: &str, v6: u32) -> Pod {
 }
 
 impl Operation {
-    /// A cluster as it is before the operation, and the pod of node `a`.
+    /// The cluster before the operation, and the pod of node `a`.
     fn world(self) -> (World, Pod) {
         let world = World::new(Shape::default());
         let allocator = Allocator::new(&world.store);
-        let claim_for_b = || {
-            let claimed = allocator.claim_affinity(ALL_V4.parse().unwrap(), AffinityType::Host, "b");
-            run(claimed).unwrap();
-        };
         if matches!(self, Self::AddByBorrowing | Self::AddByReclaiming) {
-            claim_for_b();
+            run(allocator.claim_affinity(ALL_V4.parse().unwrap(), AffinityType::Host, "b")).unwrap();
             let pod = start(&world, "a", "first", 1);
             if self == Self::AddByReclaiming {
                 world.store.advance(SignedDuration::from_secs(120));
@@ -106,18 +102,15 @@ impl Operation {
             return (world, pod);
         }
         let pod = start(&world, "a", "first", 1);
-        let of_others = match self {
-            Self::AddInNewBlock => 3,
-            _ => 0,
-        };
-        (0..of_others).for_each(|number| drop(start(&world, "a", &format!("more{number}"), 0)));
+        let more = if self == Self::AddInNewBlock { 3 } else { 0 };
+        (0..more).for_each(|number| drop(start(&world, "a", &format!("more{number}"), 0)));
         if self == Self::GiveUpEmptyBlocks {
             run(allocator.claim_affinity("10.0.0.0/28".parse().unwrap(), AffinityType::Host, "a")).unwrap();
         }
         (world, pod)
     }
 
-    /// What the world knows before the operation begins.
+    /// Prepares the world for the beginning of the operation.
     fn begin(self, world: &World, pod: &Pod) {
         match self {
             Self::DelByHandle | Self::DelByAddress => {
@@ -159,7 +152,7 @@ impl Operation {
                 allocator.claim_affinity("10.0.0.0/28".parse().unwrap(), host, "b").await.unwrap();
             }
             Self::GiveUpEmptyBlocks => {
-                // The block of the pod is refused.
+                // Refuses the block of the pod.
                 drop(allocator.release_host_affinities(host, "a", InUse::Refuse).await);
             }
             Self::GiveUpBlocksInUse => {
@@ -193,7 +186,7 @@ async fn assign(allocator: &Allocating<'_>, address: &str) {
     allocator.assign_ip(&request).await.unwrap();
 }
 
-/// Lets an operation make so many steps, of which each ends before a request; true if it ended.
+/// Lets an operation make some steps, each of which ends before a request; true if it ended.
 fn steps(operation: impl Future<Output = ()>, count: usize) -> bool {
     let mut operation = std::pin::pin!(operation);
     let mut context = Context::from_waker(Waker::noop());
@@ -210,10 +203,10 @@ fn every_interruption_is_explained_and_finished() {
             let allocator = Allocator::new(&world.store);
             let has_ended = steps(operation.perform(&allocator, &pod), requests + 1);
 
-            let when = format!("{operation:?}, broken off before request {requests}");
+            let when = format!("{operation:?}, interrupted before request {requests}");
             world.assert_sound(requests as u64);
             assert_explained(&world, OF_INTERRUPTIONS, &when);
-            world.finish_broken_off();
+            world.clean_up();
             drop(start(&world, "a", "later", 1));
             world.assert_settled(requests as u64);
             assert_explained(&world, OF_QUIET, &format!("{when}, and cleaned up"));

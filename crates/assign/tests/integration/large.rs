@@ -1,4 +1,4 @@
-//! What assignments read where there are many blocks, and what they choose then.
+//! The reads and choices of assignments among many blocks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,80 +17,80 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// 256 blocks of four addresses.
 const POOL: &str = "10.0.0.0/22";
 
-/// What others do after a reading.
+/// The work of others after a read.
 type Meanwhile = Box<dyn FnMut(&MemoryStore, &[Query])>;
 
-/// A datastore in memory that remembers what was asked.
-struct Asked {
-    store: MemoryStore,
+/// A datastore in memory that records queries.
+struct Recorder {
+    memory: MemoryStore,
     queries: Mutex<Vec<Query>>,
     meanwhile: Mutex<Option<Meanwhile>>,
 }
 
-impl Store for Asked {
+impl Store for Recorder {
     fn now(&self) -> Timestamp {
-        self.store.now()
+        self.memory.now()
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         self.queries.lock().unwrap().extend_from_slice(queries);
-        let answers = self.store.read(queries).await;
+        let answers = self.memory.read(queries).await;
         if let Some(meanwhile) = self.meanwhile.lock().unwrap().as_mut() {
-            meanwhile(&self.store, queries);
+            meanwhile(&self.memory, queries);
         }
         answers
     }
 
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        self.store.create(record).await
+        self.memory.create(record).await
     }
 
     async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        self.store.update(record, revision).await
+        self.memory.update(record, revision).await
     }
 
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        self.store.delete(entry).await
+        self.memory.delete(entry).await
     }
 }
 
-impl Asked {
-    /// A pool in which every place has a block of the node `other`, with so many addresses taken.
+impl Recorder {
+    /// A pool in which every place has a block of the node `other` with `taken` addresses taken.
     fn taken(taken: usize) -> Self {
-        let asked = Self::empty();
+        let store = Self::empty();
         for cidr in places() {
-            asked.put(cidr, "other", taken);
+            store.put(cidr, "other", taken);
         }
-        asked
+        store
     }
 
     fn empty() -> Self {
-        let store = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
-        store.put(
+        let memory = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
+        memory.put(
             &format!("{RESOURCES}/ippools/p"),
             json!({"spec": {"cidr": POOL, "blockSize": 30}}).to_string(),
         );
         for node in ["a", "b", "other"] {
-            store.put(&format!("{RESOURCES}/nodes/{node}"), "{}");
+            memory.put(&format!("{RESOURCES}/nodes/{node}"), "{}");
         }
-        Self { store, queries: Mutex::default(), meanwhile: Mutex::default() }
+        Self { memory, queries: Mutex::default(), meanwhile: Mutex::default() }
     }
 
     /// A block with its affinity.
     fn put(&self, cidr: IpNet, node: &str, taken: usize) {
-        self.store.put(&Key::Block(cidr).to_string(), block(cidr, node, taken).to_string());
+        self.memory.put(&Key::Block(cidr).to_string(), block(cidr, node, taken).to_string());
         let dashed = calipam_model::cidr::dashed(cidr);
         let path = format!("/calico/ipam/v2/host/{node}/ipv4/block/{dashed}");
-        self.store.put(&path, json!({"state": "confirmed", "deleted": false}).to_string());
+        self.memory.put(&path, json!({"state": "confirmed", "deleted": false}).to_string());
     }
 
-    /// What was asked since the last call.
+    /// The queries since the last call.
     fn take(&self) -> Vec<Query> {
         std::mem::take(&mut self.queries.lock().unwrap())
     }
 
-    /// The blocks that were looked into since the last call.
-    fn looked_into(&self) -> Vec<IpNet> {
+    /// The blocks that were read since the last call.
+    fn blocks_read(&self) -> Vec<IpNet> {
         let block = |query| if let Query::Get(Key::Block(cidr)) = query { Some(cidr) } else { None };
         self.take().into_iter().filter_map(block).collect()
     }
@@ -124,14 +124,14 @@ fn run<T>(operation: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_claim_looks_into_no_block() {
-    let asked = Asked::empty();
+fn a_claim_reads_no_block() {
+    let store = Recorder::empty();
     for cidr in places().skip(1).step_by(2) {
-        asked.put(cidr, "other", 1);
+        store.put(cidr, "other", 1);
     }
-    let assigned = run(Allocator::new(&asked).auto_assign(&request("a", "h1"))).unwrap();
+    let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
     assert_eq!(assigned.addresses().count(), 1);
-    let queries = asked.take();
+    let queries = store.take();
     let is_content = |query: &Query| matches!(query, Query::Blocks(_) | Query::Get(Key::Block(_)));
     assert!(!queries.iter().any(is_content), "{queries:?}");
     assert!(queries.iter().filter(|query| query.asks_for_block_keys()).count() <= 10, "{queries:?}");
@@ -140,27 +140,27 @@ fn a_claim_looks_into_no_block() {
 #[test]
 fn the_last_vacant_place_is_found_by_the_keys_of_all() {
     for (host, last) in [("a", 3), ("a", 250), ("b", 77)] {
-        let asked = Asked::empty();
+        let store = Recorder::empty();
         for (index, cidr) in places().enumerate().filter(|(index, _)| *index != last) {
-            asked.put(cidr, "other", index % 4);
+            store.put(cidr, "other", index % 4);
         }
-        let assigned = run(Allocator::new(&asked).auto_assign(&request(host, "h1"))).unwrap();
+        let assigned = run(Allocator::new(&store).auto_assign(&request(host, "h1"))).unwrap();
         let vacant = places().nth(last).unwrap();
         assert!(assigned.addresses().all(|address| vacant.contains(&address)), "{assigned:?}");
-        assert_eq!(asked.looked_into(), []);
+        assert_eq!(store.blocks_read(), []);
     }
 }
 
 #[test]
-fn an_early_look_is_not_repeated_where_no_one_claimed_since() {
-    let asked = Asked::empty();
+fn early_inputs_are_not_read_again_if_no_one_claimed_since() {
+    let store = Recorder::empty();
     let own = places().next().unwrap();
-    asked.put(own, "a", 4);
-    let allocator = Allocator::new(&asked);
+    store.put(own, "a", 4);
+    let allocator = Allocator::new(&store);
     let inputs = run(allocator.read_inputs(&request("a", "late"))).unwrap();
-    asked.take();
+    store.take();
     run(allocator.auto_assign_after(inputs, &request("a", "late"))).unwrap();
-    let queries = asked.take();
+    let queries = store.take();
     let again =
         |query: &Query| matches!(query, Query::Pools | Query::Reservations | Query::Get(Key::Node(_)));
     assert!(!queries.iter().any(again), "{queries:?}");
@@ -169,104 +169,104 @@ fn an_early_look_is_not_repeated_where_no_one_claimed_since() {
 }
 
 #[test]
-fn addresses_are_borrowed_after_a_look_into_few_blocks_that_differ_by_host() {
-    let mut looked_into = Vec::new();
+fn addresses_are_borrowed_after_reading_few_blocks_that_differ_by_host() {
+    let mut read = Vec::new();
     for host in ["a", "b"] {
-        let asked = Asked::taken(2);
-        run(Allocator::new(&asked).auto_assign(&request(host, "h1"))).unwrap();
-        let blocks: BTreeSet<IpNet> = asked.looked_into().into_iter().collect();
+        let store = Recorder::taken(2);
+        run(Allocator::new(&store).auto_assign(&request(host, "h1"))).unwrap();
+        let blocks: BTreeSet<IpNet> = store.blocks_read().into_iter().collect();
         assert!((1..=32).contains(&blocks.len()), "{host}: {blocks:?}");
-        looked_into.push(blocks);
+        read.push(blocks);
     }
-    assert!(looked_into[0].intersection(&looked_into[1]).count() < 16, "{looked_into:?}");
+    assert!(read[0].intersection(&read[1]).count() < 16, "{read:?}");
 }
 
 #[test]
 fn the_only_free_address_is_found_wherever_it_is() {
     for free in [0, 100, 255] {
-        let asked = Asked::taken(4);
+        let store = Recorder::taken(4);
         let cidr = places().nth(free).unwrap();
-        asked.put(cidr, "other", 3);
-        let assigned = run(Allocator::new(&asked).auto_assign(&request("a", "h1"))).unwrap();
+        store.put(cidr, "other", 3);
+        let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
         assert_eq!(assigned.addresses().collect::<Vec<_>>(), [cidr.broadcast()]);
     }
 }
 
 #[test]
-fn with_strict_affinity_the_only_empty_block_is_taken_over() {
-    let asked = Asked::taken(3);
+fn the_only_empty_block_is_taken_over_under_strict_affinity() {
+    let store = Recorder::taken(3);
     let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
-    asked.store.put("/calico/ipam/v2/config", config.to_string());
+    store.memory.put("/calico/ipam/v2/config", config.to_string());
     let empty = places().nth(200).unwrap();
-    asked.put(empty, "other", 0);
-    let assigned = run(Allocator::new(&asked).auto_assign(&request("a", "h1"))).unwrap();
+    store.put(empty, "other", 0);
+    let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
     assert_eq!(assigned.addresses().count(), 1);
     assert!(assigned.addresses().all(|address| empty.contains(&address)), "{assigned:?}");
 }
 
 #[test]
 fn a_block_of_the_host_without_affinity_is_found_before_others_are_borrowed_from() {
-    let asked = Asked::empty();
-    // So few that all are looked into before anything is chosen.
-    asked.store.put(
+    let store = Recorder::empty();
+    // So few that all are read before anything is chosen.
+    store.memory.put(
         &format!("{RESOURCES}/ippools/p"),
         json!({"spec": {"cidr": "10.0.0.0/27", "blockSize": 30}}).to_string(),
     );
     for (index, cidr) in places().take(8).enumerate() {
-        asked.put(cidr, if index == 5 { "a" } else { "other" }, 2);
+        store.put(cidr, if index == 5 { "a" } else { "other" }, 2);
     }
     let own = places().nth(5).unwrap();
     let dashed = calipam_model::cidr::dashed(own);
-    asked.store.remove(&format!("/calico/ipam/v2/host/a/ipv4/block/{dashed}"));
-    let assigned = run(Allocator::new(&asked).auto_assign(&request("a", "h1"))).unwrap();
+    store.memory.remove(&format!("/calico/ipam/v2/host/a/ipv4/block/{dashed}"));
+    let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
     assert!(assigned.addresses().all(|address| own.contains(&address)), "{assigned:?}");
 }
 
 #[test]
-fn what_was_full_is_looked_into_again_once_it_was_written() {
-    let asked = Asked::taken(4);
+fn a_full_block_is_read_again_once_it_was_written() {
+    let store = Recorder::taken(4);
     let own = places().next().unwrap();
-    asked.put(own, "a", 4);
+    store.put(own, "a", 4);
     let notes = Arc::new(MemoryNotes::default());
-    let allocator = Allocator::new(&asked).with_notes(Arc::clone(&notes) as Arc<dyn Notes>);
+    let allocator = Allocator::new(&store).with_notes(Arc::clone(&notes) as Arc<dyn Notes>);
     let refused = || {
         let assigned = run(allocator.auto_assign(&request("a", "h1"))).unwrap();
         assert_eq!(assigned.addresses().count(), 0);
     };
     refused();
-    assert_eq!(asked.looked_into().iter().collect::<BTreeSet<_>>().len(), 256);
+    assert_eq!(store.blocks_read().iter().collect::<BTreeSet<_>>().len(), 256);
 
-    // Seconds later nothing but the keys of the own blocks is asked for.
+    // Seconds later only the keys of the own blocks are read.
     refused();
-    let queries = asked.take();
+    let queries = store.take();
     let keys: Vec<&Query> = queries.iter().filter(|query| query.asks_for_block_keys()).collect();
     assert_eq!(keys, [&Query::BlockKey(own)], "{queries:?}");
     assert!(!queries.contains(&Query::Get(Key::Block(own))), "{queries:?}");
 
-    asked.store.advance(SignedDuration::from_secs(6));
+    store.memory.advance(SignedDuration::from_secs(6));
     refused();
-    assert_eq!(asked.looked_into(), []);
+    assert_eq!(store.blocks_read(), []);
 
     // Another node's release is found when these seconds are over.
     let freed = places().nth(99).unwrap();
-    asked.put(freed, "other", 3);
+    store.put(freed, "other", 3);
     refused();
-    asked.store.advance(SignedDuration::from_secs(6));
-    asked.take();
+    store.memory.advance(SignedDuration::from_secs(6));
+    store.take();
     let assigned = run(allocator.auto_assign(&request("a", "h1"))).unwrap();
     assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
-    assert!(asked.looked_into().iter().all(|block| *block == freed));
+    assert!(store.blocks_read().iter().all(|block| *block == freed));
 
-    // What goes through this node it finds at once.
+    // A release on this node is found at once.
     refused();
     let released = Release { address: freed.broadcast(), handle: Some("h1".into()), sequence: None };
     run(allocator.release_ips(&[released])).unwrap();
     let assigned = run(allocator.auto_assign(&request("a", "h2"))).unwrap();
     assert_eq!(assigned.addresses().collect::<Vec<_>>(), [freed.broadcast()]);
 
-    // Another question is not answered by what was found then.
+    // The full blocks do not answer another question.
     refused();
-    asked.store.put(
+    store.memory.put(
         &format!("{RESOURCES}/ippools/q"),
         json!({"spec": {"cidr": "10.1.0.0/28", "blockSize": 30}}).to_string(),
     );
@@ -275,11 +275,11 @@ fn what_was_full_is_looked_into_again_once_it_was_written() {
 
 #[test]
 fn an_address_that_has_cooled_down_is_found_in_a_block_that_was_full() {
-    let asked = Asked::taken(4);
+    let store = Recorder::taken(4);
     let config = json!({"auto_allocate_blocks": true, "ipCooldownSeconds": 30});
-    asked.store.put("/calico/ipam/v2/config", config.to_string());
+    store.memory.put("/calico/ipam/v2/config", config.to_string());
     let notes = Arc::new(MemoryNotes::default());
-    let allocator = Allocator::new(&asked).with_notes(Arc::clone(&notes) as Arc<dyn Notes>);
+    let allocator = Allocator::new(&store).with_notes(Arc::clone(&notes) as Arc<dyn Notes>);
     let freed = places().nth(99).unwrap();
     run(allocator.release_ips(&[Release::any(freed.broadcast())])).unwrap();
     let assign = || {
@@ -287,18 +287,18 @@ fn an_address_that_has_cooled_down_is_found_in_a_block_that_was_full() {
         assigned.addresses().collect::<Vec<_>>()
     };
     assert_eq!(assign(), [] as [std::net::IpAddr; 0]);
-    asked.store.advance(SignedDuration::from_secs(31));
+    store.memory.advance(SignedDuration::from_secs(31));
     assert_eq!(assign(), [freed.broadcast()]);
 }
 
 #[test]
-fn what_is_released_while_all_blocks_are_read_is_found() {
-    let asked = Asked::taken(4);
-    let allocator = Allocator::new(&asked).with_notes(Arc::new(MemoryNotes::default()));
-    // The first block that is looked into has a free address when the others were read, half a minute later.
+fn an_address_that_is_released_while_all_blocks_are_read_is_found() {
+    let store = Recorder::taken(4);
+    let allocator = Allocator::new(&store).with_notes(Arc::new(MemoryNotes::default()));
+    // The first block gets a free address while the others are read, half a minute later.
     let (freed, mut readings) = (Arc::new(Mutex::new(None)), 0);
     let first = Arc::clone(&freed);
-    *asked.meanwhile.lock().unwrap() = Some(Box::new(move |store, queries| {
+    *store.meanwhile.lock().unwrap() = Some(Box::new(move |store, queries| {
         let Some(Query::Get(Key::Block(cidr))) = queries.first() else { return };
         let cidr = *first.lock().unwrap().get_or_insert(*cidr);
         readings += 1;

@@ -22,7 +22,7 @@ impl Rng {
 
 type Task<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
 
-/// Clients of which one makes its next step.
+/// A scheduler of clients, one of which makes each step.
 pub(crate) struct Scheduler<'w> {
     tasks: Vec<Task<'w>>,
     rng: Rng,
@@ -50,12 +50,12 @@ impl<'w> Scheduler<'w> {
         true
     }
 
-    /// True for so many of a thousand.
+    /// True in `of_thousand` of a thousand cases.
     pub(crate) fn chance(&mut self, of_thousand: u64) -> bool {
         self.rng.below(1000) < of_thousand
     }
 
-    /// Breaks a client off.
+    /// Kills a client.
     pub(crate) fn kill(&mut self) {
         if !self.tasks.is_empty() {
             let chosen = self.rng.below(self.tasks.len() as u64) as usize;

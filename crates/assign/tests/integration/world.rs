@@ -1,4 +1,4 @@
-//! A small cluster in memory, and the truth about who holds which address.
+//! A small cluster in memory, and the true holders of its addresses.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use crate::scheduler::Rng;
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// What a cluster is like.
+/// The properties of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     pub strict_affinity: bool,
@@ -44,10 +44,10 @@ pub(crate) struct Pod {
 pub(crate) struct World {
     pub store: MemoryStore,
     pub shape: Shape,
-    /// Who holds an address, from when it was given to when its release began.
+    /// The holders of addresses, from their assignment to the beginning of their release.
     holders: RefCell<BTreeMap<IpAddr, String>>,
     pub pods: RefCell<Vec<Pod>>,
-    /// Handles of operations that have begun and not ended: they may hold addresses or not.
+    /// Handles of operations that have begun and not ended. They may hold addresses or not.
     doubtful: RefCell<BTreeSet<String>>,
 }
 
@@ -77,17 +77,17 @@ impl World {
         Self { store, shape, holders, pods, doubtful }
     }
 
-    /// An operation on a handle begins.
+    /// Notes that an operation on a handle begins.
     pub(crate) fn begin(&self, handle: &str) {
         self.doubtful.borrow_mut().insert(handle.to_owned());
     }
 
-    /// It has ended, and what the handle holds is known.
+    /// Notes that it has ended, so that the addresses of the handle are known.
     pub(crate) fn end(&self, handle: &str) {
         self.doubtful.borrow_mut().remove(handle);
     }
 
-    /// A pod was given its addresses, and its endpoint is written.
+    /// Gives a pod its addresses and writes its endpoint.
     pub(crate) fn give(&self, pod: Pod) {
         for address in &pod.addresses {
             let before = self.holders.borrow_mut().insert(*address, pod.handle.clone());
@@ -105,7 +105,7 @@ impl World {
         self.pods.borrow_mut().push(pod);
     }
 
-    /// A pod's addresses are about to be released.
+    /// Withdraws a pod's addresses, which are about to be released.
     pub(crate) fn withdraw(&self, pod: &Pod) {
         for address in &pod.addresses {
             let before = self.holders.borrow_mut().remove(address);
@@ -115,8 +115,8 @@ impl World {
         self.begin(&pod.handle);
     }
 
-    /// What holds at every moment: all is sound, an address that a pod has is recorded for it in one block, and no handle
-    /// counts fewer addresses than blocks record.
+    /// Checks the invariants of every moment: the address of a pod is recorded for it in one block, and no handle counts
+    /// fewer addresses than blocks record.
     pub(crate) fn assert_sound(&self, seed: u64) {
         if self.store.take_changes().is_empty() {
             return;
@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// Takes back what operations that were broken off may have left, as a runtime does that repeats DEL.
-    pub(crate) fn finish_broken_off(&self) {
+    /// Releases addresses that interrupted operations may have left, as a runtime does that repeats DEL.
+    pub(crate) fn clean_up(&self) {
         self.store.set_fault(|| Fault::None);
         let allocator = Allocator::new(&self.store);
         for handle in std::mem::take(&mut *self.doubtful.borrow_mut()) {
@@ -161,10 +161,10 @@ impl World {
         for pod in std::mem::take(&mut *self.pods.borrow_mut()) {
             self.withdraw(&pod);
         }
-        self.finish_broken_off();
+        self.clean_up();
     }
 
-    /// What holds when all is quiet: blocks record what pods have and nothing else, and handles count just that.
+    /// Checks the invariants without operations under way: blocks record and handles count the addresses of pods alone.
     pub(crate) fn assert_settled(&self, seed: u64) {
         let (blocks, handles) = self.objects();
         let mut counts: BTreeMap<String, BTreeMap<IpNet, i64>> = BTreeMap::new();
@@ -211,7 +211,7 @@ fn endpoint_name(pod: &Pod) -> String {
     format!("{}-k8s-{container}-eth0", pod.node)
 }
 
-/// Runs an operation to its end, with no other between.
+/// Runs an operation to its end, without others in between.
 pub(crate) fn run<T>(operation: impl Future<Output = T>) -> T {
     let mut operation = std::pin::pin!(operation);
     let mut context = Context::from_waker(Waker::noop());

@@ -15,7 +15,7 @@ fn claim(cluster: &Cluster, cidr: &str, host: &str) -> Result<Claimed, String> {
     claimed.map_err(|partly| partly.error.to_string())
 }
 
-/// Claims a CIDR for `host-b`, where blocks are another's or not, and expects how many were claimed and how many not.
+/// Claims a CIDR for `host-b` after another host claimed one, and expects the numbers of claimed and foreign blocks.
 fn claimed(of_other: Option<&str>, cidr: &str, expected: Result<(usize, usize), &str>) {
     let cluster = Cluster::new(&["10.0.0.0/24", "fd80:24e2:f998:72d6::/120"]);
     cluster.node("host-b", &[]);
@@ -36,8 +36,8 @@ rows! { claimed:
     a_block_that_is_no_ones_is_claimed(None, "10.0.0.0/26", Ok((1, 0)));
     all_blocks_of_a_pool_are_claimed(None, "10.0.0.0/24", Ok((4, 0)));
     all_blocks_of_an_ipv6_pool_are_claimed(None, "fd80:24e2:f998:72d6::/120", Ok((4, 0)));
-    less_than_a_block_cannot_be_claimed(None, "10.0.0.0/27", Err("The requested CIDR (10.0.0.0/27) is smaller than the minimum."));
-    what_no_pool_has_cannot_be_claimed(None, "11.0.0.0/24", Err("The requested CIDR (11.0.0.0/24) is not within any configured pools."));
+    a_part_of_a_block_cannot_be_claimed(None, "10.0.0.0/27", Err("The requested CIDR (10.0.0.0/27) is smaller than the minimum."));
+    a_cidr_outside_of_pools_cannot_be_claimed(None, "11.0.0.0/24", Err("The requested CIDR (11.0.0.0/24) is not within any configured pools."));
     blocks_of_another_host_are_not_claimed(Some("10.0.0.0/24"), "10.0.0.0/24", Ok((0, 4)));
     the_blocks_beside_that_of_another_host_are_claimed(Some("10.0.0.64/26"), "10.0.0.0/24", Ok((3, 1)));
 }
@@ -60,7 +60,7 @@ fn a_host_can_claim_its_blocks_again() {
 }
 
 #[test]
-fn of_a_cidr_that_is_larger_than_its_pool_the_blocks_of_the_pool_are_claimed() {
+fn a_cidr_larger_than_its_pool_claims_the_blocks_of_the_pool() {
     differs("A CIDR that is larger than its pool is claimed");
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     assert_eq!(claim(&cluster, "10.0.0.0/16", "host-a").unwrap().claimed.len(), 4);
@@ -75,7 +75,7 @@ fn with_one_address() -> Cluster {
 }
 
 #[test]
-fn a_block_in_use_is_not_given_up_where_it_must_be_empty() {
+fn a_block_in_use_is_not_given_up_if_it_must_be_empty() {
     let cluster = with_one_address();
     let cidr = cluster.block().cidr();
     let error = cluster.give_up(cidr, "host-a", InUse::Refuse).unwrap_err().to_string();
@@ -105,15 +105,15 @@ fn a_block_of_another_host_is_not_given_up() {
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 }
 
-/// Why blocks of a CIDR are not given up.
+/// Expects the error of giving up a CIDR.
 fn not_given_up(cidr: &str, expected: &str) {
     let error = with_one_address().give_up(net(cidr), "host-a", InUse::Release).unwrap_err().to_string();
     assert_eq!(error, expected);
 }
 
 rows! { not_given_up:
-    less_than_a_block_cannot_be_given_up("10.0.0.0/31", "The requested CIDR (10.0.0.0/31) is smaller than the minimum.");
-    what_no_pool_has_cannot_be_given_up("11.0.0.0/24", "The requested CIDR (11.0.0.0/24) is not within any configured pools.");
+    a_part_of_a_block_cannot_be_given_up("10.0.0.0/31", "The requested CIDR (10.0.0.0/31) is smaller than the minimum.");
+    a_cidr_outside_of_pools_cannot_be_given_up("11.0.0.0/24", "The requested CIDR (11.0.0.0/24) is not within any configured pools.");
 }
 
 /// A host has twelve addresses in three blocks.
@@ -127,7 +127,7 @@ fn with_three_blocks() -> Cluster {
 }
 
 #[test]
-fn of_several_blocks_all_but_those_in_use_are_given_up() {
+fn all_blocks_but_those_in_use_are_given_up() {
     let cluster = with_three_blocks();
     cluster.release_handle("h").unwrap();
     assert_eq!(cluster.blocks().len(), 3, "they stay with their owner");
@@ -158,7 +158,7 @@ fn blocks_of_other_hosts_stay_when_a_host_gives_up_its_own() {
 
 #[test]
 fn an_affinity_of_an_unnamed_kind_is_given_up_with_its_pool() {
-    // As written before affinities had kinds: on etcd it lies where those of hosts do.
+    // Written before affinities had kinds. On etcd it has a path like those of hosts.
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     claim(&cluster, "10.0.0.0/26", "host-a").unwrap();
     let (path, block, _) = cluster.store.values("/calico/ipam/v2/assignment/").remove(0);
@@ -182,7 +182,7 @@ fn all_blocks_of_a_pool_are_given_up_whoever_has_them() {
 }
 
 #[test]
-fn of_two_affinities_for_one_block_both_are_given_up_with_the_pool() {
+fn both_affinities_for_one_block_are_given_up_with_the_pool() {
     differs("Two nodes have an affinity for one block of a pool whose affinities are released");
     let cluster = with_one_address();
     let path = cluster.store.values("/calico/ipam/v2/host/host-a/").remove(0).0;
@@ -206,7 +206,7 @@ fn a_host_that_is_removed_leaves_its_addresses_allocated() {
 }
 
 #[test]
-fn blocks_of_a_virtual_holder_are_claimed_and_given_up_as_those_of_hosts() {
+fn blocks_of_a_virtual_holder_are_claimed_and_given_up_like_those_of_hosts() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"allowedUses": ["LoadBalancer"]}));
     let (kind, holder) = (AffinityType::Virtual, "load-balancer");

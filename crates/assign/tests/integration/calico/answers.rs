@@ -8,7 +8,7 @@ use calipam_assign::{Fault, Release};
 use super::cluster::{Cluster, wants, wants_as};
 use super::differs;
 
-/// The answer to the write of the block, after that of the handle, is lost, with the write or without it.
+/// Loses the answer to the write of the block, with the write or without it.
 fn one_more(fault: Fault, is_given: bool) {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/26", 30)]);
     cluster.addresses(&wants("host-a", 1));
@@ -18,9 +18,10 @@ fn one_more(fault: Fault, is_given: bool) {
         if writes == 2 { fault } else { Fault::None }
     });
     let assigned = cluster.auto(&wants_as("host-a", 1, "h")).map(|assigned| assigned.addresses().count());
-    match is_given {
-        true => assert_eq!(assigned.unwrap(), 1),
-        false => assert!(assigned.unwrap_err().error.is_unavailable()),
+    if is_given {
+        assert_eq!(assigned.unwrap(), 1);
+    } else {
+        assert!(assigned.unwrap_err().error.is_unavailable());
     }
 }
 
@@ -35,7 +36,7 @@ fn a_handle_that_cannot_be_written_is_not_tried_again() {
     let given = cluster.addresses(&wants_as("host-a", 2, "h"));
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&writes);
-    // The first is that of the block.
+    // The first write is that of the block.
     cluster.store.set_fault(move || match counted.fetch_add(1, Ordering::Relaxed) {
         0 => Fault::None,
         _ => Fault::Lost,
@@ -56,7 +57,7 @@ fn an_assignment_whose_answer_is_lost_is_found_again() {
         });
         drop(cluster.auto(&wants_as("host-a", 1, "h")));
         cluster.store.set_fault(|| Fault::None);
-        // Whatever came of it, DEL finds what there is.
+        // DEL releases the address if there is one.
         drop(cluster.release_handle("h"));
         assert!(cluster.blocks().iter().all(|block| block.is_empty()), "answer {lost} was lost");
     }

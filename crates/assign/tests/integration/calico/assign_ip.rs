@@ -1,4 +1,4 @@
-//! Assigning an address that was asked for.
+//! Assigning a requested address.
 
 use calipam_assign::AssignIp;
 use calipam_model::pool::PoolUse;
@@ -35,9 +35,9 @@ rows! { used_for:
     a_pool_for_workloads_has_no_address_for_a_tunnel("10.0.0.1", Some(PoolUse::Tunnel),
         Err("IP address 10.0.0.1 is in IP pool \"10-0-0-0-24\", which is not allowed for use \"Tunnel\" (allowedUses: [Workload])"));
     a_pool_for_workloads_has_an_address_for_one("10.0.0.2", Some(PoolUse::Workload), Ok(()));
-    without_a_use_every_pool_will_do("10.0.0.3", None, Ok(()));
-    a_pool_that_says_nothing_of_uses_is_for_tunnels_too("20.0.0.1", Some(PoolUse::Tunnel), Ok(()));
-    a_pool_that_says_nothing_of_uses_is_not_for_load_balancers("20.0.0.1", Some(PoolUse::LoadBalancer),
+    every_pool_is_for_requests_without_a_use("10.0.0.3", None, Ok(()));
+    a_pool_without_uses_is_for_tunnels_too("20.0.0.1", Some(PoolUse::Tunnel), Ok(()));
+    a_pool_without_uses_is_not_for_load_balancers("20.0.0.1", Some(PoolUse::LoadBalancer),
         Err("IP address 20.0.0.1 is in IP pool \"20-0-0-0-24\", which is not allowed for use \"LoadBalancer\" (allowedUses: [Workload Tunnel])"));
 }
 

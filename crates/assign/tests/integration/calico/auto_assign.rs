@@ -1,4 +1,4 @@
-//! How many addresses come of a request for some, and what is said where there are fewer.
+//! The number of addresses that a request gets, and the messages if there are fewer.
 
 use calipam_assign::{Assigned, AutoAssign, Error, Family, Message};
 use serde_json::json;
@@ -13,13 +13,13 @@ const SMALL: [(&str, u8); 2] = [(POOL_V4, 30), (POOL_V6, 126)];
 const SINGLE: [(&str, u8); 2] = [(POOL_V4, 32), (POOL_V6, 128)];
 const LARGE: [(&str, u8); 2] = [("192.168.0.0/16", 20), ("fd80:24e2:f998:72d6::/110", 116)];
 
-/// Asks for so many addresses of each family with a limit of blocks, and expects so many, and what is said of each family.
+/// Requests addresses of each family with a limit of blocks, and expects a number and the messages of each family.
 fn given(
     pools: [(&str, u8); 2],
     wanted: [u32; 2],
     limit: u32,
     expected: [usize; 2],
-    said: [&[Message]; 2],
+    messages: [&[Message]; 2],
     error: Option<&str>,
 ) {
     let cluster = Cluster::with_blocks(&pools);
@@ -32,11 +32,11 @@ fn given(
     assert_eq!(found.as_deref(), error);
     for (family, assigned) in [done.v4, done.v6].into_iter().enumerate() {
         let Some(assigned) = assigned else {
-            assert_eq!(wanted[family], 0, "nothing is said only of what nobody asked for");
+            assert_eq!(wanted[family], 0, "only a family that was not requested has no result");
             continue;
         };
         assert_eq!((assigned.addresses.len(), assigned.requested), (expected[family], wanted[family]));
-        assert_eq!(assigned.messages, said[family]);
+        assert_eq!(assigned.messages, messages[family]);
         let addresses: Vec<_> = assigned.addresses.iter().map(|net| net.addr()).collect();
         assert!(all_in(&addresses, pools[family].0));
     }
@@ -71,14 +71,14 @@ fn a_host_takes_the_rest_from_the_block_of_another() {
 }
 
 #[test]
-fn where_affinity_is_strict_the_pool_that_was_asked_for_is_all() {
+fn only_the_requested_pool_is_used_under_strict_affinity() {
     let cluster = Cluster::with_blocks(&[("192.168.1.0/26", 26), ("192.168.1.64/26", 26)]);
     cluster.affinity_is_strict(true);
     let given = cluster.v4(&AutoAssign { pools_v4: nets(&["192.168.1.0/26"]), ..wants("host-a", 256) });
     assert_eq!((given.addresses.len(), given.messages), (64, vec![Message::StrictAffinity]));
 }
 
-/// What is said where so many of the wanted addresses were given.
+/// Expects the message for some of the wanted addresses.
 fn shortage(wanted: u32, given: u32, windows: bool, messages: &[Message], expected: Option<&str>) {
     let addresses = net("10.0.0.0/16").subnets(32).unwrap().take(given as usize).collect();
     let messages = messages.to_vec();
@@ -87,17 +87,17 @@ fn shortage(wanted: u32, given: u32, windows: bool, messages: &[Message], expect
 }
 
 rows! { shortage:
-    of_one_address_nothing_is_said(1, 1, false, &[], None);
-    of_256_addresses_nothing_is_said(256, 256, false, &[], None);
-    strict_affinity_is_said(1, 0, false, &[Message::StrictAffinity],
+    one_address_has_no_message(1, 1, false, &[], None);
+    all_of_256_addresses_have_no_message(256, 256, false, &[], None);
+    strict_affinity_is_a_reason(1, 0, false, &[Message::StrictAffinity],
         Some("Assigned 0 out of 1 requested IPv4 addresses; No more free affine blocks and strict affinity enabled"));
-    the_limit_of_blocks_is_said(10, 5, false, &[Message::BlockLimit(2)],
+    the_block_limit_is_a_reason(10, 5, false, &[Message::BlockLimit(2)],
         Some("Assigned 5 out of 10 requested IPv4 addresses; Need to allocate an IPAM block but could not - limit of 2 blocks reached for this node"));
-    exhausted_pools_are_said(10, 5, false, &[Message::Exhausted(nets(&["10.0.0.0/24", "11.0.0.0/24"]))],
+    exhausted_pools_are_a_reason(10, 5, false, &[Message::Exhausted(nets(&["10.0.0.0/24", "11.0.0.0/24"]))],
         Some("Assigned 5 out of 10 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/24 11.0.0.0/24]"));
-    that_the_node_runs_windows_is_said(10, 5, true, &[],
+    windows_is_mentioned(10, 5, true, &[],
         Some("Assigned 5 out of 10 requested IPv4 addresses; HostReservedAttr: windows-reserved-ipam-handle"));
-    several_reasons_are_said(10, 5, false, &[Message::BlockFailed, Message::StrictAffinity],
+    several_reasons_are_joined(10, 5, false, &[Message::BlockFailed, Message::StrictAffinity],
         Some("Assigned 5 out of 10 requested IPv4 addresses; Failed to assign IPs in newly allocated block; No more free affine blocks and strict affinity enabled"));
 }
 
@@ -136,7 +136,7 @@ fn a_node_goes_on_in_the_block_that_it_has() {
     assert!(first != second && cluster.block().cidr().contains(&second[0]));
 }
 
-/// `host-a` has addresses of a pool that is deleted, and another pool comes.
+/// Replaces the pool from which `host-a` has addresses by another one.
 fn after_the_pool_was_deleted(host: &str) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.node("host-b", &[]);

@@ -1,4 +1,4 @@
-//! What becomes of a block: its addresses, owner records and sequence numbers.
+//! The contents of blocks: addresses, owner records and sequence numbers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ const ALIKE: &[(&str, &str, &str)] =
 const UNLIKE: &[(&str, &str, &str)] =
     &[("10.0.0.1", "h", "red"), ("10.0.0.2", "h", "blue"), ("10.0.0.3", "i", "red")];
 
-/// Releases addresses, and expects which are left and how many owner records.
+/// Releases addresses, and expects the addresses and the number of owner records that are left.
 fn by_address(assigned: &[(&str, &str, &str)], released: &[&str], left: &[&str], records: usize) {
     let cluster = cluster(assigned);
     let requests: Vec<Release> = released.iter().map(|address| Release::any(ip(address))).collect();
@@ -56,7 +56,7 @@ rows! { by_address:
     an_address_with_a_record_of_its_own_goes_alone(OF_TWO_HANDLES, &["10.0.0.2"], &["10.0.0.1"], 1);
 }
 
-/// Releases a handle, and expects which addresses are left and how many owner records.
+/// Releases a handle, and expects the addresses and the number of owner records that are left.
 fn by_handle(assigned: &[(&str, &str, &str)], handle: &str, left: &[&str], records: usize) {
     let cluster = cluster(assigned);
     assert_eq!(cluster.release_handle(handle).is_ok(), assigned.iter().any(|(_, of, _)| *of == handle));
@@ -70,7 +70,7 @@ rows! { by_handle:
     addresses_of_a_handle_with_the_same_attributes_go(ALIKE, "h", &["10.0.0.3"], 1);
 }
 
-/// Which addresses blocks record under a handle.
+/// Expects the addresses that blocks record under a handle.
 fn recorded(assigned: &[(&str, &str, &str)], handle: &str, expected: &[&str]) {
     let found = run(cluster(assigned).allocator().search_handle(handle, None)).unwrap();
     assert_eq!(found, expected.iter().map(|address| ip(address)).collect::<Vec<IpAddr>>());
@@ -90,7 +90,7 @@ fn a_new_block_is_empty_until_an_address_is_assigned() {
     assert!(cluster.block().is_empty());
 }
 
-/// The addresses of a block of 64 that can be given out.
+/// Expects the number of addresses of a block of 64 that can be assigned.
 fn assignable(reserved: &[&str], expected: usize) {
     let cluster = cluster(ONE);
     cluster.reserve("r", reserved);
@@ -98,12 +98,11 @@ fn assignable(reserved: &[&str], expected: usize) {
 }
 
 rows! { assignable:
-    all_free_addresses_can_be_given_out(&[], 63);
-    of_a_block_half_of_which_is_reserved_the_other_half_can(&["10.0.0.32/27"], 31);
-    of_a_block_that_is_reserved_none_can(&["10.0.0.0/26"], 0);
+    all_free_addresses_can_be_assigned(&[], 63);
+    only_addresses_that_are_not_reserved_can_be_assigned(&["10.0.0.32/27"], 31);
+    no_address_of_a_reserved_block_can_be_assigned(&["10.0.0.0/26"], 0);
 }
 
-/// What is recorded in two seconds with a cooldown of one, of addresses that were released with it.
 #[test]
 fn addresses_cool_down_and_are_collected_by_the_next_write() {
     let cluster = cluster(ALIKE);
@@ -119,11 +118,11 @@ fn addresses_cool_down_and_are_collected_by_the_next_write() {
     assert_eq!((cooling(&cluster.block()), cluster.block().allocated()), (1, 2));
     cluster.advance(60);
     cluster.release_handle("late").unwrap();
-    assert_eq!(cooling(&cluster.block()), 1, "what has cooled down is collected");
+    assert_eq!(cooling(&cluster.block()), 1, "cooled-down addresses are collected");
 }
 
 #[test]
-fn nothing_is_written_where_nothing_is_released() {
+fn nothing_is_written_if_nothing_is_released() {
     let cluster = cluster(ONE);
     cluster.store.take_changes();
     cluster.release(&[Release::any(ip("10.0.0.9"))]).unwrap();
@@ -131,7 +130,7 @@ fn nothing_is_written_where_nothing_is_released() {
 }
 
 #[test]
-fn a_cooling_address_is_not_given_out() {
+fn a_cooling_address_is_not_assigned() {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/30", 30)]);
     cluster.configure(json!({"ipCooldownSeconds": 60}));
     let given = cluster.addresses(&wants("host-a", 4));

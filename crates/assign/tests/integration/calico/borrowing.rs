@@ -1,4 +1,4 @@
-//! Addresses from the blocks of others, strict affinity, and how many blocks a node may hold.
+//! Addresses from the blocks of others, strict affinity, and the block limit of nodes.
 
 use calipam_assign::{AutoAssign, Message};
 use serde_json::json;
@@ -17,20 +17,20 @@ fn one_block() -> Cluster {
 }
 
 #[test]
-fn whether_affinity_is_strict_counts_from_the_next_request() {
+fn a_change_of_strict_affinity_counts_from_the_next_request() {
     let cluster = one_block();
     for (is_strict, of_second) in [(false, 1), (true, 0), (false, 1)] {
         cluster.affinity_is_strict(is_strict);
         assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
         let second = cluster.v4(&wants("host-b", 1));
         assert_eq!(second.addresses.len(), of_second);
-        let said = if is_strict { vec![Message::StrictAffinity] } else { Vec::new() };
-        assert_eq!(second.messages, said);
+        let messages = if is_strict { vec![Message::StrictAffinity] } else { Vec::new() };
+        assert_eq!(second.messages, messages);
     }
 }
 
 #[test]
-fn borrowed_addresses_are_released_as_others_are() {
+fn borrowed_addresses_are_released_like_others() {
     let cluster = one_block();
     cluster.addresses(&wants_as("host-a", 1, "own"));
     cluster.addresses(&wants_as("host-b", 1, "borrowed"));
@@ -67,14 +67,15 @@ fn a_host_that_holds_as_many_blocks_as_it_may_gets_no_more() {
     assert_eq!(cluster.refusal(&wants("host-a", 1)), BLOCK_LIMIT);
 }
 
-/// `host-a` has filled two blocks, and asks for an address with another limit in configuration and request.
+/// Requests an address for `host-a`, which has filled two blocks, with other limits in configuration and request.
 fn limited(configured: u32, of_request: u32, is_given: bool) {
     let cluster = at_the_limit();
     cluster.configure(json!({"strict_affinity": true, "maxBlocksPerHost": configured}));
     let request = AutoAssign { max_blocks_per_host: of_request, ..wants("host-a", 1) };
-    match is_given {
-        true => assert_eq!(cluster.addresses(&request).len(), 1),
-        false => assert_eq!(cluster.refusal(&request), BLOCK_LIMIT),
+    if is_given {
+        assert_eq!(cluster.addresses(&request).len(), 1);
+    } else {
+        assert_eq!(cluster.refusal(&request), BLOCK_LIMIT);
     }
 }
 
@@ -96,7 +97,7 @@ fn a_negative_limit_of_blocks_is_the_usual_one() {
 }
 
 #[test]
-fn where_nodes_claim_no_blocks_only_those_count_that_they_have() {
+fn a_node_without_blocks_gets_nothing_if_nodes_claim_no_blocks() {
     let cluster = one_block();
     let config = json!({"strict_affinity": true, "auto_allocate_blocks": false}).to_string();
     cluster.store.put("/calico/ipam/v2/config", config);

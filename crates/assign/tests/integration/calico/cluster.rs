@@ -1,4 +1,4 @@
-//! A cluster in memory that is told what it has by a few words.
+//! A cluster in memory that is described by a few words.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same with pools of another block size.
+    /// A cluster with one node and pools of these block sizes.
     pub(super) fn with_blocks(pools: &[(&str, u8)]) -> Self {
         let cluster = Self::new(&[]);
         pools.iter().for_each(|(cidr, size)| cluster.pool(cidr, json!({"blockSize": size})));
@@ -45,7 +45,7 @@ impl Cluster {
         self.store.put(&format!("{RESOURCES}/nodes/{name}"), node.to_string());
     }
 
-    /// Makes a pool, or one with another specification.
+    /// Makes or changes a pool.
     pub(super) fn pool(&self, cidr: &str, mut spec: Value) {
         spec["cidr"] = cidr.into();
         self.store.put(&pool_path(cidr), json!({"spec": spec}).to_string());
@@ -60,7 +60,6 @@ impl Cluster {
         self.store.put(&format!("{RESOURCES}/ipreservations/{name}"), reservation.to_string());
     }
 
-    /// Sets what nodes may do.
     pub(super) fn affinity_is_strict(&self, strict: bool) {
         self.configure(json!({"strict_affinity": strict}));
     }
@@ -82,17 +81,17 @@ impl Cluster {
         run(self.allocator().auto_assign(request))
     }
 
-    /// What a request gives that has no error.
+    /// The result of a request without error.
     pub(super) fn v4(&self, request: &AutoAssign) -> Assigned {
         self.auto(request).unwrap().v4.unwrap()
     }
 
-    /// The addresses of such a request.
+    /// The addresses of a request without error.
     pub(super) fn addresses(&self, request: &AutoAssign) -> Vec<IpAddr> {
         self.v4(request).addresses.iter().map(IpNet::addr).collect()
     }
 
-    /// Why a request has an error.
+    /// The error of a request.
     pub(super) fn refusal(&self, request: &AutoAssign) -> String {
         self.auto(request).unwrap_err().error.to_string()
     }
@@ -186,7 +185,7 @@ pub(super) fn wants(host: &str, v4: u32) -> AutoAssign {
     AutoAssign { host: host.into(), v4, intended_use: Some(PoolUse::Workload), ..AutoAssign::default() }
 }
 
-/// The same with a handle.
+/// A request of `host` for IPv4 addresses of workloads with a handle.
 pub(super) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
     AutoAssign { handle: Some(handle.into()), ..wants(host, v4) }
 }

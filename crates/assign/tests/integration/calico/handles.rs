@@ -1,4 +1,4 @@
-//! Handles: what they have, and how many addresses they may have.
+//! Handles: their addresses and limits.
 
 use calipam_assign::{AssignIp, AutoAssign};
 
@@ -39,7 +39,7 @@ fn limited(most: u32) -> AutoAssign {
 }
 
 #[test]
-fn a_handle_that_may_have_one_address_of_a_family_is_given_those_that_it_has() {
+fn a_handle_with_a_limit_of_one_gets_the_addresses_that_it_has() {
     let cluster = Cluster::new(&["10.0.0.0/24", "fd00::/120"]);
     let first: Vec<_> = cluster.auto(&limited(1)).unwrap().addresses().collect();
     assert_eq!(cluster.of_handle("h"), Some(first.clone()));
@@ -50,7 +50,7 @@ fn a_handle_that_may_have_one_address_of_a_family_is_given_those_that_it_has() {
 }
 
 #[test]
-fn a_handle_that_may_have_two_addresses_gets_two_and_then_one_of_them() {
+fn a_handle_with_a_limit_of_two_gets_two_addresses_and_then_one_of_them() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let request = AutoAssign { v6: 0, ..limited(2) };
     let [first, second] = [0, 1].map(|_| cluster.addresses(&request)[0]);
@@ -65,7 +65,7 @@ fn given_limited(address: &str) -> AssignIp {
 }
 
 #[test]
-fn an_address_that_a_limited_handle_has_can_be_asked_for_again() {
+fn an_address_that_a_limited_handle_has_can_be_requested_again() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     for _ in 0..2 {
         cluster.assign(&given_limited("10.0.0.5")).unwrap();
@@ -74,7 +74,7 @@ fn an_address_that_a_limited_handle_has_can_be_asked_for_again() {
 }
 
 #[test]
-fn another_address_cannot_be_assigned_to_a_handle_that_has_its_limit() {
+fn another_address_cannot_be_assigned_to_a_handle_at_its_limit() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.assign(&given_limited("10.0.0.5")).unwrap();
     let error = cluster.assign(&given_limited("10.0.0.6")).unwrap_err().to_string();
@@ -91,7 +91,7 @@ fn the_limit_of_a_handle_counts_each_family_by_itself() {
 }
 
 #[test]
-fn a_handle_that_counts_addresses_which_are_not_there_yet_is_waited_for_and_then_refused() {
+fn a_handle_that_counts_addresses_that_are_not_there_yet_is_refused_after_a_wait() {
     differs(
         "A handle may have no more addresses, those that it counts are not there yet, and any address is asked for",
     );

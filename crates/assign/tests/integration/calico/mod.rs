@@ -1,6 +1,5 @@
-//! The cases of the tests of Calico's allocator (libcalico-go/lib/ipam) that concern ADD, DEL and affinities, told again from
-//! what they set up, ask and expect. If calipam does otherwise on purpose, a test names the row of `docs/cni.md` by
-//! [`differs`].
+//! The test cases of Calico's allocator (libcalico-go/lib/ipam) for ADD, DEL and affinities, written anew from their
+//! setup, requests and expectations. If calipam differs on purpose, a test names the row of `docs/cni.md` by [`differs`].
 
 mod affinities;
 mod answers;
@@ -35,7 +34,7 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// Where calipam does otherwise: the row of the table in `docs/cni.md` that begins so has to be there.
+/// Expects a row in the table of differences in `docs/cni.md` that begins with `row`.
 fn differs(row: &str) {
     let document = include_str!("../../../../../docs/cni.md");
     assert!(document.contains(&format!("\n| {row} |")), "docs/cni.md has no row {row:?}");

@@ -22,13 +22,13 @@ fn wants_of(pools: &[&str], count: u32) -> AutoAssign {
 }
 
 #[test]
-fn a_disabled_pool_among_those_asked_for_is_an_error() {
+fn a_disabled_pool_in_a_request_is_an_error() {
     let text = "the given pool (30.0.0.0/24) does not exist, or is not enabled";
     assert_eq!(cluster().refusal(&wants_of(&[FIRST, DISABLED], 1)), text);
 }
 
 #[test]
-fn a_pool_that_is_not_there_among_those_asked_for_is_an_error_and_nothing_is_assigned() {
+fn a_missing_pool_in_a_request_is_an_error_and_nothing_is_assigned() {
     let cluster = cluster();
     let text = "the given pool (40.0.0.0/24) does not exist, or is not enabled";
     assert_eq!(cluster.refusal(&wants_of(&[FIRST, NOT_THERE], 1)), text);
@@ -76,7 +76,7 @@ fn each_pool_has_its_block_in_which_the_node_goes_on() {
 }
 
 #[test]
-fn nothing_comes_from_a_pool_that_was_not_asked_for() {
+fn nothing_comes_from_a_pool_that_was_not_requested() {
     let cluster = cluster();
     let all = cluster.addresses(&wants_of(&[SECOND], 256));
     assert!(all.len() == 256 && all_in(&all, SECOND));
@@ -85,6 +85,6 @@ fn nothing_comes_from_a_pool_that_was_not_asked_for() {
 }
 
 #[test]
-fn a_pool_is_known_by_any_address_in_it() {
+fn a_pool_can_be_named_by_any_address_in_it() {
     assert!(all_in(&cluster().addresses(&wants_of(&["20.0.0.7/24"], 1)), SECOND));
 }

@@ -10,11 +10,11 @@ use super::rows;
 
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
-fn labels(of: Labels<'_>) -> BTreeMap<String, String> {
-    of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+fn labels(labels: Labels<'_>) -> BTreeMap<String, String> {
+    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Whether a pool with these selectors gives a pod an address that runs on a node and in a namespace with these labels.
+/// Expects or not that a pool with these selectors serves a pod on a node and in a namespace with these labels.
 fn selected(node_selector: &str, selector: &str, node: Labels<'_>, namespace: Labels<'_>, expected: bool) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", node);
@@ -58,7 +58,7 @@ fn labels_that_are_not_known_match_no_selector() {
 }
 
 #[test]
-fn of_several_pools_those_that_match_and_those_without_selector_serve() {
+fn pools_that_match_and_pools_without_a_selector_serve() {
     let cluster = Cluster::new(&[]);
     for (cidr, selector) in
         [("10.0.0.0/30", PRODUCTION), ("10.1.0.0/30", "environment == 'development'"), ("10.2.0.0/30", "")]
@@ -71,7 +71,7 @@ fn of_several_pools_those_that_match_and_those_without_selector_serve() {
     assert!(all_in(&given[..4], "10.0.0.0/30") && all_in(&given[4..], "10.2.0.0/30"), "{given:?}");
 }
 
-/// A selector that cannot be read is an error, not a pool that is passed over.
+/// Expects an error: the pool of a selector that cannot be parsed is not passed over.
 fn unreadable(selector: &str) {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"namespaceSelector": selector}));
@@ -85,7 +85,7 @@ rows! { unreadable:
 }
 
 #[test]
-fn a_pool_that_is_asked_for_need_not_select_the_namespace() {
+fn a_requested_pool_need_not_select_the_namespace() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"namespaceSelector": PRODUCTION}));
     let request = AutoAssign {

@@ -1,4 +1,4 @@
-//! Who owns an assigned address: what is recorded with it, and how that is changed.
+//! The owners of assigned addresses: reading and changing them.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,7 @@ fn owned(before: [Option<&str>; 2]) -> (Cluster, std::net::IpAddr) {
     (cluster, address)
 }
 
-/// Changes the owners on conditions, and expects those that are named then; if the conditions are not met, those from
-/// before.
+/// Changes the owners on conditions, and expects the owners after that; if the conditions are not met, those from before.
 fn changed(
     before: [Option<&str>; 2],
     [active, alternate]: [NewOwner; 2],
@@ -75,8 +74,8 @@ rows! { changed:
     the_alternate_owner_is_cleared(B, [Keep, Clear], [Any, Any], Ok(NONE));
     both_owners_are_cleared_at_once(BOTH, [Clear, Clear], [Any, Any], Ok(NONE));
     the_active_owner_is_replaced(A, [set("c"), Keep], [Any, Any], Ok([Some("c"), None]));
-    the_alternate_owner_stays_where_the_active_one_is_replaced(BOTH, [set("c"), Keep], [Any, Any], Ok([Some("c"), Some("b")]));
-    the_active_owner_stays_where_the_alternate_one_is_replaced(BOTH, [Keep, set("c")], [Any, Any], Ok([Some("a"), Some("c")]));
+    the_alternate_owner_stays_if_the_active_one_is_replaced(BOTH, [set("c"), Keep], [Any, Any], Ok([Some("c"), Some("b")]));
+    the_active_owner_stays_if_the_alternate_one_is_replaced(BOTH, [Keep, set("c")], [Any, Any], Ok([Some("a"), Some("c")]));
     the_active_owner_is_the_expected_one(A, [Clear, Keep], [pod("a"), Any], Ok(NONE));
     the_active_owner_is_another_one(A, [Clear, Keep], [pod("c"), Any], Err(()));
     the_alternate_owner_is_the_expected_one(B, [Keep, Clear], [Any, pod("b")], Ok(NONE));
@@ -87,8 +86,8 @@ rows! { changed:
     there_is_an_alternate_owner_unexpectedly(B, [Keep, set("c")], [Any, Nobody], Err(()));
     both_owners_are_the_expected_ones(BOTH, [Clear, Clear], [pod("a"), pod("b")], Ok(NONE));
     one_of_both_owners_is_another_one_and_neither_changes(BOTH, [Clear, Clear], [pod("a"), pod("c")], Err(()));
-    nothing_is_changed_where_both_are_kept(A, [Keep, Keep], [Any, Any], Ok(A));
-    a_condition_on_an_owner_that_is_kept_is_not_asked(BOTH, [Keep, Clear], [pod("c"), pod("b")], Ok(A));
+    nothing_is_changed_if_both_are_kept(A, [Keep, Keep], [Any, Any], Ok(A));
+    the_condition_of_an_owner_that_is_kept_is_ignored(BOTH, [Keep, Clear], [pod("c"), pod("b")], Ok(A));
 }
 
 #[test]
@@ -109,7 +108,7 @@ fn the_owners_of_an_address_change_in_a_live_migration() {
     }
 }
 
-/// Why owners of an address are not changed.
+/// Expects the error of changing the owners of an address.
 fn refused(address: Option<&str>, handle: &str, expected: &str) {
     let (cluster, held) = owned(NONE);
     let address = address.map_or(held, ip);
@@ -137,7 +136,7 @@ fn an_address_that_is_not_allocated_has_no_owners_to_change() {
 }
 
 #[test]
-fn what_an_address_was_assigned_with_is_read() {
+fn the_attributes_of_an_address_are_read() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     let owner = BTreeMap::from([("pod".to_owned(), "p".to_owned()), ("note".to_owned(), "x".to_owned())]);
     let request = AutoAssign { attributes: Some(owner.clone()), ..wants_as("host-a", 1, "h") };
@@ -146,7 +145,7 @@ fn what_an_address_was_assigned_with_is_read() {
     assert_eq!((record.handle.as_deref(), record.owner), (Some("h"), Some(owner)));
 }
 
-/// Why nothing is recorded with an address.
+/// Expects the error of reading the record of an address.
 fn not_recorded(has_pool: bool, has_block: bool, expected: &str) {
     let cluster = Cluster::new(if has_pool { &["10.0.0.0/24"] } else { &[] });
     if has_block {

@@ -1,4 +1,4 @@
-//! Which pools serve a request: enabled, selected, asked for by name, allowed for the use.
+//! The pools that serve a request: enabled, selected, requested by name, allowed for the use.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::world::run;
 const V4: [&str; 2] = ["10.0.0.1/24", "20.0.0.0/24"];
 const V6: [&str; 2] = ["fe80::11/120", "fe80::2:0/120"];
 
-/// A pool as the node `host-a` with the label `foo=bar` sees it.
+/// The kind of a pool for the node `host-a` with the label `foo=bar`.
 #[derive(Clone, Copy, PartialEq)]
 enum Is {
     Unselective,
@@ -25,7 +25,7 @@ enum Is {
     Disabled,
 }
 
-/// Makes two pools as told, asks for an address of those of `requested`, and expects what serves: `None` for an error.
+/// Makes two pools, requests an address of those in `requested`, and expects the pools that serve, or `None` for an error.
 fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<&[usize]>) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
@@ -44,8 +44,8 @@ fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<
         Family::V6 => AutoAssign { v6: 1, pools_v6: named, ..wants("host-a", 0) },
     };
 
-    let told: Arc<Mutex<Vec<IpNet>>> = Arc::default();
-    let note = Arc::clone(&told);
+    let serving: Arc<Mutex<Vec<IpNet>>> = Arc::default();
+    let note = Arc::clone(&serving);
     let observed = cluster.allocator().observed_by(Arc::new(move |event| {
         if let Event::PoolServes { cidr, .. } = event {
             note.lock().unwrap().push(cidr.trunc());
@@ -61,8 +61,8 @@ fn served(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Option<
         return;
     };
     let expected: Vec<IpNet> = expected.iter().map(|index| net(pools[*index]).trunc()).collect();
-    // Each time it looks, it tells: here it looks once.
-    assert_eq!(*told.lock().unwrap(), expected);
+    // The allocator looks for pools once here.
+    assert_eq!(*serving.lock().unwrap(), expected);
     let address = given.unwrap().addresses().next().unwrap();
     assert!(expected.iter().any(|pool| pool.contains(&address)), "{address}");
 }
@@ -102,7 +102,7 @@ rows! { served:
 const WORKLOADS: &str = "192.168.2.0/24";
 const TUNNELS: &str = "192.168.3.0/24";
 
-/// Asks for an address for a use, if there is a pool for each of `uses`, and expects the pool it comes from.
+/// Requests an address for a use, with a pool for each of `uses`, and expects its pool.
 fn used_for(uses: &[PoolUse], wanted: PoolUse, named: Option<&str>, expected: Result<&str, &str>) {
     let cluster = Cluster::new(&[]);
     for allowed in uses {

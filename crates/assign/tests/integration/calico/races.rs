@@ -12,13 +12,13 @@ use super::cluster::{Cluster, net, owned_by, wants, wants_as};
 use super::differs;
 use crate::scheduler::Scheduler;
 
-/// A cluster whose requests let others go first, with a pool of sixteen blocks of four addresses.
+/// A cluster with interleaved requests and a pool of sixteen blocks of four addresses.
 fn sixteen_blocks() -> Cluster {
     let Cluster { store } = Cluster::with_blocks(&[("10.0.0.0/26", 30)]);
     Cluster { store: store.interleaved() }
 }
 
-/// Each affinity is confirmed and has the block that it names.
+/// Expects that each affinity is confirmed and has its block.
 fn assert_consistent(cluster: &Cluster) {
     let blocks = cluster.blocks();
     for affinity in cluster.affinities() {
@@ -100,7 +100,7 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
     }
 }
 
-/// Lets one operation make `steps` steps, then another run to its end, and the first go on; false if the first had ended
+/// Lets one operation make `steps` steps, runs another one, and then the rest of the first; false if the first ended
 /// before.
 fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Output = ()>) -> bool {
     let mut first = pin!(first);
@@ -116,7 +116,7 @@ fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Out
 }
 
 async fn claim(store: &MemoryStore, host: &str) {
-    // What another process of the host gives up meanwhile may make it fail.
+    // It may fail if another process of the host gives the block up meanwhile.
     drop(Allocator::new(store).claim_affinity(net("10.0.0.0/30"), AffinityType::Host, host).await);
 }
 
@@ -124,8 +124,8 @@ async fn give_up(store: &MemoryStore, host: &str) {
     drop(Allocator::new(store).release_affinity(net("10.0.0.0/30"), host, InUse::Release).await);
 }
 
-/// No affinity is confirmed for a block of another host. The block may be gone: its host makes it again with its next
-/// request, as with Calico.
+/// Expects that no affinity is confirmed for a block of another host. The block may be gone: as with Calico, its host
+/// creates it again with the next request.
 fn assert_no_false_claim(cluster: &Cluster, when: &str) {
     for affinity in cluster.affinities().iter().filter(|found| found.state == AffinityState::Confirmed) {
         let block = cluster.blocks().into_iter().find(|block| block.cidr() == affinity.key.cidr);
@@ -135,7 +135,7 @@ fn assert_no_false_claim(cluster: &Cluster, when: &str) {
     }
 }
 
-/// Both hosts get an address, and what was left half-way is finished by that.
+/// Expects that both hosts get an address, and that this finishes interrupted operations.
 fn assert_usable(cluster: &Cluster, when: &str) {
     assert_no_false_claim(cluster, when);
     cluster.node("host-b", &[]);
@@ -192,7 +192,7 @@ fn a_block_in_which_an_address_is_assigned_while_it_is_given_up_is_not_deleted()
 }
 
 #[test]
-fn a_host_that_lost_a_block_to_another_takes_the_next_and_clears_up() {
+fn a_host_that_lost_a_block_to_another_takes_the_next_and_cleans_up() {
     let cluster = sixteen_blocks();
     // The affinity of a claim that was lost, and could not be deleted.
     crate::world::run(claim(&cluster.store, "host-b"));
@@ -204,7 +204,7 @@ fn a_host_that_lost_a_block_to_another_takes_the_next_and_clears_up() {
     assert_consistent(&cluster);
 }
 
-/// The only block of a pool is another host's; affinity is strict.
+/// A pool whose only block belongs to another host, with strict affinity.
 fn taken(in_use: bool, age: i64) -> Cluster {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/30", 30)]);
     cluster.affinity_is_strict(true);
@@ -217,7 +217,7 @@ fn taken(in_use: bool, age: i64) -> Cluster {
     cluster
 }
 
-/// `host-a` asks for an address of the block of another host.
+/// Requests an address for `host-a` if the only block belongs to another host.
 fn reclaimed(in_use: bool, age: i64, is_given: bool) {
     let cluster = taken(in_use, age);
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), usize::from(is_given));
@@ -264,7 +264,7 @@ fn a_block_that_is_used_again_while_it_is_taken_stays_with_its_owner() {
 }
 
 #[test]
-fn an_address_that_was_asked_for_is_assigned_in_the_block_that_another_host_claims_meanwhile() {
+fn a_requested_address_is_assigned_in_a_block_that_another_host_claims_meanwhile() {
     differs("Another node claims the block first while a given address is assigned");
     for steps in 1.. {
         let cluster = sixteen_blocks();

@@ -11,7 +11,7 @@ use crate::world::run;
 
 const HANDLE: &str = "testnode-ipip-tunnel-address";
 
-/// A request for the address if it is still what was read.
+/// A request to release an address if it still has this sequence number.
 fn guarded(address: &str, sequence: u64) -> Release {
     Release { address: ip(address), handle: Some(HANDLE.into()), sequence: Some(sequence) }
 }
@@ -32,7 +32,7 @@ fn again(cluster: &Cluster, address: &str) {
 }
 
 #[test]
-fn an_address_that_was_given_again_under_its_handle_is_not_released_by_who_saw_it_before() {
+fn an_address_that_was_assigned_again_to_its_handle_is_not_released_by_an_old_request() {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     let mut expected = None;
     for _ in 0..10 {
@@ -55,7 +55,7 @@ fn an_address_that_was_given_again_under_its_handle_is_not_released_by_who_saw_i
 }
 
 #[test]
-fn an_address_whose_block_was_deleted_and_made_again_is_not_released_by_who_saw_it_before() {
+fn an_address_whose_block_was_created_again_is_not_released_by_an_old_request() {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/24", 30)]);
     let address = cluster.addresses(&tunnel())[0].to_string();
     cluster.give_up_all("host-a", InUse::Release).unwrap();
@@ -107,10 +107,10 @@ rows! { on_condition:
     with_its_sequence_number_an_address_is_released(None, Some(true), true);
     with_another_sequence_number_it_is_not(None, Some(false), false);
     with_another_handle_it_is_not(Some("fakehandle"), None, false);
-    with_an_empty_handle_any_will_do(Some(""), None, true);
+    with_an_empty_handle_it_is_released(Some(""), None, true);
 }
 
-/// Assigns some addresses, releases others, and expects which were not allocated.
+/// Assigns and releases addresses, and expects those that were not allocated.
 fn not_allocated(assigned: &[&str], released: &[&str], expected: &[&str]) {
     let cluster = Cluster::new(&["192.168.1.0/24", "fd80:24e2:f998:72d6::/120"]);
     assigned.iter().for_each(|address| cluster.assign(&given(address)).unwrap());
@@ -123,9 +123,9 @@ fn not_allocated(assigned: &[&str], released: &[&str], expected: &[&str]) {
 rows! { not_allocated:
     an_address_outside_of_all_pools_is_not_allocated(&[], &["1.1.1.1"], &["1.1.1.1"]);
     an_address_of_a_pool_without_blocks_is_not_allocated(&[], &["192.168.1.0"], &["192.168.1.0"]);
-    an_address_that_was_asked_for_is_released(&["192.168.1.0"], &["192.168.1.0"], &[]);
+    an_assigned_address_is_released(&["192.168.1.0"], &["192.168.1.0"], &[]);
     another_address_of_the_block_is_not_allocated(&["192.168.1.0"], &["192.168.1.1"], &["192.168.1.1"]);
-    of_two_addresses_one_is_not_allocated(&["192.168.1.0"], &["192.168.1.0", "192.168.1.1"], &["192.168.1.1"]);
+    one_of_two_addresses_is_not_allocated(&["192.168.1.0"], &["192.168.1.0", "192.168.1.1"], &["192.168.1.1"]);
     an_ipv6_address_is_released(&["fd80:24e2:f998:72d6::9"], &["fd80:24e2:f998:72d6::9"], &[]);
 }
 
@@ -152,7 +152,7 @@ fn an_address_that_is_named_twice_is_released_once() {
 }
 
 #[test]
-fn the_handle_of_a_released_address_counts_it_no_more() {
+fn the_handle_of_a_released_address_no_longer_counts_it() {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     let given = cluster.addresses(&wants_as("host-a", 3, "h"));
     cluster.release_all(&given[..2]);

@@ -9,7 +9,7 @@ use crate::world::run;
 use super::cluster::{Cluster, all_in, given, ip, net, wants};
 use super::{differs, rows};
 
-/// Asks for 64 addresses of a pool that has as many, if some are reserved.
+/// Requests all 64 addresses of a pool, some of which are reserved.
 fn reserved(reservations: &[&[&str]], expected: usize) {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     for (number, cidrs) in reservations.iter().enumerate() {
@@ -33,22 +33,22 @@ rows! { reserved:
 }
 
 #[test]
-fn what_a_search_passed_over_is_counted() {
+fn a_search_counts_the_blocks_that_it_passes_over() {
     let cluster = Cluster::with_blocks(&[("10.0.0.0/28", 30)]);
     cluster.reserve("r", &["10.0.0.12/30"]);
     for host in ["host-b", "host-c", "host-a"] {
         cluster.node(host, &[]);
         assert_eq!(cluster.addresses(&wants(host, 4)).len(), 4);
     }
-    let told: Arc<Mutex<Vec<Passed>>> = Arc::default();
-    let note = Arc::clone(&told);
+    let searched: Arc<Mutex<Vec<Passed>>> = Arc::default();
+    let note = Arc::clone(&searched);
     let observed = cluster.allocator().observed_by(Arc::new(move |event| {
         if let Event::Searched { passed, .. } = event {
             note.lock().unwrap().push(passed);
         }
     }));
     assert_eq!(run(observed.auto_assign(&wants("host-a", 1))).unwrap().addresses().count(), 0);
-    assert_eq!(*told.lock().unwrap(), [Passed { reserved: 1, full: 3, ..Passed::default() }]);
+    assert_eq!(*searched.lock().unwrap(), [Passed { reserved: 1, full: 3, ..Passed::default() }]);
 }
 
 /// `host-a` has two blocks of four addresses.
@@ -104,7 +104,7 @@ fn a_reservation_of_most_of_a_large_ipv6_pool_is_passed_over_at_once() {
 }
 
 #[test]
-fn a_reserved_address_is_given_to_who_asks_for_it() {
+fn a_reserved_address_is_assigned_if_requested() {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     cluster.reserve("all", &["10.0.0.0/26"]);
     cluster.assign(&given("10.0.0.9")).unwrap();

@@ -1,4 +1,4 @@
-//! Pools that select nodes, and what becomes of blocks when that changes.
+//! Pools that select nodes, and their blocks when selectors or labels change.
 
 use calipam_assign::AutoAssign;
 use calipam_model::pool::PoolUse;
@@ -24,14 +24,14 @@ fn select(cluster: &Cluster, pool: &str, selector: &str) {
 }
 
 #[test]
-fn addresses_come_from_the_pools_alone_that_select_the_node() {
+fn addresses_come_only_from_pools_that_select_the_node() {
     let cluster = cluster();
     select(&cluster, OTHER, SELECTS_NOT);
     let given = cluster.addresses(&wants("host-a", 300));
     assert!(given.len() == 256 && all_in(&given, POOL));
 }
 
-/// Three addresses are released one after the other, and the pool selects the node no more after the first.
+/// Releases three addresses one after the other. After the first, the pool no longer selects the node.
 fn block_goes_with_its_last_address(release: impl Fn(&Cluster, usize, std::net::IpAddr)) {
     let cluster = cluster();
     let handles = ["h0", "h1", "h2"];
@@ -48,18 +48,18 @@ fn block_goes_with_its_last_address(release: impl Fn(&Cluster, usize, std::net::
 }
 
 #[test]
-fn a_block_of_a_pool_that_selects_the_node_no_more_goes_with_its_last_address() {
+fn a_block_of_a_pool_that_no_longer_selects_the_node_goes_with_its_last_address() {
     block_goes_with_its_last_address(|cluster, _, address| cluster.release_all(&[address]));
 }
 
 #[test]
-fn a_block_of_a_pool_that_selects_the_node_no_more_goes_with_its_last_handle() {
+fn a_block_of_a_pool_that_no_longer_selects_the_node_goes_with_its_last_handle() {
     let release = |cluster: &Cluster, number, _| cluster.release_handle(&format!("h{number}")).unwrap();
     block_goes_with_its_last_address(release);
 }
 
 #[test]
-fn a_node_that_is_selected_instead_borrows_where_no_block_is_left() {
+fn a_node_that_is_selected_instead_borrows_if_no_block_is_left() {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
     cluster.node("host-b", &[]);
@@ -84,7 +84,7 @@ fn with_an_empty_block() -> Cluster {
 }
 
 #[test]
-fn an_empty_block_of_a_pool_that_selects_the_node_no_more_is_given_up_by_the_next_request() {
+fn an_empty_block_of_a_pool_that_no_longer_selects_the_node_is_given_up_by_the_next_request() {
     let cluster = with_an_empty_block();
     select(&cluster, POOL, SELECTS_NOT);
     select(&cluster, OTHER, "all()");
@@ -109,7 +109,7 @@ fn an_empty_block_of_a_pool_that_is_not_for_the_use_is_kept() {
 }
 
 #[test]
-fn an_empty_block_of_a_pool_that_was_not_asked_for_is_kept() {
+fn an_empty_block_of_a_pool_that_was_not_requested_is_kept() {
     let cluster = with_an_empty_block();
     select(&cluster, OTHER, "all()");
     let given = cluster.addresses(&AutoAssign { pools_v4: nets(&[OTHER]), ..wants("host-a", 3) });
@@ -118,7 +118,7 @@ fn an_empty_block_of_a_pool_that_was_not_asked_for_is_kept() {
 }
 
 #[test]
-fn a_block_in_use_of_a_pool_that_selects_the_node_no_more_is_kept() {
+fn a_block_in_use_of_a_pool_that_no_longer_selects_the_node_is_kept() {
     let cluster = cluster();
     cluster.addresses(&wants("host-a", 1));
     select(&cluster, POOL, SELECTS_NOT);

@@ -15,10 +15,8 @@ fn all_blocks(cidr: &str, block_size: u8) {
     for number in 0..expected.len() {
         let host = format!("host-{number}");
         cluster.node(&host, &[]);
-        let request = match net(cidr).addr().is_ipv4() {
-            true => wants(&host, 1),
-            false => AutoAssign { v6: 1, ..wants(&host, 0) },
-        };
+        let v4 = u32::from(net(cidr).addr().is_ipv4());
+        let request = AutoAssign { v6: 1 - v4, ..wants(&host, v4) };
         assert_eq!(cluster.auto(&request).unwrap().addresses().count(), 1, "{host}");
     }
     let blocks = cluster.blocks();

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::cluster::{Cluster, given, nets, wants};
 use super::{differs, rows};
 
-/// Where affinity is strict, as Windows needs it.
+/// A cluster with strict affinity, as Windows needs it.
 fn cluster(pools: &[(&str, u8)]) -> Cluster {
     let cluster = Cluster::with_blocks(pools);
     cluster.affinity_is_strict(true);
@@ -23,15 +23,15 @@ fn windows(host: &str, v4: u32, v6: u32) -> AutoAssign {
 const POOL: (&str, u8) = ("100.0.0.0/24", 26);
 const POOL_V6: (&str, u8) = ("fd80:24e2:f998:72d6::/120", 122);
 
-/// Asks for so many addresses of both families and expects so many.
-fn assigned(wanted: [u32; 2], expected: [usize; 2], said: &[Message]) {
+/// Requests addresses of both families, and expects their numbers and messages.
+fn assigned(wanted: [u32; 2], expected: [usize; 2], expected_messages: &[Message]) {
     let cluster = cluster(&[POOL, POOL_V6]);
     let done = cluster.auto(&windows("host-a", wanted[0], wanted[1])).unwrap();
     let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = done.addresses().partition(IpAddr::is_ipv4);
     assert_eq!([v4.len(), v6.len()], expected);
     let messages: Vec<Message> =
         done.v4.into_iter().chain(done.v6).flat_map(|family| family.messages).collect();
-    assert_eq!(messages, said);
+    assert_eq!(messages, expected_messages);
     for block in cluster.blocks().iter().filter(|block| block.cidr().addr().is_ipv4()) {
         let reserved = block.allocations().filter(|held| held.attribute.is_windows_reserved());
         let ordinals: Vec<u32> = reserved.map(|held| held.ordinal).collect();
@@ -62,10 +62,7 @@ fn nothing_is_borrowed_from_other_nodes() {
     let cluster = cluster(&[POOL]);
     let hosts = ["windows-1", "windows-2", "linux-1", "linux-2"];
     hosts.iter().for_each(|host| cluster.node(host, &[]));
-    let wants = |host: &str, count| match host.starts_with("windows") {
-        true => windows(host, count, 0),
-        false => wants(host, count),
-    };
+    let wants = |host: &str, v4| AutoAssign { windows: host.starts_with("windows"), ..wants(host, v4) };
     for host in hosts {
         assert_eq!(cluster.addresses(&wants(host, 1)).len(), 1);
     }
@@ -76,7 +73,7 @@ fn nothing_is_borrowed_from_other_nodes() {
 }
 
 #[test]
-fn blocks_without_room_beside_what_is_reserved_are_not_for_windows() {
+fn blocks_with_reserved_addresses_alone_are_not_for_windows() {
     let text = "cannot find a qualified ippool";
     assert_eq!(cluster(&[("10.0.0.0/24", 30)]).refusal(&windows("host-a", 1, 0)), text);
     differs("A Windows node, and a pool whose blocks have fewer than four addresses");
@@ -84,14 +81,14 @@ fn blocks_without_room_beside_what_is_reserved_are_not_for_windows() {
 }
 
 #[test]
-fn a_pool_without_room_cannot_be_asked_for() {
+fn a_pool_without_room_cannot_be_requested() {
     let cluster = cluster(&[POOL, ("90.0.0.0/24", 31)]);
     let request = AutoAssign { pools_v4: nets(&["90.0.0.0/24", POOL.0]), ..windows("host-a", 1, 0) };
     assert_eq!(cluster.refusal(&request), "the given pool (90.0.0.0/24) does not exist, or is not enabled");
 }
 
 #[test]
-fn a_pool_that_is_asked_for_gives_its_addresses_from_one_block() {
+fn a_requested_pool_gives_its_addresses_from_one_block() {
     let cluster = cluster(&[POOL, ("20.0.0.0/24", 26)]);
     for pool in [POOL.0, "20.0.0.0/24", POOL.0, "20.0.0.0/24"] {
         let request = AutoAssign { pools_v4: nets(&[pool]), ..windows("host-a", 1, 0) };
@@ -102,7 +99,7 @@ fn a_pool_that_is_asked_for_gives_its_addresses_from_one_block() {
 }
 
 #[test]
-fn reservations_come_beside_what_windows_reserves() {
+fn reservations_come_on_top_of_addresses_that_windows_reserves() {
     let cluster = cluster(&[("10.0.0.0/26", 26)]);
     cluster.reserve("one", &["10.0.0.1/32", "10.0.0.32/30"]);
     cluster.reserve("two", &["11.0.0.0/30", "10.0.0.17/32"]);
@@ -111,7 +108,7 @@ fn reservations_come_beside_what_windows_reserves() {
 }
 
 #[test]
-fn an_address_that_windows_reserves_cannot_be_asked_for() {
+fn an_address_that_windows_reserves_cannot_be_requested() {
     let cluster = cluster(&[POOL]);
     cluster.addresses(&windows("host-a", 1, 0));
     let cidr: IpNet = cluster.block().cidr();
@@ -120,7 +117,7 @@ fn an_address_that_windows_reserves_cannot_be_asked_for() {
 }
 
 #[test]
-fn a_block_with_nothing_but_what_windows_reserves_is_empty() {
+fn a_block_with_nothing_but_addresses_that_windows_reserves_is_empty() {
     let cluster = cluster(&[POOL]);
     let given = cluster.addresses(&windows("host-a", 1, 0));
     cluster.release_all(&given);
