@@ -1,11 +1,11 @@
-//! How long a large simulation takes: `cargo run --release -p calipam-simulate --example large -- NODES PODS-PER-NODE`.
+//! The time of a large simulation: `cargo run --release -p calipam-simulate --example large -- NODES PODS-PER-NODE`.
 
 use std::time::Instant;
 
 use calipam_simulate::answer::run;
 use calipam_simulate::{PoolSpec, Scenario};
 
-/// That of the program.
+/// The same as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -16,6 +16,6 @@ fn main() {
     let pool = PoolSpec::new("10.0.0.0/10".parse().expect("a CIDR"));
     let scenario = Scenario { nodes, pods_per_node, pools: vec![pool], ..Scenario::default() };
     let begin = Instant::now();
-    let shown = run(&scenario).expect("a cluster that can be");
+    let shown = run(&scenario).expect("a possible cluster");
     println!("{shown:#?}\n{:?}", begin.elapsed());
 }

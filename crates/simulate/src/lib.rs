@@ -1,8 +1,8 @@
-//! What if: Calico's allocator against a simulated datastore, with a virtual clock.
+//! Simulations of Calico's allocator on a simulated datastore, with a virtual clock.
 //!
-//! A simulation is a [`Scenario`] and gives a [`Run`]: the real allocator (`calipam-assign`) makes every request of every
-//! pod's ADD and DEL, and a model of the datastore says when each is done. One seed gives one run, on any machine. The
-//! questions of [`answer`] are experiments of many runs.
+//! A [`Scenario`] is simulated and gives a [`Run`](answer::Run). The real allocator (`calipam-assign`) makes every request
+//! of every pod's ADD and DEL; a model of the datastore decides when each is done. One seed gives one run, on any machine.
+//! The functions of [`answer`] are experiments of many runs.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

@@ -10,8 +10,7 @@ use crate::time::Micros;
 pub(crate) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The stream of a seed that serves one purpose, so that what one part of a simulation draws does not change what
-    /// another draws.
+    /// The numbers of a seed for one purpose, so that the parts of a simulation do not change each other's numbers.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
     }

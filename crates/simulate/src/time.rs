@@ -7,10 +7,10 @@ use std::str::FromStr;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Serialize, Serializer};
 
-/// When simulations begin. Any time would do; it shows in blocks as the time of claims.
+/// The start of simulations. Any time would do; blocks show it as the time of claims.
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// A time since the begin of a simulation, or a length of time, in microseconds. Written as people do: `2ms`, `1h 30m`.
+/// A time since the start of a simulation, or a duration, in microseconds. Written as people do: `2ms`, `1h 30m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
@@ -29,7 +29,7 @@ impl Micros {
         Self::from_secs(minutes * 60)
     }
 
-    /// The moment of a simulation as a wall clock in it shows it.
+    /// The time that a wall clock in a simulation shows.
     pub fn timestamp(self) -> Timestamp {
         let since = SignedDuration::from_micros(i64::try_from(self.0).unwrap_or(i64::MAX));
         BEGIN.saturating_add(since).unwrap_or(Timestamp::MAX)
@@ -43,7 +43,6 @@ impl Micros {
         self.0 == 0
     }
 
-    /// As the rest of the program counts time.
     pub fn duration(self) -> SignedDuration {
         SignedDuration::from_micros(i64::try_from(self.0).unwrap_or(i64::MAX))
     }
@@ -55,7 +54,7 @@ impl From<std::time::Duration> for Micros {
     }
 }
 
-/// Nothing below 0.
+/// Negative durations become 0.
 impl From<SignedDuration> for Micros {
     fn from(duration: SignedDuration) -> Self {
         Self(u64::try_from(duration.as_micros()).unwrap_or(if duration.is_negative() { 0 } else { u64::MAX }))
@@ -92,7 +91,7 @@ impl Mul<u64> for Micros {
     }
 }
 
-/// A text that is not a length of time.
+/// A text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a duration such as `2ms`, `30s`, `15m`, `1h30m` or `0`")]
 pub struct NotADuration(pub(crate) String);
@@ -114,7 +113,7 @@ impl FromStr for Micros {
 impl fmt::Display for Micros {
     /// Two or three figures: `340µs`, `2.1ms`, `45s`, `2h 5m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tenths = |of: u64| (self.0 + of / 20) / (of / 10);
+        let tenths = |unit: u64| (self.0 + unit / 20) / (unit / 10);
         let text = match self.0 {
             0 => "0".to_owned(),
             1..1_000 => format!("{}µs", self.0),
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn times_in_json_are_read_back() {
         for micros in [0, 1, 1_234, 90_000_001, 86_400_000_000] {
             let json = serde_json::to_value(Micros(micros)).unwrap();
             assert_eq!(json.as_str().unwrap().parse(), Ok(Micros(micros)), "{json}");

@@ -1,4 +1,4 @@
-//! Which block size, pool and limit of blocks fit a cluster?
+//! Advice on the block size, pool and limit of blocks of a cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,82 +15,84 @@ use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// An ADD with another block size may take so many thousandths of the quickest one, on average, before that is a drawback of
-/// the size.
+/// The mean time of an ADD from which a block size is slow, in thousandths of that with the quickest size.
 const SLOWER: u64 = 1_250;
-/// How long one ADD in a hundred may take.
+/// The 99th percentile of ADDs from which a block size is slow.
 const LONGEST: Micros = Micros::from_secs(1);
-/// Wasted addresses that weigh as much as a route, which costs every node of the cluster memory and time.
+/// The number of wasted addresses that weigh as much as a route, which costs every node of the cluster memory and time.
 const ROUTE: u64 = 8;
-/// Part of the pool that stays free for nodes that are added, and for the pods of failed nodes while their addresses are
-/// held: one fourth.
+/// The part of the pool that stays free for added nodes, and for the pods of failed nodes while these hold their
+/// addresses: one fourth.
 const SPARE: u128 = 4;
 
-/// Why a block size is advised or not.
+/// A block size with its results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
     #[serde(flatten)]
     pub row: BlockSizeRow,
-    /// Why it is out of the question; empty if it is not.
-    pub drawbacks: Vec<Objection>,
+    /// The reasons to rule it out, if any.
+    pub drawbacks: Vec<Drawback>,
 }
 
 /// A drawback of a block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Objection {
+pub enum Drawback {
     /// Pods stay without addresses.
     WaitingPods,
     StrandedNodes,
     /// Addresses are borrowed, each with a route of its own.
     Borrows,
-    /// An ADD takes much longer than with the best size, or one in a hundred longer than a second.
+    /// An ADD takes much longer than with the quickest size, or one in a hundred longer than a second.
     Slow,
     /// A full node needs more blocks than a node may hold.
     BlockLimit,
 }
 
-/// How far a block size is from not being the best.
+/// The margin by which a block size is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tipping {
-    /// The second best size, and how much more it costs in wasted addresses and routes, in percent.
+    /// The second best size.
     pub second: u8,
+    /// The additional cost of the second best size in wasted addresses and routes, in percent.
     pub costs_more_percent: f64,
-    /// The nearest number of pods per node among the runs with which another size was the best, and that size.
+    /// The nearest number of pods per node with which another size was the best in a run.
     pub pods_per_node: Option<u32>,
+    /// The best size in that run.
     pub block_size: Option<u8>,
 }
 
-/// Which block size, pool and limit of blocks fit a cluster.
+/// Advice on the block size, pool and limit of blocks of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advice {
     pub nodes: u32,
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
-    /// The prefix length of blocks. If the pools are too small for each of the candidates, the one that would fit best
-    /// in a pool that is large enough; `None` if none would.
+    /// The prefix length of blocks. If the pools are too small for every candidate, the best one in a pool that is large
+    /// enough; `None` if none is good there, either.
     pub block_size: Option<u8>,
-    /// Runs with each size, and in how many of them the advised one was the best.
+    /// The number of runs with each size.
     pub runs: u64,
+    /// The number of runs in which the advised size was the best.
     pub wins: u64,
     pub tipping: Option<Tipping>,
     /// The prefix length of the pool.
     pub pool_prefix: Option<u8>,
-    /// Addresses that the pool has to have.
+    /// The number of addresses that the pool must have.
     pub pool_addresses: Option<Count>,
-    /// Whether the pools suffice that the scenario has.
+    /// True if the pools of the scenario suffice.
     pub pools_suffice: Option<bool>,
-    /// Blocks that a full node needs, and one more: the limit of blocks where affinity is strict.
+    /// The number of blocks that a full node needs, and one more: the limit of blocks under strict affinity.
     pub block_limit: Option<u32>,
     pub candidates: Vec<Candidate>,
 }
 
-/// Simulates a cluster with each of some block sizes, and says which fits best: of those with nothing against them in any
-/// run, the one that wastes the fewest addresses for its routes in all runs together. If the pools are too small for
-/// each, it says which would fit in a larger one.
+/// Simulates a cluster with each of some block sizes, and finds the best: among the sizes without drawbacks in any run,
+/// the one with the lowest cost in wasted addresses and routes of all runs. If the pools are too small for every size,
+/// it finds the best in a larger one.
 pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
@@ -123,7 +125,7 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, Sc
 
 /// The runs with each of some block sizes.
 struct Trials {
-    /// Pods of each node on average, by run.
+    /// The average pods of a node, by run.
     pods_per_node: Vec<u32>,
     sizes: Vec<Trial>,
 }
@@ -131,8 +133,8 @@ struct Trials {
 struct Trial {
     block_size: u8,
     runs: Vec<Run>,
-    /// What is against the size in any run.
-    drawbacks: Vec<Objection>,
+    /// The drawbacks in any run.
+    drawbacks: Vec<Drawback>,
 }
 
 impl Trials {
@@ -144,7 +146,7 @@ impl Trials {
             .map(|run| shown.iter().map(|(_, runs)| runs[run].adds.time.mean).min().unwrap_or_default())
             .collect();
         let trial = |(block_size, runs): (u8, Vec<Run>)| {
-            let found: BTreeSet<Objection> = runs
+            let found: BTreeSet<Drawback> = runs
                 .iter()
                 .zip(&quickest)
                 .flat_map(|(run, quickest)| drawbacks(scenario, block_size, run, *quickest))
@@ -162,17 +164,17 @@ impl Trials {
         self.sizes.iter().map(candidate).collect()
     }
 
-    /// Those with nothing against them.
+    /// The sizes without drawbacks.
     fn sound(&self) -> impl Iterator<Item = &Trial> {
         self.sizes.iter().filter(|trial| trial.drawbacks.is_empty())
     }
 
-    /// The size that costs least in all runs together; of equals the largest block.
+    /// The size with the lowest cost of all runs; the largest block among equals.
     fn best(&self) -> Option<u8> {
         self.sound().min_by_key(|trial| trial.cost()).map(|trial| trial.block_size)
     }
 
-    /// By run: the pods of each node, and the size that costs least in it.
+    /// The pods of a node in each run, and the size with the lowest cost in it.
     fn winners(&self) -> impl Iterator<Item = (u32, u8)> {
         self.pods_per_node.iter().enumerate().filter_map(|(run, pods)| {
             let best = self.sound().min_by_key(|trial| cost(&trial.runs[run]))?;
@@ -180,7 +182,6 @@ impl Trials {
         })
     }
 
-    /// How far a size is from not being the best.
     fn tipping(&self, size: u8) -> Option<Tipping> {
         let own = self.sound().find(|trial| trial.block_size == size)?.cost();
         let second =
@@ -203,7 +204,7 @@ impl Trial {
     }
 }
 
-/// Wasted addresses, and routes as so many of them.
+/// The cost of a run: wasted addresses, and routes counted as [`ROUTE`] of them.
 fn cost(run: &Run) -> u64 {
     run.blocks.wasted + run.blocks.routes * ROUTE
 }
@@ -213,29 +214,29 @@ fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> 
     scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
 }
 
-/// The sizes of the family that the pools have, none larger than the largest pool.
+/// The sizes for a family, none larger than its largest pool.
 fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
     let largest = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
-    let of_family = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
-    sizes.iter().map(of_family).filter(|size| *size >= largest).collect()
+    let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
+    sizes.iter().map(convert).filter(|size| *size >= largest).collect()
 }
 
-fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Objection> {
+fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {
     let (time, limit) = (&run.adds.time, scenario.config().unwrap_or_default().block_limit());
     let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOWER) / 1_000 || time.p99 > LONGEST;
     [
-        (run.waiting_pods > 0, Objection::WaitingPods),
-        (run.blocks.stranded_nodes > 0, Objection::StrandedNodes),
-        (run.blocks.borrowed > 0, Objection::Borrows),
-        (is_slow, Objection::Slow),
-        (blocks_of_full_node(scenario, block_size) > limit, Objection::BlockLimit),
+        (run.waiting_pods > 0, Drawback::WaitingPods),
+        (run.blocks.stranded_nodes > 0, Drawback::StrandedNodes),
+        (run.blocks.borrowed > 0, Drawback::Borrows),
+        (is_slow, Drawback::Slow),
+        (blocks_of_full_node(scenario, block_size) > limit, Drawback::BlockLimit),
     ]
     .into_iter()
-    .filter_map(|(holds, objection)| holds.then_some(objection))
+    .filter_map(|(applies, drawback)| applies.then_some(drawback))
     .collect()
 }
 
-/// The same cluster with one pool of the family that is large enough for each of the sizes.
+/// The same cluster with one pool of the family that is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
     let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
     let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
@@ -252,29 +253,29 @@ fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenar
     other
 }
 
-/// Blocks that a node needs for all the pods that it takes.
+/// The number of blocks that a node needs for all pods that it takes.
 fn blocks_of_full_node(scenario: &Scenario, block_size: u8) -> u32 {
     scenario.max_pods_per_node.div_ceil(addresses(block_size))
 }
 
-/// Addresses of a block. Prefix lengths beyond 32 are of IPv6, whose blocks hold no more than those of IPv4.
+/// The number of addresses of a block. Prefix lengths beyond 32 are IPv6, whose blocks are not larger than those of IPv4.
 fn addresses(block_size: u8) -> u32 {
     1u32.checked_shl((bits(block_size) - block_size.min(128)).into()).unwrap_or(u32::MAX)
 }
 
-/// The prefix length of a single address of the family to which a block size belongs.
+/// The prefix length of a single address in the family of a block size.
 fn bits(block_size: u8) -> u8 {
     if block_size > 32 { 128 } else { 32 }
 }
 
-/// Addresses of a pool in which every node has the blocks that it needs when it is full, with some to spare.
+/// The number of addresses of a pool in which every node has the blocks that it needs when full, with some to spare.
 fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
     let blocks = u128::from(scenario.node_count()) * u128::from(blocks_of_full_node(scenario, block_size));
     let needed = blocks * u128::from(addresses(block_size));
     needed + needed.div_ceil(SPARE)
 }
 
-/// The prefix length of the smallest pool with so many addresses.
+/// The prefix length of the smallest pool with this number of addresses.
 fn prefix_for(addresses: u128, block_size: u8) -> u8 {
     let needed = addresses.max(1).next_power_of_two().trailing_zeros();
     bits(block_size).saturating_sub(u8::try_from(needed).unwrap_or(u8::MAX))

@@ -1,10 +1,10 @@
-//! Which block size?
+//! Comparison of block sizes.
 
 use super::several::run_all;
 use super::{BlockSizeRow, BlockSizes, Run};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each of some block sizes, given as prefix lengths. A cluster begins empty, with as many pods to
+/// Runs a scenario with each of some block sizes, given as prefix lengths. The cluster begins empty, and as many pods
 /// arrive as it has.
 pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<BlockSizes, ScenarioError> {
     let rows = with_each_size(&scenario.afresh(), sizes, runs)?;

@@ -1,4 +1,4 @@
-//! When can two pods get one address?
+//! Causes by which two pods get one address.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,26 +9,26 @@ use super::several::side_by_side;
 use crate::scenario::{Event, Planned, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// How often a check reads.
+/// The interval of checks.
 const CHECKS: Micros = Micros::from_secs(30);
-/// How long the cluster runs before the cause comes.
+/// The time for which the cluster runs before the cause.
 const BEFORE: Micros = Micros::from_mins(5);
-/// How long it runs after it.
+/// The time for which it runs after the cause.
 const AFTER: Micros = Micros::from_mins(45);
-/// How long pods live where the scenario does not say: addresses are only assigned again if pods come and go.
+/// The default lifetime of pods: addresses are only assigned again if pods come and go.
 const LIFETIME: Micros = Micros::from_mins(10);
-/// How long after it was cut off a node is removed from the cluster.
+/// The time from the partition of a node until it is removed from the cluster.
 const REMOVAL: Micros = Micros::from_mins(6);
 
 /// A cause by which an address can get two owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// None at all, for comparison.
+    /// No cause, for comparison.
     None,
     /// etcd is restored from an old backup.
     OldBackup,
-    /// A handle is shared by name, as those of Calico 2.
+    /// Pods share a handle by name, as in Calico 2.
     SharedHandle,
     /// Addresses of running pods are released by hand.
     FreedByHand,
@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-/// A finding of a check that comes of a cause.
+/// A finding of checks after a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sighting {
@@ -60,11 +60,11 @@ pub struct Sighting {
     pub runs: u64,
     /// Runs in which it was seen before any address had two owners.
     pub runs_before_clash: u64,
-    /// How long after the cause it was seen first, in the median of those runs.
+    /// The time from the cause until it was first seen, as the median of those runs.
     pub after: Micros,
 }
 
-/// What comes of a cause.
+/// The effects of a cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseRow {
@@ -72,28 +72,27 @@ pub struct CauseRow {
     pub runs: u64,
     /// Runs in which an address had two owners.
     pub runs_with_clash: u64,
-    /// Addresses with two owners in all runs together.
+    /// Addresses with two owners in all runs.
     pub clashes: u64,
-    /// How long after the cause the first address had two owners: the median of the runs in which one had.
+    /// The time from the cause until the first address had two owners, as the median of the runs in which one had.
     pub first_clash_after: Option<Micros>,
-    /// What checks found, from the first on. Only what two checks in a row found counts, as with `--confirm`.
+    /// The findings of checks, the first ones first. Only findings of two checks in a row count, as with `--confirm`.
     pub findings: Vec<Sighting>,
 }
 
-/// When two pods can get one address.
+/// The causes by which two pods get one address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Clashes {
-    /// How often a check looked.
     pub check_interval: Micros,
     pub causes: Vec<CauseRow>,
 }
 
-/// What one run shows.
-struct Seen {
+/// The effects of a cause in one run.
+struct Observation {
     clashes: u64,
     first_clash: Option<Micros>,
-    /// By code: when it was seen first after the cause, from its coming.
+    /// The time from the cause until each code was first seen.
     findings: BTreeMap<&'static str, Micros>,
 }
 
@@ -105,7 +104,7 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
         .collect();
     jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
     let seen = side_by_side(&jobs, |(_, scenario)| observe(scenario))?;
-    let mut by_cause: BTreeMap<Cause, Vec<Seen>> = BTreeMap::new();
+    let mut by_cause: BTreeMap<Cause, Vec<Observation>> = BTreeMap::new();
     for ((cause, _), seen) in jobs.iter().zip(seen) {
         by_cause.entry(*cause).or_default().push(seen);
     }
@@ -113,13 +112,8 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
     Ok(Clashes { check_interval: CHECKS, causes })
 }
 
-/// When the cause comes.
-fn moment(scenario: &Scenario) -> Micros {
-    scenario.filled_at() + BEFORE
-}
-
 fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
-    let at = moment(scenario);
+    let at = scenario.filled_at() + BEFORE;
     let what = match cause {
         Cause::None => None,
         Cause::OldBackup => Some(Event::RestoreBackup),
@@ -138,12 +132,12 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     }
 }
 
-fn observe(scenario: &Scenario) -> Result<Seen, ScenarioError> {
+fn observe(scenario: &Scenario) -> Result<Observation, ScenarioError> {
     let (end, lifetime) = (scenario.end(), scenario.lifetime.unwrap_or(LIFETIME));
     let at = end - AFTER;
     let world = simulate(scenario, |world| world.plan_checks(at - lifetime.min(BEFORE), CHECKS))?;
     let checks = &world.measured.borrow().checks;
-    // What was there before does not come of the cause.
+    // Earlier findings are no effects of the cause.
     let before: BTreeSet<&str> =
         checks.iter().filter(|(seen, _)| *seen <= at).flat_map(|(_, codes)| codes.iter().copied()).collect();
     let mut findings = BTreeMap::new();
@@ -155,10 +149,10 @@ fn observe(scenario: &Scenario) -> Result<Seen, ScenarioError> {
     let ledger = world.ledger.borrow();
     let first_clash = ledger.clashes.iter().map(|clash| clash.at).min().map(|first| first - at);
     let addresses: BTreeSet<_> = ledger.clashes.iter().map(|clash| clash.address).collect();
-    Ok(Seen { clashes: addresses.len() as u64, first_clash, findings })
+    Ok(Observation { clashes: addresses.len() as u64, first_clash, findings })
 }
 
-fn row(cause: Cause, seen: &[Seen]) -> CauseRow {
+fn row(cause: Cause, seen: &[Observation]) -> CauseRow {
     let mut sightings: BTreeMap<&'static str, Vec<(Micros, bool)>> = BTreeMap::new();
     for run in seen {
         for (code, after) in &run.findings {

@@ -1,4 +1,4 @@
-//! How long does it take until pods that are evicted run again elsewhere?
+//! The time until evicted pods run again elsewhere.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,29 +10,30 @@ use crate::time::Micros;
 /// Pods that are evicted in batches. The next batch goes when all pods of the last one are ready elsewhere.
 #[derive(Clone, Debug)]
 pub struct Eviction {
-    /// The pods that have one of these.
+    /// The addresses whose pods are evicted.
     pub addresses: BTreeSet<IpAddr>,
+    /// The number of pods of a batch.
     pub batch: usize,
-    /// Between two batches.
+    /// The time between two batches.
     pub pause: Micros,
-    /// How long a batch may wait for addresses before the eviction stops.
+    /// The time for which a batch may wait for addresses before the eviction stops.
     pub patience: Micros,
-    /// How long pods take from their addresses until they are ready: each takes as long as one of these, at random.
+    /// The possible times from a pod's addresses until it is ready, chosen at random.
     pub ready_after: Vec<Micros>,
 }
 
-/// What an eviction comes to.
+/// The result of an eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
-    /// Those that were to be evicted.
+    /// The number of pods to evict.
     pub pods: usize,
-    /// Those that have other addresses at the end. Fewer than all if some got none: then the eviction stopped.
+    /// The number of pods that got other addresses. If some got none, the eviction stopped.
     pub moved: usize,
-    /// Until the last one was ready, or the eviction stopped.
+    /// The time until the last pod was ready, or the eviction stopped.
     pub took: Micros,
 }
 
-/// How long time passes between two looks at whether it has ended.
+/// The time between two looks at the result.
 const STEP: Micros = Micros::from_mins(10);
 
 /// Evicts pods of the cluster that a scenario begins with.

@@ -1,4 +1,4 @@
-//! The question what becomes of the addresses of a node that fails.
+//! The fate of the addresses of a node that fails.
 
 use serde::Serialize;
 
@@ -11,13 +11,13 @@ use crate::time::Micros;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Point {
-    /// Since the failure.
+    /// The time since the failure.
     pub after: Micros,
     /// Addresses that the failed node holds.
     pub held: u64,
     /// Blocks that the failed node holds.
     pub blocks: u64,
-    /// Pods that should run and do not: they have no addresses, or their node failed and no other took their place yet.
+    /// Pods that should run and do not: they have no addresses, or their node failed and they are not replaced yet.
     pub waiting: u64,
 }
 
@@ -26,13 +26,13 @@ pub struct Point {
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     pub points: Vec<Point>,
-    /// The time at which the node held no address any more; `None` if that did not come.
+    /// The time from which the node held no address; `None` if it held some to the end.
     pub addresses_free_after: Option<Micros>,
-    /// The time at which the node had no block any more.
+    /// The time from which the node had no block; `None` if it had some to the end.
     pub blocks_free_after: Option<Micros>,
-    /// Most pods at a time that should run and did not.
+    /// The largest number of pods at a time that should run and did not.
     pub max_pending: u64,
-    /// When all pods ran again for good; `None` if that did not come.
+    /// The time from which all pods ran; `None` if some did not at the end.
     pub all_running_after: Option<Micros>,
 }
 
@@ -43,16 +43,16 @@ pub struct Failure {
     pub node: String,
     /// Addresses that it held when it failed.
     pub held: u64,
-    /// The time from its failure after which the node is removed from the cluster; `None` for never.
+    /// The time from its failure until the node is removed from the cluster; `None` for never.
     pub removed_after: Option<Micros>,
     pub with_collector: Course,
     pub without_collector: Course,
-    /// Where there were several runs.
+    /// Set if there were several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<FailureRange>>,
 }
 
-/// How far the numbers of several runs go.
+/// The range of the numbers of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureRange {
@@ -61,13 +61,13 @@ pub struct FailureRange {
     pub highest: Failure,
 }
 
-/// Moments at which the state of a failure is recorded.
+/// The number of times at which the state of a failure is recorded.
 const MOMENTS: u64 = 240;
 
 /// Runs a scenario in which a node fails `runs` times, with the collector of kube-controllers and without.
 pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError> {
     let with = Scenario { grace: Some(scenario.grace.unwrap_or(GRACE)), ..scenario.clone() };
-    // Both for the same time.
+    // Both have the same duration.
     let with = Scenario { duration: Some(with.end()), ..with };
     let without = Scenario { grace: None, ..with.clone() };
     let jobs: Vec<Scenario> = [with, without].iter().flat_map(|scenario| variants(scenario, runs)).collect();
@@ -86,7 +86,7 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError>
 }
 
 impl Failure {
-    /// Several runs as one, as those of a [`Run`](super::Run).
+    /// Combines several runs, like those of a [`Run`](super::Run).
     fn of_several(shown: &[Self]) -> Self {
         let all: Vec<&Self> = shown.iter().collect();
         let median = Self::at_rank(&all, 500);
@@ -100,7 +100,7 @@ impl Failure {
 
 fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
     let failed = scenario.event.as_ref().map(|planned| planned.at).unwrap_or_default();
-    // Right after the failure: events of the same moment come before.
+    // The first sample comes right after the failure, since events of the same time keep their order.
     let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;
     let points = world.measured.borrow().points.clone();
     Ok(Course {
@@ -112,7 +112,7 @@ fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
     })
 }
 
-/// From when on something holds to the end.
+/// The time from which a condition holds to the end.
 fn since(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
     let first = points.iter().rposition(|point| !holds(point)).map_or(0, |last| last + 1);
     points.get(first).map(|point| point.after)

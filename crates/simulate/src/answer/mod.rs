@@ -1,4 +1,4 @@
-//! The answers of simulations, as types that are printed and drawn elsewhere.
+//! The results of simulations, as types that are printed and drawn elsewhere.
 
 mod advise;
 mod block_size;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use calipam_check::views::Count;
 use serde::Serialize;
 
-pub use self::advise::{Advice, Candidate, Objection, Tipping, advise};
+pub use self::advise::{Advice, Candidate, Drawback, Tipping, advise};
 pub use self::block_size::block_sizes;
 pub use self::clash::{Cause, CauseRow, Clashes, Sighting, clashes};
 pub use self::eviction::{Evicted, Eviction, evict};
@@ -24,7 +24,7 @@ pub use self::scale::{scale, sizes_up_to};
 pub use self::several::SPREAD;
 use crate::time::Micros;
 
-/// How long something took: in half of all cases at most the median, in 90 of 100 at most `p90`, in 99 at most `p99`.
+/// Statistics of durations: half of all cases took at most the median, 90 of 100 at most `p90`, 99 at most `p99`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Times {
@@ -36,44 +36,44 @@ pub struct Times {
     pub worst: Micros,
 }
 
-/// How many requests a call sent to the datastore.
+/// Statistics of the requests of a call to the datastore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requests {
-    /// With two digits after the point.
+    /// Rounded to two digits after the point.
     pub mean: f64,
     pub median: u64,
     pub most: u64,
 }
 
-/// What is known of the ADDs of a run.
+/// The ADDs of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Adds {
-    /// Those that gave a pod its addresses.
+    /// ADDs that gave a pod its addresses.
     pub started: u64,
-    /// Those that ended with an error.
+    /// ADDs that ended with an error.
     pub failed: u64,
-    /// Those that took too long.
+    /// ADDs that took too long.
     pub too_long: u64,
-    /// What the plugin said to those that failed, and how often.
+    /// The messages of ADDs that failed, with their numbers.
     pub reasons: BTreeMap<String, u64>,
     /// From the call of the plugin to its answer.
     pub time: Times,
-    /// Of those that found a free address in a block of their node.
+    /// The times of ADDs that found a free address in a block of their node.
     pub time_in_own_block: Times,
-    /// Of those that read all blocks, to claim one or to borrow from one.
+    /// The times of ADDs that read all blocks, to claim one or to borrow from one.
     pub time_with_list: Times,
-    /// How long they waited for the lock of their node.
+    /// The times for which ADDs waited for the lock of their node.
     pub waited: Times,
     pub requests: Requests,
     pub requests_in_own_block: Requests,
     pub requests_with_list: Requests,
-    /// Writes that another client was faster with.
+    /// Writes for which another client was faster.
     pub conflicts: u64,
 }
 
-/// How the blocks are used at the end of a run.
+/// The use of blocks at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockUse {
@@ -81,31 +81,31 @@ pub struct BlockUse {
     pub pool_addresses: Count,
     /// Addresses in blocks.
     pub addresses: u64,
-    /// Addresses that are allocated.
+    /// Allocated addresses.
     pub allocated: u64,
-    /// Free addresses in blocks that have an owner: no other node has them to itself.
+    /// Free addresses in blocks that have an owner.
     pub wasted: u64,
-    /// Of the addresses in blocks, in percent.
+    /// Wasted addresses in percent of the addresses in blocks.
     pub wasted_percent: f64,
     /// One for each block, and one for each borrowed address.
     pub routes: u64,
     /// Addresses in blocks of other nodes.
     pub borrowed: u64,
-    /// Of the allocated addresses, in percent.
+    /// Borrowed addresses in percent of the allocated ones.
     pub borrowed_percent: f64,
     pub max_blocks_of_node: u64,
     /// Nodes that cannot get another address although their pools have free ones.
     pub stranded_nodes: u64,
 }
 
-/// How far the numbers of several runs go.
+/// The range of the numbers of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Range {
     pub runs: u64,
-    /// Each number where it is lowest, whichever run that was.
+    /// The lowest value of each number, from any run.
     pub lowest: Run,
-    /// Each number where it is highest.
+    /// The highest value of each number, from any run.
     pub highest: Run,
 }
 
@@ -119,25 +119,25 @@ pub struct Run {
     pub pods: u64,
     /// Pods that should run at the end and do not.
     pub waiting_pods: u64,
-    /// From the creation of a pod to its address, ADDs that failed and the waits between them included; of the pods that were
-    /// created in the run and got one.
+    /// The times from the creation of a pod to its address, including failed ADDs and the waits between them, for pods
+    /// that were created in the run and got one.
     pub time_to_address: Times,
-    /// How long the cluster was simulated.
+    /// The duration of the simulation.
     pub simulated: Micros,
     pub adds: Adds,
-    /// DELs that gave their addresses back.
+    /// DELs that released their addresses.
     pub deleted: u64,
-    /// All requests to the datastore, those of kube-controllers too.
+    /// All requests to the datastore, including those of kube-controllers.
     pub datastore_requests: u64,
     pub blocks: BlockUse,
     /// Addresses that two pods used at a time.
     pub clashes: u64,
-    /// Where there were several runs.
+    /// Set if there were several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<Range>>,
 }
 
-/// Runs with more and more nodes.
+/// Runs with increasing numbers of nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {
@@ -154,7 +154,7 @@ pub struct BlockSizeRow {
     pub run: Run,
 }
 
-/// The same cluster with one block size after the other.
+/// Runs of the same cluster with different block sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockSizes {

@@ -19,12 +19,12 @@ pub fn run(scenario: &Scenario) -> Result<Run, ScenarioError> {
     simulate(scenario, |_| ()).map(|world| world.show())
 }
 
-/// Runs a scenario `runs` times, and shows the median of each number with its range.
+/// Runs a scenario `runs` times, and returns the median of each number with its range.
 pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run, ScenarioError> {
     run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
 }
 
-/// Runs a scenario after `prepare` has planned more. What is given holds the world as it is at the end.
+/// Runs a scenario after `prepare` has planned more, and returns the world at its end.
 pub(super) fn simulate(
     scenario: &Scenario,
     prepare: impl FnOnce(&Rc<World>),
@@ -39,7 +39,7 @@ pub(super) fn simulate(
 pub(super) struct Finished(Rc<World>);
 
 impl Drop for Finished {
-    /// What was still planned holds the world, and the world what is planned.
+    /// Drops the planned events, which hold the world and are held by it.
     fn drop(&mut self) {
         self.0.engine.stop();
     }
@@ -54,7 +54,7 @@ impl std::ops::Deref for Finished {
 }
 
 impl World {
-    /// What a run shows at its end.
+    /// The results of a run at its end.
     pub(super) fn show(&self) -> Run {
         let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
         let snapshot = self.snapshot_of_blocks();
@@ -139,13 +139,12 @@ fn times(found: impl Iterator<Item = u32>) -> Times {
     Times { count, mean, median: at(500), p90: at(900), p99: at(990), worst: at(1_000) }
 }
 
-/// The value at a rank: the least one that so many thousandths do not exceed.
+/// The value at a rank: the least one that `permille` thousandths do not exceed.
 pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
     let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
     sorted.get(place).copied()
 }
 
-/// The median of what was found.
 pub(super) fn median(mut found: Vec<Micros>) -> Option<Micros> {
     found.sort_unstable();
     rank(&found, 500)

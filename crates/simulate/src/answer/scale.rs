@@ -1,22 +1,19 @@
-//! Is the rate of allocation bound by the size of the cluster?
+//! The effect of the size of a cluster.
 
 use super::Scale;
 use super::several::run_each;
-use crate::scenario::{Rate, Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError};
 
 /// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
 pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale, ScenarioError> {
+    let before = scenario.node_count().max(1);
     let sized = |count: &u32| Scenario {
         nodes: *count,
-        arrival: scenario.arrival.map(|rate| scaled(rate, *count, scenario.node_count())),
+        arrival: scenario.arrival.map(|rate| rate.times((*count).into(), before.into())),
         ..scenario.clone()
     };
     let scenarios: Vec<Scenario> = nodes.iter().map(sized).collect();
     Ok(Scale { rows: run_each(&scenarios, runs)? })
-}
-
-fn scaled(rate: Rate, nodes: u32, of: u32) -> Rate {
-    rate.times(nodes.into(), of.max(1).into())
 }
 
 /// Numbers of nodes from small to `most`: 10, 50, 100, 500 and so on.
@@ -33,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_grow_to_the_one_asked_for() {
+    fn sizes_grow_to_the_requested_one() {
         assert_eq!(sizes_up_to(700), [10, 50, 100, 500, 700]);
         assert_eq!(sizes_up_to(100), [10, 50, 100]);
         assert_eq!(sizes_up_to(3), [3]);

@@ -1,4 +1,4 @@
-//! Several runs of one cluster: with other seeds and other numbers of pods, as a real one may come.
+//! Several runs of one cluster, with other seeds and numbers of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times}
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// How far the pods of a node lie from the average where runs are repeated, in percent: schedulers do not place them evenly,
-/// and no one knows the average before.
+/// The deviation of pods of a node from the average in repeated runs, in percent: schedulers do not place them evenly, and
+/// the average is not known before.
 pub const SPREAD: u32 = 12;
 
-/// Runs each of some scenarios `runs` times. What cannot be is refused before anything runs.
+/// Runs each of some scenarios `runs` times. Refuses impossible scenarios before anything runs.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, ScenarioError> {
     Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
 }
 
-/// The same, with each run by itself: those of a scenario in the order of [`variants`].
+/// Runs each of some scenarios `runs` times, and returns the runs of each in the order of [`variants`].
 pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>, ScenarioError> {
     scenarios.iter().try_for_each(Scenario::check)?;
     let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs)).collect();
@@ -27,8 +27,8 @@ pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>
     Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
 }
 
-/// Does `work` for each of some jobs, from the last on; the results come in the order of the jobs. More nodes and smaller blocks
-/// are at the end of lists of them and take longest: an early begin of those does not hold up the end.
+/// Does `work` for each of some jobs in parallel, and returns the results in the order of the jobs. Begins with the last
+/// jobs, which usually have more nodes or smaller blocks and take longest.
 pub(super) fn side_by_side<J: Sync, T: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<T, ScenarioError> + Sync,
@@ -39,19 +39,19 @@ pub(super) fn side_by_side<J: Sync, T: Send>(
     results.into_iter().collect()
 }
 
-/// A scenario as it is, and others of it: each with a seed of its own, nodes with more and fewer pods, and fewer or more
-/// pods on average. If something goes wrong at a time, the average stays, since the cluster would be full sooner or later.
+/// A scenario and variants of it, each with a seed of its own, nodes with more and fewer pods, and fewer or more pods on
+/// average. A scenario with an event keeps the average, since the cluster would be full at another time.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
     let steps = (count.max(1) - 1).div_ceil(2);
     let variant = |number: u64| {
         let share = i64::from(SPREAD) * number.div_ceil(2) as i64 * if number % 2 == 1 { -1 } else { 1 };
         let pods = i64::from(scenario.pods_per_node);
         let varied = pods + (pods * share).checked_div(100 * steps as i64).unwrap_or(0);
-        let has_place = scenario.event.is_none() && scenario.pods_per_node > 0;
+        let may_vary = scenario.event.is_none() && scenario.pods_per_node > 0;
         let most = i64::from(scenario.max_pods_per_node.max(1));
         Scenario {
             seed: scenario.seed.wrapping_add(number),
-            pods_per_node: if has_place { varied.clamp(1, most) as u32 } else { scenario.pods_per_node },
+            pods_per_node: if may_vary { varied.clamp(1, most) as u32 } else { scenario.pods_per_node },
             pod_spread: if number == 0 { scenario.pod_spread } else { scenario.pod_spread.max(SPREAD) },
             ..scenario.clone()
         }
@@ -60,7 +60,7 @@ pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
 }
 
 impl Run {
-    /// Several runs as one: each number is the median of theirs, and the range says how far they go.
+    /// Combines several runs: each number is the median of theirs, with its range.
     pub(super) fn of_several(shown: &[Self]) -> Self {
         let all: Vec<&Self> = shown.iter().collect();
         if let [one] = all[..] {
@@ -72,9 +72,9 @@ impl Run {
     }
 }
 
-/// What has numbers of which each has a place among the same ones of other runs.
+/// Results with numbers that can be ranked among those of other runs.
 pub(super) trait AtRank: Sized {
-    /// Each number by itself: the one that so many thousandths do not exceed.
+    /// The result whose every number is the least one that `permille` thousandths do not exceed.
     fn at_rank(all: &[&Self], permille: usize) -> Self;
 }
 
@@ -92,7 +92,7 @@ macro_rules! of_numbers {
 
 of_numbers!(u32, u64, f64, Count, Micros);
 
-/// Field by field; those after the semicolon are as in the first run.
+/// Ranks each field. Fields after the semicolon are those of the first run.
 macro_rules! of_fields {
     ($($name:ident { $($field:ident),* $(; $($first:ident),*)? })*) => {
         $(impl AtRank for $name {
@@ -129,7 +129,7 @@ of_fields! {
     Failure { held, with_collector, without_collector; node, removed_after, range }
 }
 
-/// Point by point: failures are counted as often in each run.
+/// Ranks each point. All runs have the same number of points.
 impl AtRank for Vec<Point> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
@@ -138,7 +138,7 @@ impl AtRank for Vec<Point> {
     }
 }
 
-/// What does not come is later than all that does.
+/// `None` is later than all times.
 impl AtRank for Option<Micros> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let mut sorted: Vec<Self> = all.iter().map(|time| **time).collect();
@@ -147,7 +147,7 @@ impl AtRank for Option<Micros> {
     }
 }
 
-/// What a run does not name, it has none of.
+/// A missing name counts as 0.
 impl AtRank for BTreeMap<String, u64> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let names: BTreeSet<&String> = all.iter().flat_map(|one| one.keys()).collect();
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_has_a_median_and_ends_of_its_own() {
+    fn each_number_has_its_own_median_and_range() {
         let run = |pods: u64, seconds: u64| Run {
             pods,
             adds: Adds { reasons: BTreeMap::from([(format!("{pods}"), pods)]), ..Adds::default() },
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_lie_around_the_scenario() {
+    fn variants_are_around_the_scenario() {
         let scenario = Scenario { pods_per_node: 50, ..Scenario::default() };
         let pods: Vec<u32> = variants(&scenario, 5).iter().map(|one| one.pods_per_node).collect();
         assert_eq!(pods, [50, 47, 53, 44, 56]);

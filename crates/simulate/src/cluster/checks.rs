@@ -1,4 +1,4 @@
-//! Checks of the simulated cluster, from time to time.
+//! Regular checks of the simulated cluster.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -8,24 +8,24 @@ use calipam_check::{Code, Options, check};
 use super::World;
 use crate::time::Micros;
 
-/// Code and subject of a finding.
-type Found = BTreeSet<(Code, String)>;
+/// Findings by code and subject.
+type Findings = BTreeSet<(Code, String)>;
 
 impl World {
-    /// Plans checks from `begin` to the end. What one of them and the one before both find is kept, as with `--confirm`:
-    /// pods that are starting or stopping look like a fault for a moment.
+    /// Plans checks from `begin` to the end. Only findings of two checks in a row are kept, as with `--confirm`: pods that
+    /// are starting or stopping look like a fault for a moment.
     pub(crate) fn plan_checks(self: &Rc<Self>, begin: Micros, every: Micros) {
-        self.plan_check(begin, every, Found::new());
+        self.plan_check(begin, every, Findings::new());
     }
 
-    fn plan_check(self: &Rc<Self>, at: Micros, every: Micros, before: Found) {
+    fn plan_check(self: &Rc<Self>, at: Micros, every: Micros, before: Findings) {
         if at > self.scenario.end() {
             return;
         }
         let world = Rc::clone(self);
         self.engine.at(at, move || {
             let report = check(&world.snapshot(), &Options::default());
-            let found: Found =
+            let found: Findings =
                 report.findings.iter().map(|finding| (finding.code, finding.subject.to_string())).collect();
             let confirmed: BTreeSet<&'static str> =
                 found.intersection(&before).map(|(code, _)| code.name()).collect();

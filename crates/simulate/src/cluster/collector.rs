@@ -1,5 +1,5 @@
-//! The collector of kube-controllers (facts 3.10, 3.12, 3.17). It decides by caches, which lag behind; on Kubernetes it asks for each pod once more
-//! before it releases an address.
+//! The collector of kube-controllers (facts 3.10, 3.12, 3.17). It decides by caches, which lag behind. On Kubernetes it
+//! reads each pod once more before it releases an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,19 +19,19 @@ use crate::datastore::Client;
 use crate::scenario::interval;
 use crate::time::Micros;
 
-/// How long it waits for more of the same before it begins.
-const TOGETHER: Micros = Micros::from_secs(1);
-/// How long it waits until it tries again what it could not do.
-const AGAIN: Micros = Micros::from_secs(5);
-/// Most addresses that it releases at once.
+/// The time between two looks at the signal to begin.
+const POLL: Micros = Micros::from_secs(1);
+/// The time until it tries again after an error.
+const RETRY: Micros = Micros::from_secs(5);
+/// The limit of addresses that it releases at once.
 const BATCH: usize = 10_000;
 
-/// The collector, with what it has seen.
+/// The collector and its memory.
 struct State {
     world: Rc<World>,
     grace: Micros,
     allocator: Allocator<Client>,
-    /// Since when blocks are empty that their node does not need.
+    /// The blocks that their node does not need, by the time since which they are empty.
     empty_since: BTreeMap<IpNet, Micros>,
 }
 
@@ -43,15 +43,15 @@ struct Leak {
     has_node: bool,
 }
 
-/// What the caches say.
+/// The garbage that the caches show.
 #[derive(Default)]
-struct Found {
+struct Garbage {
     leaks: Vec<Leak>,
     /// Blocks with addresses whose cooldown is over.
     cooled: Vec<IpNet>,
-    /// Nodes that the cluster has no more, and that hold nothing that may be in use.
+    /// Nodes that are not in the cluster any more and hold no address in use.
     nodes: Vec<String>,
-    /// Blocks to give up, with their node.
+    /// Blocks to give up, with their nodes.
     blocks: Vec<(IpNet, String)>,
 }
 
@@ -68,7 +68,7 @@ impl World {
         self.server.data().config().unwrap_or_default().cooldown()
     }
 
-    /// A node or a pod is gone: the collector begins soon.
+    /// Signals the collector to begin soon, since a node or a pod is gone.
     pub(super) fn collect_soon(&self) {
         self.is_collecting.set(true);
     }
@@ -78,22 +78,22 @@ async fn run(mut state: State) {
     let engine = state.world.engine.clone();
     let mut next = interval(state.grace);
     loop {
-        // A signal is checked once in a while, so that several come together.
+        // Signals are looked at once in a while, so that one run serves several.
         while engine.now() < next && !state.world.is_collecting.replace(false) {
-            engine.sleep(TOGETHER).await;
+            engine.sleep(POLL).await;
         }
         if engine.now() >= next {
             next = engine.now() + interval(state.grace);
         }
         if !state.collect().await {
-            engine.sleep(AGAIN).await;
+            engine.sleep(RETRY).await;
             state.world.is_collecting.set(true);
         }
     }
 }
 
 impl State {
-    /// Releases what is leaked; false if something is left to do.
+    /// Releases garbage; false if some is left.
     async fn collect(&mut self) -> bool {
         let found = self.find();
         let world = &self.world;
@@ -107,7 +107,7 @@ impl State {
             self.free_cooled(block).await;
         }
         for (block, node) in found.blocks {
-            // Where another client was faster there is nothing to do.
+            // If another client was faster, there is nothing to do.
             let _ = self.allocator.release_affinity(block, &node, InUse::Refuse).await;
         }
         for node in found.nodes {
@@ -119,7 +119,7 @@ impl State {
         is_done
     }
 
-    /// The leaks that are still leaks. The pods of nodes that are gone are not asked for again.
+    /// Confirms leaks, and returns the requests to release them. Reads no pod of a node that is gone.
     async fn confirmed(&self, leaks: Vec<Leak>) -> Vec<Release> {
         let mut confirmed = Vec::new();
         for Leak { pod, release, has_node } in leaks {
@@ -133,7 +133,7 @@ impl State {
         confirmed
     }
 
-    /// Writes a block without the addresses whose cooldown is over. Where another client was faster, that one has done it.
+    /// Writes a block without the addresses whose cooldown is over. If another client was faster, that one has done it.
     async fn free_cooled(&self, block: IpNet) {
         let store = self.allocator.store();
         let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else { return };
@@ -144,13 +144,13 @@ impl State {
         }
     }
 
-    fn find(&mut self) -> Found {
+    fn find(&mut self) -> Garbage {
         let world = Rc::clone(&self.world);
         let (pods, nodes, data) = (world.pods.borrow(), world.nodes.borrow(), world.server.data());
         let present: BTreeSet<&str> =
             nodes.all().filter(|(_, node)| node.is_in_cluster).map(|(_, node)| &*node.name).collect();
 
-        let mut found = Found::default();
+        let mut found = Garbage::default();
         let mut nodes_in_use: BTreeSet<String> = BTreeSet::new();
         let mut blocks_of: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
         let (now, cooldown) = (world.engine.now().timestamp(), world.cooldown());
@@ -165,21 +165,20 @@ impl State {
             for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {
                 let Some(id) = pods.of_record(&held.attribute) else { continue };
                 let node = held.attribute.get("node").map(|node| node.to_string()).unwrap_or_default();
-                match pods.is_leaked(id, held.address) {
-                    false => drop(nodes_in_use.insert(node)),
-                    true => {
-                        let has_node = present.contains(&*node);
-                        if has_node && !self.is_old(pods.get(id)) {
-                            continue;
-                        }
-                        let release = Release {
-                            address: held.address,
-                            handle: held.attribute.handle().map(|handle| handle.to_string()),
-                            sequence: Some(held.sequence),
-                        };
-                        found.leaks.push(Leak { pod: id, release, has_node });
-                    }
+                if !pods.is_leaked(id, held.address) {
+                    nodes_in_use.insert(node);
+                    continue;
                 }
+                let has_node = present.contains(&*node);
+                if has_node && !self.is_old(pods.get(id)) {
+                    continue;
+                }
+                let release = Release {
+                    address: held.address,
+                    handle: held.attribute.handle().map(|handle| handle.to_string()),
+                    sequence: Some(held.sequence),
+                };
+                found.leaks.push(Leak { pod: id, release, has_node });
             }
         }
 
@@ -190,12 +189,12 @@ impl State {
         found
     }
 
-    /// The pod is gone for as long as the grace period.
+    /// True if the pod has been gone for the grace period.
     fn is_old(&self, pod: &Pod) -> bool {
         self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.grace
     }
 
-    /// Blocks that are empty for as long as the grace period, where their node has another one.
+    /// The blocks that have been empty for the grace period and whose node has another one.
     fn find_unneeded(&mut self, blocks_of: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
         let now = self.world.engine.now();
         let mut unneeded = Vec::new();
@@ -222,7 +221,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Event, Planned, PoolSpec, Scenario};
 
-    /// Six nodes with ten pods each, of which those of one leave after six minutes.
+    /// Six nodes with ten pods each. The pods of one leave after six minutes.
     fn world(change: impl FnOnce(&mut Scenario)) -> Rc<World> {
         let mut scenario = Scenario {
             nodes: 6,
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_cooled_is_freed_where_nothing_else_writes_the_block() {
+    fn cooled_down_addresses_are_freed_if_nothing_else_writes_the_block() {
         let world = world(|scenario| scenario.cooldown = Micros::from_secs(30));
         let is_cooling = || world.server.data().blocks().any(|block| block.has_cooling());
         world.engine.run_until(Micros::from_secs(6 * 60 + 20));
@@ -248,17 +247,17 @@ mod tests {
         assert!(!is_cooling());
     }
 
-    /// Addresses that are allocated to pods that are gone.
+    /// The number of addresses that are allocated to pods that are gone.
     fn leaked(world: &World) -> usize {
         let (data, pods) = (world.server.data(), world.pods.borrow());
-        let held = data.blocks().flat_map(|block| block.allocations());
-        let is_leaked = |id: u32, address| pods.is_leaked(id, address);
-        held.filter(|held| pods.of_record(&held.attribute).is_some_and(|id| is_leaked(id, held.address)))
+        data.blocks()
+            .flat_map(|block| block.allocations())
+            .filter(|held| pods.of_record(&held.attribute).is_some_and(|id| pods.is_leaked(id, held.address)))
             .count()
     }
 
     #[test]
-    fn on_kubernetes_each_pod_is_asked_for_before_its_address_goes() {
+    fn each_pod_is_read_before_its_address_is_released_on_kubernetes() {
         let freed = |kind: DatastoreKind| {
             let restored = Micros::from_mins(9);
             let world = world(|scenario| {
@@ -267,7 +266,7 @@ mod tests {
                 scenario.event = Some(Planned { at: restored, what: Event::RestoreBackup });
             });
             world.engine.run_until(restored + Micros::from_millis(1));
-            assert!(leaked(&world) >= 8, "{}: those that had left", leaked(&world));
+            assert!(leaked(&world) >= 8, "{}: pods that had left", leaked(&world));
             while leaked(&world) > 0 {
                 world.engine.run_until(world.engine.now() + Micros::from_millis(100));
             }

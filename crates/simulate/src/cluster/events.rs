@@ -12,11 +12,11 @@ use crate::time::Micros;
 
 /// The age of the backup that is restored.
 const BACKUP: Micros = Micros::from_mins(4);
-/// Pods whose addresses are released by hand, or that share their handle with another.
+/// The number of pods whose addresses are released by hand, or that share their handle with another.
 const PODS: u32 = 3;
 /// The time until a pod is moved to another node.
 const MOVED: Micros = Micros::from_mins(1);
-/// The time from then on until the node that it has left stops it.
+/// The time from then on until its old node stops it.
 const LATE: Micros = Micros::from_secs(30);
 
 impl World {
@@ -31,7 +31,7 @@ impl World {
     }
 
     fn happen(self: &Rc<Self>, event: &Event) {
-        // A scenario is refused that names a node which is not there.
+        // The check of a scenario refuses an unknown node.
         let node = event.node().and_then(|name| self.scenario.node_index(name)).unwrap_or_default();
         match event {
             Event::FailNode(_) => self.fail(node, Failure::Stopped),
@@ -46,8 +46,8 @@ impl World {
         self.nodes.borrow().get(node).pods.iter().copied().collect()
     }
 
-    /// Plans that etcd gets back what it held some time before. Endpoints of pods that started meanwhile are gone with it, and
-    /// those of pods that left are back.
+    /// Plans a backup of etcd and its restore. After that, endpoints of pods that started meanwhile are gone, and those of
+    /// pods that left are back.
     fn plan_restore(self: &Rc<Self>, at: Micros) {
         let world = Rc::clone(self);
         self.engine.at(at - BACKUP, move || {
@@ -56,7 +56,7 @@ impl World {
             let restored = Rc::clone(&world);
             world.engine.at(at, move || {
                 *restored.server.data_mut() = backup;
-                // A restore takes longer than notes count.
+                // A restore takes so long that notes have expired.
                 restored.nodes.borrow_mut().forget_notes();
                 for (id, pod) in restored.pods.borrow_mut().all_mut() {
                     pod.has_endpoint = endpoints.get(id as usize).is_some_and(|had| *had);
@@ -65,7 +65,7 @@ impl World {
         });
     }
 
-    /// Picks some of the pods that run.
+    /// Picks some running pods.
     fn pick(&self) -> Vec<u32> {
         let mut running: Vec<u32> =
             self.pods.borrow().all().filter(|(_, pod)| pod.runs).map(|(id, _)| id).collect();
@@ -74,8 +74,8 @@ impl World {
         (0..count).map(|_| pick()).collect()
     }
 
-    /// Pods of a StatefulSet start, each is moved to another node, and the first node stops the old pod only then:
-    /// it releases the handle, which is the new pod's, too.
+    /// Starts pods of a StatefulSet and moves each to another node. The first node stops the old pod only then and
+    /// releases the handle, which is the new pod's, too.
     fn share_handles(self: &Rc<Self>) {
         for number in 0..PODS {
             let handle: Rc<str> = format!("default.web-{number}").into();
@@ -98,14 +98,14 @@ impl World {
     }
 }
 
-/// An operator releases the addresses of some running pods.
+/// Releases the addresses of some running pods, as an operator does by hand.
 async fn free(world: Rc<World>) {
     let is_labelled = true;
     let allocator = Allocator::new(Client::for_plugin(&world.server, is_labelled));
     for id in world.pick() {
         let addresses = world.pods.borrow().get(id).addresses.to_vec();
         let requests: Vec<Release> = addresses.into_iter().map(Release::any).collect();
-        // Nothing more comes of an error than of a person who sees one.
+        // The operator sees an error and does nothing.
         let _ = allocator.release_ips(&requests).await;
     }
 }

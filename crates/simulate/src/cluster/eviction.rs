@@ -1,9 +1,9 @@
-//! Pods that are evicted in batches, as `migrate --evict` does.
+//! Eviction of pods in batches, as `migrate --evict` does it.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::World;
+use super::{Pod, World};
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
 
@@ -11,7 +11,7 @@ use crate::time::Micros;
 const POLL: Micros = Micros::from_secs(1);
 
 impl World {
-    /// Begins to evict; the result is there once that has ended.
+    /// Begins an eviction, which sets the result when it has ended.
     pub(crate) fn begin_eviction(self: &Rc<Self>, eviction: &Eviction) -> Rc<Cell<Option<Evicted>>> {
         let result = Rc::new(Cell::new(None));
         let (world, eviction, set) = (Rc::clone(self), eviction.clone(), Rc::clone(&result));
@@ -19,14 +19,14 @@ impl World {
         result
     }
 
-    /// The pods that are evicted.
+    /// The running pods with one of the addresses.
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
         let pods = self.pods.borrow();
-        let is_meant = |addresses: &[_]| addresses.iter().any(|address| eviction.addresses.contains(address));
-        pods.all().filter(|(_, pod)| pod.runs && is_meant(&pod.addresses)).map(|(id, _)| id).collect()
+        let is_evicted = |pod: &Pod| pod.runs && pod.addresses.iter().any(|a| eviction.addresses.contains(a));
+        pods.all().filter(|(_, pod)| is_evicted(pod)).map(|(id, _)| id).collect()
     }
 
-    /// How long a pod takes from its addresses until it is ready: one of those that are known.
+    /// The time from a pod's addresses until it is ready: one of the given times, at random.
     fn time_until_ready(&self, eviction: &Eviction) -> Micros {
         let place = self.random_below(eviction.ready_after.len() as u64) as usize;
         eviction.ready_after.get(place).copied().unwrap_or_default()
@@ -44,7 +44,7 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
         gone.iter().for_each(|id| world.replace(*id));
 
-        // Those that no node takes yet are not among the pods.
+        // Pods that no node takes yet are not in the list of pods.
         let until = world.engine.now() + eviction.patience;
         let started = || -> Vec<Micros> {
             world.pods.borrow().since(before).iter().filter_map(|pod| pod.started).collect()

@@ -9,7 +9,7 @@ use crate::answer::Point;
 use crate::scenario::{DETECTION, EVICTION};
 use crate::time::Micros;
 
-/// The time from the removal of a node until the pods go that were bound to it (the collector of pods of Kubernetes).
+/// The time from the removal of a node until Kubernetes' collector removes its pods.
 const ORPHANS: Micros = Micros::from_secs(40);
 
 /// The addresses and blocks that a node held when it failed.
@@ -31,16 +31,16 @@ pub(crate) enum Failure {
 }
 
 impl World {
-    /// Plans samples from `begin` to the end, at so many equal distances.
+    /// Plans samples from `begin` to the end, at `count` equal distances.
     pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros, count: u64) {
-        let long = self.scenario.end() - begin;
+        let duration = self.scenario.end() - begin;
         for moment in 0..=count {
             let world = Rc::clone(self);
-            self.engine.at(begin + Micros(long.0 / count * moment), move || world.take_sample());
+            self.engine.at(begin + Micros(duration.0 / count * moment), move || world.take_sample());
         }
     }
 
-    /// Notes what the failed node still holds, and how many pods wait.
+    /// Records the addresses and blocks that the failed node still holds, and the number of waiting pods.
     fn take_sample(&self) {
         let waiting = self.waiting_pods();
         let mut measured = self.measured.borrow_mut();
@@ -48,7 +48,7 @@ impl World {
         let data = self.server.data();
         let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
             let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
-            // A cooling address is free again by and by.
+            // A cooling address becomes free.
             found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
         };
         let has_owner = |cidr: &&IpNet| {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// The pods of a node are replaced; their objects stay, since nothing says that their containers have ended.
+    /// Replaces the pods of a node. Their objects stay, since their containers may still run.
     fn evict(self: &Rc<Self>, node: u32) {
         self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
     }
@@ -111,7 +111,7 @@ impl World {
         self.collect_soon();
     }
 
-    /// Notes what a node holds that fails now.
+    /// Records the addresses and blocks of a node that fails now.
     fn note_held(&self, node: u32) {
         let node = Rc::clone(&self.nodes.borrow().get(node).name);
         let (mut blocks, mut allocations) = (Vec::new(), Vec::new());

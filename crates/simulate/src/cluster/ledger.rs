@@ -1,4 +1,4 @@
-//! The pods that use addresses in truth, apart from what the datastore says.
+//! The true users of addresses, whatever the datastore has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,13 +15,13 @@ pub(crate) struct Clash {
 /// The user of each address.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Looked up alone; nothing depends on the order.
+    /// Only looked up: nothing depends on the order.
     users: HashMap<IpAddr, u32, foldhash::fast::FixedState>,
     pub clashes: Vec<Clash>,
 }
 
 impl Ledger {
-    /// A pod begins to use an address.
+    /// Notes that a pod begins to use an address.
     pub(crate) fn take(&mut self, address: IpAddr, pod: u32, at: Micros) {
         if let Some(first) = self.users.insert(address, pod)
             && first != pod
@@ -30,7 +30,7 @@ impl Ledger {
         }
     }
 
-    /// A pod uses an address no more.
+    /// Notes that a pod stops using an address.
     pub(crate) fn leave(&mut self, address: IpAddr, pod: u32) {
         if self.users.get(&address) == Some(&pod) {
             self.users.remove(&address);
@@ -52,7 +52,7 @@ mod tests {
         assert!(ledger.clashes.is_empty());
         ledger.take(address, 3, Micros(3));
         assert_eq!(ledger.clashes, [Clash { address, at: Micros(3) }]);
-        // The first one leaves: the second still uses it.
+        // The first user leaves, the second still uses it.
         ledger.leave(address, 2);
         ledger.take(address, 4, Micros(4));
         assert_eq!(ledger.clashes.len(), 2);

@@ -1,4 +1,4 @@
-//! What is measured of the calls of the plugin.
+//! Measurements of the calls of the plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,9 +9,9 @@ use crate::time::Micros;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Add {
-    /// From the call of the plugin to its answer.
+    /// The time from the call of the plugin to its answer.
     pub time: Micros,
-    /// Of which it waited for the lock of the node.
+    /// The part of it in which it waited for the lock of the node.
     pub waited: Micros,
     pub requests: u32,
     pub conflicts: u32,
@@ -20,27 +20,26 @@ pub(crate) struct Add {
     pub outcome: Outcome,
 }
 
-/// What became of an ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Started(Vec<IpAddr>),
-    /// What the plugin said.
+    /// The message of the plugin.
     Failed(String),
-    /// The runtime or the plugin gave up after too long a time.
+    /// The runtime or the plugin gave up after a time.
     TooLong,
 }
 
-/// All ADDs so far, in the order in which they ended.
+/// All measurements so far.
 #[derive(Default)]
 pub(crate) struct Measured {
-    /// Those that gave addresses.
+    /// The ADDs that gave addresses, in the order in which they ended.
     pub started: Vec<Timed>,
     pub failed: u64,
     pub too_long: u64,
-    /// What the plugin says to those that failed, with their number.
+    /// The messages of ADDs that failed, with their numbers.
     pub reasons: BTreeMap<String, u64>,
     pub conflicts: u64,
-    /// DELs that gave their addresses back.
+    /// DELs that released their addresses.
     pub deleted: u64,
     /// Pods for which no node has room now.
     pub unschedulable: u64,
@@ -50,10 +49,10 @@ pub(crate) struct Measured {
     pub checks: Vec<(Micros, BTreeSet<&'static str>)>,
 }
 
-/// An ADD that gave addresses, in the least memory.
+/// An ADD that gave addresses, in little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
-    /// In microseconds; more than 71 minutes are none.
+    /// In microseconds, at most 71 minutes.
     pub time: u32,
     pub waited: u32,
     pub requests: u16,

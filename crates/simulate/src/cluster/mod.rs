@@ -1,4 +1,4 @@
-//! The simulated cluster: nodes, pods, the plugin, kube-controllers, and what goes wrong.
+//! The simulated cluster: nodes, pods, the plugin, kube-controllers and events.
 
 mod arrivals;
 mod checks;
@@ -32,12 +32,12 @@ use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// For how long no pod starts any more where those that wait cannot.
+/// The time without a start after which waiting pods are taken to be stuck.
 const QUIET: Micros = Micros::from_mins(2);
-/// For how long a run goes on at most after its usual end.
-const SETTLING: Micros = Micros::from_mins(60);
+/// The longest extension of a run after its usual end.
+const EXTENSION: Micros = Micros::from_mins(60);
 
-/// The cluster. All its parts hold it.
+/// The cluster, which all its parts share.
 pub(crate) struct World {
     pub engine: Engine,
     pub server: Rc<Server>,
@@ -54,7 +54,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A cluster as the scenario says that it begins, with everything planned.
+    /// Creates the cluster of a scenario at its start, with all events planned.
     pub(crate) fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>, ScenarioError> {
         scenario.check()?;
         let engine = Engine::default();
@@ -80,8 +80,7 @@ impl World {
         Ok(world)
     }
 
-    /// Lets time pass to the end of the scenario, and where that does not say when it ends, on while pods start that
-    /// waited for addresses.
+    /// Runs to the end of the scenario. If it has no duration, goes on while waiting pods still start.
     pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);
@@ -90,7 +89,7 @@ impl World {
             return;
         }
         let started = || self.measured.borrow().started.len();
-        while self.waiting_pods() > 0 && self.engine.now() < end + SETTLING {
+        while self.waiting_pods() > 0 && self.engine.now() < end + EXTENSION {
             let before = started();
             self.engine.run_until(self.engine.now() + QUIET);
             if started() == before {
@@ -99,12 +98,12 @@ impl World {
         }
     }
 
-    /// Pods that should run and do not.
+    /// The number of pods that should run and do not.
     pub(crate) fn waiting_pods(&self) -> u64 {
         self.pods.borrow().missing() + self.measured.borrow().unschedulable
     }
 
-    /// Whether a pod gets an address of a family.
+    /// True if pods get addresses of a family.
     fn wants(&self, family: Family) -> bool {
         self.families[usize::from(family == Family::V6)]
     }
@@ -115,7 +114,7 @@ impl World {
     }
 }
 
-/// What the datastore holds at the start.
+/// The content of the datastore at the start.
 fn data(scenario: &Scenario) -> Data {
     let start = scenario.start.as_deref();
     let reservations = start.map(|start| start.reservations.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Nodes, and which of them takes the next pod.
+//! Nodes, and the choice of one for the next pod.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,31 +14,32 @@ use crate::scenario::Scenario;
 
 pub(crate) struct NodeState {
     pub name: Rc<str>,
-    /// How many pods it gets where the average node gets a hundred.
+    /// The number of pods that it gets if the average node gets a hundred.
     weight: u32,
-    /// The lock of the plugins of the node.
+    /// The lock of the node's plugin.
     pub lock: Lock,
-    /// What searches that found nothing keep next to the lock.
+    /// The results of searches that found nothing, which the plugin keeps next to the lock.
     pub notes: Arc<MemoryNotes>,
     /// Its machine runs and reaches the control plane.
     pub is_alive: bool,
-    /// The cluster has an object of it.
+    /// The cluster has its object.
     pub is_in_cluster: bool,
     /// Kubernetes: the affinities of the node have their labels.
     pub is_labelled: Rc<Cell<bool>>,
     /// Its pods that are not gone.
     pub pods: BTreeSet<u32>,
-    /// What the node does with some of them now.
+    /// The current tasks of some of them.
     tasks: BTreeMap<u32, TaskId>,
 }
 
 /// All nodes.
 pub(crate) struct Nodes {
     all: Vec<NodeState>,
-    /// Those that take pods, in no order that means anything, and where each is there.
+    /// The nodes that take pods, in any order.
     open: Vec<u32>,
+    /// The place of each node in `open`.
     place: Vec<Option<usize>>,
-    /// Those that are cordoned or known to be down.
+    /// True for nodes that are cordoned or known to be down.
     closed: Vec<bool>,
     most_pods: usize,
 }
@@ -106,7 +107,7 @@ impl Nodes {
         self.reconsider(node);
     }
 
-    /// What a node does with a pod now.
+    /// Sets the current task of a node for a pod.
     pub(crate) fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
         let state = self.get_mut(node);
         match task {
@@ -115,14 +116,14 @@ impl Nodes {
         }
     }
 
-    /// A node fails. Gives what it did with its pods, all of which ends.
+    /// Lets a node fail, and returns its tasks, which are to be killed.
     pub(crate) fn fail(&mut self, node: u32) -> Vec<TaskId> {
         let state = self.get_mut(node);
         state.is_alive = false;
         std::mem::take(&mut state.tasks).into_values().collect()
     }
 
-    /// No more pods for a node.
+    /// Lets a node take no more pods.
     pub(crate) fn close(&mut self, node: u32) {
         self.closed[node as usize] = true;
         self.reconsider(node);
@@ -147,7 +148,7 @@ impl Nodes {
     }
 }
 
-/// A node as the datastore has it.
+/// The record of a node in the datastore.
 pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
     if let Some(node) = scenario.start.as_ref().and_then(|start| start.nodes.get(index as usize)) {
         return node.clone();
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_of_nodes_lie_as_far_apart_as_the_scenario_says() {
+    fn pods_of_nodes_spread_as_in_the_scenario() {
         let pods = |pod_spread| -> (usize, usize) {
             let scenario = Scenario { nodes: 50, pod_spread, ..Scenario::default() };
             let mut nodes = Nodes::new(&Engine::default(), &scenario);

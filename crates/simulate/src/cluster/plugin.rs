@@ -1,4 +1,4 @@
-//! The CNI plugin on a simulated node: what its program runs, with a virtual lock and a virtual clock.
+//! The CNI plugin on a simulated node: the same code as in its program, with a virtual lock and a virtual clock.
 
 use std::cell::{Cell, Ref};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_assign::plugin::{self, Added, Container, Failure, LookedUp, Plugin, Wanted};
+use calipam_assign::plugin::{self, Added, Container, Failure, Lookup, Plugin, Wanted};
 use calipam_assign::{Allocator, Family};
 use calipam_model::IpNet;
 use calipam_model::snapshot::DatastoreKind;
@@ -17,25 +17,26 @@ use super::World;
 use super::measure::{Add, Outcome};
 use super::pods::Pod;
 use crate::datastore::Client;
-use crate::engine::{Held, Lock, within};
+use crate::engine::{Lock, LockGuard, within};
 use crate::time::Micros;
 
-/// One call: a process that lives as long.
+/// One call, which is one process.
 struct Call<'w> {
     world: &'w World,
     id: u32,
     container: Container,
     allocator: Allocator<Client>,
-    /// The lock of the node, and whether its affinities have labels.
+    /// The lock of the node.
     lock: Lock,
+    /// The affinities of the node have labels.
     is_labelled: Rc<Cell<bool>>,
     started: Micros,
-    /// How long it waited for the lock.
+    /// The time that it waited for the lock.
     waited: Cell<Micros>,
 }
 
 impl<'w> Call<'w> {
-    /// The process starts and connects.
+    /// Starts the process and connects.
     async fn begin(world: &'w World, id: u32) -> Self {
         let started = world.engine.now();
         let costs = &world.server.costs;
@@ -43,7 +44,7 @@ impl<'w> Call<'w> {
             let node = node(world, id);
             (node.name.to_string(), node.lock.clone(), Arc::clone(&node.notes), Rc::clone(&node.is_labelled))
         };
-        // Whether its affinities have labels is seen when the process starts.
+        // The process looks for labels when it starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
         world.engine.sleep(world.server.draw(costs.start) + world.server.draw(costs.connect)).await;
         let handle = world.pods.borrow().get(id).handle(id);
@@ -71,7 +72,7 @@ impl<'w> Call<'w> {
         self.world.server.kind == DatastoreKind::Kubernetes
     }
 
-    /// What an ADD records.
+    /// The attributes that an ADD records.
     fn attributes(&self) -> BTreeMap<String, String> {
         let nanos = self.world.engine.now().timestamp().as_nanosecond();
         [
@@ -94,26 +95,26 @@ fn node(world: &World, id: u32) -> Ref<'_, super::nodes::NodeState> {
 }
 
 impl plugin::Host for Call<'_> {
-    type Held = Held;
+    type LockGuard = LockGuard;
     type Error = Infallible;
 
-    async fn lock(&self) -> Held {
+    async fn lock(&self) -> LockGuard {
         let began = self.world.engine.now();
-        let held = self.lock.take().await;
+        let guard = self.lock.take().await;
         self.waited.set(self.world.engine.now() - began);
-        held
+        guard
     }
 
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         within(&self.world.engine, limit.into(), work).await.ok()
     }
 
-    async fn look_up(&self) -> Result<LookedUp, Infallible> {
+    async fn look_up(&self) -> Result<Lookup, Infallible> {
         if self.is_on_kubernetes() {
             // The labels of the namespace.
             self.client().look_up().await;
         }
-        Ok(LookedUp::default())
+        Ok(Lookup::default())
     }
 
     async fn label_affinities(&self) {
@@ -156,7 +157,7 @@ pub(super) fn given_up(time: Micros) -> Add {
     Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome: Outcome::TooLong }
 }
 
-/// DEL: takes the addresses of a pod back. False if it failed.
+/// DEL: releases the addresses of a pod. False if it failed.
 pub(super) async fn del(world: &World, id: u32) -> bool {
     let call = Call::begin(world, id).await;
     let del = plugin::Del {

@@ -1,4 +1,4 @@
-//! Pods: their names, and what becomes of them.
+//! Pods and their states.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,46 +9,46 @@ use calipam_model::attributes::AttributeRef;
 use super::failure::Failure;
 use crate::time::Micros;
 
-/// What the names of pods begin with.
+/// The beginning of the names of pods.
 const NAME: &str = "pod-";
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pod {
     pub node: u32,
-    /// How often its sandbox was made again, each with a container ID of its own.
+    /// The number of times that its sandbox was created again, each with a container ID of its own.
     pub attempt: u32,
-    /// When its addresses were first asked for.
+    /// The time of the first request for its addresses.
     pub created: Micros,
-    /// When it had its addresses.
+    /// The time at which it got its addresses.
     pub started: Option<Micros>,
     pub addresses: Box<[IpAddr]>,
     /// The API server has it.
     pub is_in_api: bool,
-    /// When the API server had it no more.
+    /// The time at which the API server deleted it.
     pub gone_at: Option<Micros>,
-    /// Its containers run, and use its addresses.
+    /// Its containers run and use its addresses.
     pub runs: bool,
-    /// etcd: its endpoint is there.
+    /// etcd: its endpoint exists.
     pub has_endpoint: bool,
-    /// Its node failed while it ran: what the API server says of it stays.
+    /// Its node failed while it ran: its object in the API server does not change any more.
     pub is_of_failed_node: bool,
-    /// It ran on a node that failed, and no other was made in its place yet.
+    /// It ran on a node that failed and is not replaced yet.
     is_lost: bool,
-    /// Another pod was made in its place.
+    /// Another pod was created in its place.
     is_replaced: bool,
-    /// Its handle, if that is not made from its container.
+    /// Its handle, if that does not come from its container.
     pub handle: Option<Rc<str>>,
 }
 
-/// All pods, those that are gone too.
+/// All pods, including those that are gone.
 #[derive(Default)]
 pub(crate) struct Pods {
     all: Vec<Pod>,
-    /// Pods without addresses for which no other was made.
+    /// The number of pods without addresses that are not replaced.
     waiting: u64,
-    /// Pods that ran on nodes that failed and for which no other was made yet.
+    /// The number of pods that ran on nodes that failed and are not replaced yet.
     lost: u64,
-    /// Pods that the cluster had before, by their handles.
+    /// Pods that the cluster had at the start, by handle.
     adopted: HashMap<Rc<str>, u32, foldhash::fast::FixedState>,
 }
 
@@ -69,17 +69,17 @@ impl Pods {
         (0..).zip(&mut self.all)
     }
 
-    /// How many there were so far.
+    /// The number of pods so far.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Those that were made since there were `count`.
+    /// The pods that were created since there were `count`.
     pub(super) fn since(&self, count: usize) -> &[Pod] {
         self.all.get(count..).unwrap_or_default()
     }
 
-    /// The pod that a record in a block names as its owner; `None` if it is of something else.
+    /// The pod that owns a record in a block; `None` if the record has another owner.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
             && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
@@ -90,7 +90,7 @@ impl Pods {
         ((id as usize) < self.all.len()).then_some(id)
     }
 
-    /// True if an address that is recorded for a pod is not its own, and of no pod that shares its handle.
+    /// True if an address that is recorded for a pod belongs neither to it nor to a pod that shares its handle.
     pub(crate) fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
         let pod = self.get(id);
         let is_kept =
@@ -102,19 +102,19 @@ impl Pods {
         !self.all.iter().any(|other| other.is_in_api && other.handle.as_ref() == Some(handle))
     }
 
-    /// A pod that waits for addresses.
+    /// Adds a pod that waits for addresses.
     pub(super) fn add(&mut self, node: u32, handle: Option<Rc<str>>, now: Micros) -> u32 {
         self.waiting += 1;
         self.all.push(Pod { handle, ..Pod::new(node, now) });
         self.all.len() as u32 - 1
     }
 
-    /// The cluster had a pod before.
+    /// Notes that the cluster had a pod at the start.
     pub(super) fn adopt(&mut self, id: u32, handle: Rc<str>) {
         self.adopted.insert(handle, id);
     }
 
-    /// A pod has its addresses.
+    /// Notes that a pod has its addresses.
     pub(super) fn set_started(&mut self, id: u32, addresses: Vec<IpAddr>, now: Micros) {
         self.waiting -= 1;
         let pod = &mut self.all[id as usize];
@@ -124,7 +124,7 @@ impl Pods {
         pod.addresses = addresses.into();
     }
 
-    /// The API server has the pod no more.
+    /// Notes that the API server has deleted a pod.
     pub(super) fn forget(&mut self, id: u32, now: Micros) {
         let pod = &mut self.all[id as usize];
         if !pod.is_in_api {
@@ -137,18 +137,18 @@ impl Pods {
         }
     }
 
-    /// Those that were created in the simulation.
+    /// The pods that were created in the simulation.
     pub(crate) fn created(&self) -> impl Iterator<Item = &Pod> {
-        // Those that the cluster had before come first.
+        // Adopted pods come first.
         self.all.iter().skip(self.adopted.len())
     }
 
-    /// Pods that should run and do not.
+    /// The number of pods that should run and do not.
     pub(crate) fn missing(&self) -> u64 {
         self.waiting + self.lost
     }
 
-    /// The node of a pod failed.
+    /// Notes that the node of a pod failed.
     pub(crate) fn lose(&mut self, id: u32, failure: Failure) {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = true;
@@ -158,7 +158,7 @@ impl Pods {
         }
     }
 
-    /// Another pod is made in the place of one; false if one was made before.
+    /// Notes that another pod replaces one; false if that was replaced before.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
         if std::mem::replace(&mut pod.is_replaced, true) {
@@ -179,17 +179,16 @@ impl Pod {
         Self { node, created: now, is_in_api: true, ..Self::default() }
     }
 
-    /// How many microseconds passed from its creation until it had addresses.
+    /// The microseconds from its creation until it had addresses.
     pub(crate) fn time_to_address(&self) -> Option<u32> {
         self.started.map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
     }
 
-    /// The name of a pod.
     pub(crate) fn name(id: u32) -> String {
         format!("{NAME}{id}")
     }
 
-    /// The container ID of a pod's sandbox: 64 hexadecimal digits, as runtimes make them.
+    /// The container ID of a pod's sandbox: 64 hexadecimal digits, like those of runtimes.
     pub(crate) fn container(&self, id: u32) -> String {
         let mut digits = String::with_capacity(64);
         for part in 0..4u64 {
@@ -199,7 +198,7 @@ impl Pod {
         digits
     }
 
-    /// The handle of what its own call assigns.
+    /// The handle of its addresses.
     pub(crate) fn handle(&self, id: u32) -> String {
         match &self.handle {
             Some(handle) => handle.to_string(),
@@ -208,7 +207,7 @@ impl Pod {
     }
 }
 
-/// Makes numbers that are near each other look like any others (the finalizer of SplitMix64).
+/// Spreads numbers that are close to each other (the finalizer of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! The container runtimes: they call the plugin until a pod has its addresses, or has given them back.
+//! The container runtimes, which call the plugin until a pod has its addresses or has released them.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use crate::time::Micros;
 
 /// The time until a runtime tries again to start a pod.
 const RETRY: Micros = Micros::from_secs(10);
-/// The time until it tries a DEL again that failed.
+/// The time until it repeats a DEL that failed.
 const RETRY_DEL: Micros = Micros::from_secs(15);
-/// Most of an ADD or DEL: then a runtime gives the call up.
+/// The time limit of an ADD or DEL in a runtime.
 const CALL: Micros = Micros::from_secs(220);
 
 impl World {
-    /// The pods that a cluster has already run on.
+    /// Takes over the running pods of the cluster to begin with.
     pub(super) fn adopt_running_pods(self: &Rc<Self>) {
         let Some(start) = self.scenario.start.clone() else { return };
         for found in &start.pods {
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// A pod arrives, and a node takes it. If no node does, it waits for one.
+    /// Lets a pod arrive on some node. If no node takes it, it waits for one.
     pub(super) fn arrive(self: &Rc<Self>) {
         let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
         match node {
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// A pod arrives on a node, which starts it if it can.
+    /// Lets a pod arrive on a node, which starts it if it is alive.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.make(node, handle);
         if self.nodes.borrow().get(node).is_alive {
@@ -70,20 +70,19 @@ impl World {
         self.pods.borrow_mut().set_started(id, addresses, now);
     }
 
-    /// A pod leaves when it has lived its time, and another arrives for it.
+    /// Plans the end of a pod's life, at which another pod replaces it.
     fn plan_leaving(self: &Rc<Self>, id: u32) {
         let Some(lifetime) = self.scenario.lifetime else { return };
-        let long = self.random.borrow_mut().around(lifetime, 900);
+        let age = self.random.borrow_mut().around(lifetime, 900);
         let world = Rc::clone(self);
-        self.engine.at(self.engine.now() + long, move || {
+        self.engine.at(self.engine.now() + age, move || {
             if world.delete(id) {
                 world.replace(id);
             }
         });
     }
 
-    /// A pod is deleted: its node stops it and gives its addresses back. False if it was deleted before, or its node
-    /// is down.
+    /// Deletes a pod: its node stops it and releases its addresses. False if it was deleted before, or its node is down.
     pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
         let (node, runs) = {
             let pods = self.pods.borrow();
@@ -98,7 +97,7 @@ impl World {
         true
     }
 
-    /// The containers of a pod end.
+    /// Ends the containers of a pod.
     pub(super) fn stop(&self, id: u32) {
         let mut pods = self.pods.borrow_mut();
         let pod = pods.get_mut(id);
@@ -108,7 +107,7 @@ impl World {
         }
     }
 
-    /// Another pod arrives in the place of one, once.
+    /// Lets another pod arrive in the place of one, once.
     pub(super) fn replace(self: &Rc<Self>, id: u32) {
         let is_first = self.pods.borrow_mut().replace(id);
         if is_first {
@@ -116,7 +115,7 @@ impl World {
         }
     }
 
-    /// The API server has a pod no more.
+    /// Removes a pod from the API server.
     pub(super) fn forget(&self, id: u32) {
         let node = self.pods.borrow().get(id).node;
         self.pods.borrow_mut().forget(id, self.engine.now());
@@ -124,10 +123,10 @@ impl World {
     }
 }
 
-/// A pod starts: the runtime calls the plugin until it gives addresses.
+/// Starts a pod: the runtime calls the plugin until it gives addresses.
 async fn start(world: Rc<World>, id: u32) {
     loop {
-        // In a box, so that pods that wait take little memory.
+        // Boxed, so that waiting pods take little memory.
         let call = Box::pin(plugin::add(&world, id));
         let called = within(&world.engine, CALL, call).await;
         let add = called.unwrap_or_else(|_| plugin::given_up(CALL));
@@ -143,7 +142,7 @@ async fn start(world: Rc<World>, id: u32) {
             world.plan_leaving(id);
             return;
         }
-        // What an ADD that failed has left, the runtime takes back with the sandbox.
+        // The runtime cleans up after a failed ADD when it removes the sandbox.
         let call = Box::pin(plugin::del(&world, id));
         let _ = within(&world.engine, CALL, call).await;
         world.engine.sleep(world.server.varied(RETRY)).await;
@@ -151,7 +150,7 @@ async fn start(world: Rc<World>, id: u32) {
     }
 }
 
-/// A pod leaves: the runtime calls the plugin until its addresses are given back.
+/// Stops a pod: the runtime calls the plugin until its addresses are released.
 async fn leave(world: Rc<World>, id: u32) {
     world.pods.borrow_mut().get_mut(id).has_endpoint = false;
     loop {

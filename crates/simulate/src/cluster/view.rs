@@ -1,4 +1,4 @@
-//! The cluster as `calipam check` would read it.
+//! The cluster as `calipam check` reads it.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::World;
 use super::pods::Pod;
 
 impl World {
-    /// Everything that a check would read now: with etcd, endpoints, and the pods of Kubernetes as well.
+    /// A snapshot as a check would read it now: on etcd with endpoints as well as the pods of Kubernetes.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot_of_blocks();
         snapshot.mark_read([Source::Pods, Source::Handles]);
@@ -38,7 +38,7 @@ impl World {
         snapshot
     }
 
-    /// What a check would read of blocks, affinities, pools and nodes: what says who can get an address.
+    /// A snapshot of blocks, affinities, pools and nodes, which decide who can get an address.
     pub(crate) fn snapshot_of_blocks(&self) -> Snapshot {
         let data = self.server.data();
         let mut snapshot = Snapshot {
@@ -72,7 +72,7 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
 
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let (name, container) = (Pod::name(id), pod.container(id));
-    // A pod that is being stopped: the plugin has emptied its annotations.
+    // The plugin has emptied the annotations of a pod that is being stopped.
     let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
     let texts = if is_stopping { Vec::new() } else { texts(&pod.addresses) };
     let annotation = texts.join(",");

@@ -16,7 +16,6 @@ const OWNER_RECORD: u64 = 290;
 
 type Stored = Versioned<Arc<Block>>;
 
-/// The blocks of a family.
 #[derive(Clone, Default)]
 pub(super) struct Blocks {
     all: BTreeMap<IpNet, Stored>,
@@ -28,7 +27,7 @@ impl Blocks {
         self.all.get(&cidr)
     }
 
-    /// All in the order of their CIDRs.
+    /// All blocks, in the order of their CIDRs.
     pub(super) fn by_cidr(&self) -> impl Iterator<Item = &Stored> {
         self.all.values()
     }
@@ -45,7 +44,7 @@ impl Blocks {
         self.all.len() as u64
     }
 
-    /// The length of all of them as JSON, roughly.
+    /// The rough length of all blocks as JSON.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -64,7 +63,7 @@ impl Blocks {
     }
 }
 
-/// The length of a block as JSON, roughly.
+/// The rough length of a block as JSON.
 fn bytes(block: &Block) -> u64 {
     EMPTY + u64::from(block.size()) * ORDINAL + block.attributes().len() as u64 * OWNER_RECORD
 }

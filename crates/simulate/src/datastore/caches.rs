@@ -1,8 +1,8 @@
-//! The caches that an API server of Kubernetes (1.31 and later) answers lists from: one of each kind of objects.
+//! The caches from which an API server of Kubernetes (1.31 and later) answers lists: one for each kind of objects.
 //!
-//! For each list the server asks etcd for the newest write to anything. The cache of the kind knows it at once if the write was to
-//! that kind; else the server has to ask etcd how far the cache is, which it does not more often than once in a period (100 ms),
-//! and lists wait for the answer. Meanwhile others write: a call that lists twice may wait twice.
+//! For each list the server asks etcd for the newest write to anything. If that was to the kind, its cache knows it at
+//! once. Otherwise the server must ask etcd for the progress of the cache, at most once in a period (100 ms), and lists
+//! wait for the answer. Others write meanwhile: a call that lists twice may wait twice.
 
 use calipam_assign::{Query, Record};
 
@@ -16,12 +16,12 @@ pub(super) enum Kind {
     Handles,
     Pools,
     Reservations,
-    /// What is never listed here.
+    /// Objects that are never listed here.
     Other,
 }
 
 impl Kind {
-    /// What a query lists; `None` if it reads one object.
+    /// The kind that a query lists; `None` if it reads one object.
     pub(super) fn listed_by(query: &Query) -> Option<Self> {
         match query {
             Query::Get(_) | Query::BlockKey(_) | Query::Overlapping(_) => None,
@@ -44,12 +44,12 @@ impl Kind {
     }
 }
 
-/// What the caches know.
+/// The progress of the caches.
 #[derive(Default)]
 pub(super) struct Caches {
     /// The newest write, and its kind.
     newest: Option<(Micros, Kind)>,
-    /// When the server asked last how far the cache of a kind is, or will; by `Kind`.
+    /// The last time, by `Kind`, at which the server asked for the progress of a cache. It may be in the future.
     asked: [Option<Micros>; 6],
 }
 
@@ -58,16 +58,16 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// When a list that knows the newest write now can be answered, if the server asks at most once in `period` and etcd
-    /// answers after `trip`.
+    /// The time at which a list with the newest write can be answered, if the server asks at most once in `period` and
+    /// etcd answers after `trip`.
     pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
-        let Some((written, of)) = self.newest else { return now };
-        if of == kind || period.is_zero() {
+        let Some((written, written_kind)) = self.newest else { return now };
+        if written_kind == kind || period.is_zero() {
             return now;
         }
         let asked = &mut self.asked[kind as usize];
         let next = match *asked {
-            // What it was told, or will be, includes the write.
+            // The answer to that includes the write.
             Some(asked) if written < asked => asked,
             Some(asked) => now.max(asked + period),
             None => now,
@@ -85,13 +85,13 @@ mod tests {
         Micros::from_millis(millis)
     }
 
-    /// When a list can be answered where etcd answers after 2 ms and is asked every 100 ms.
+    /// The time at which a list can be answered, if etcd answers after 2 ms and is asked every 100 ms.
     fn ready(caches: &mut Caches, millis: u64, kind: Kind) -> u64 {
         caches.ready(at(millis), kind, at(100), at(2)).0 / 1_000
     }
 
     #[test]
-    fn lists_wait_where_the_newest_write_is_of_another_kind_and_the_server_has_just_asked() {
+    fn lists_wait_if_the_newest_write_is_of_another_kind_and_the_server_has_just_asked() {
         let mut caches = Caches::default();
         assert_eq!(ready(&mut caches, 0, Kind::Pools), 0, "nothing was written");
         caches.note_write(at(1), Kind::Handles);

@@ -1,4 +1,4 @@
-//! A client of the simulated datastore: it sends the requests that calipam's own clients send.
+//! A client of the simulated datastore, which sends the same requests as calipam's clients.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,20 +16,21 @@ use super::server::{Server, Work};
 use crate::engine::Answer;
 use crate::time::Micros;
 
-/// Most ranges of one transaction of etcd, as in `calipam-datastore`.
+/// The limit of ranges in one transaction of etcd, as in `calipam-datastore`.
 const RANGES: usize = 128;
 
-/// From so many blocks on they come by pages of a list of Kubernetes, and how many blocks a page has, as in `calipam-datastore`.
+/// The number of blocks from which they are read by pages of a list of Kubernetes, as in `calipam-datastore`.
 const MANY: usize = 64;
+/// The number of blocks of a page.
 const PAGE: usize = 128;
 
-/// One client, with what it remembers and counts.
+/// A client with its memory and counters.
 pub(crate) struct Client {
     server: Rc<Server>,
     limiter: Option<Limiter>,
-    /// Kubernetes: affinities are found by listing all, since those of the node may have no labels yet.
+    /// Kubernetes: all affinities are listed, since those of the node may have no labels yet.
     lists_affinities: bool,
-    /// Kubernetes: the objects that the client has, which it replaces without reading them again.
+    /// Kubernetes: the objects that the client has read, which it replaces without reading them again.
     known: RefCell<HashMap<Key, Revision, foldhash::fast::FixedState>>,
     requests: Cell<u32>,
     conflicts: Cell<u32>,
@@ -37,12 +38,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A process that lives for one call of the plugin.
+    /// The client of one call of the plugin.
     pub(crate) fn for_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
         Self::new(server, None, !is_labelled)
     }
 
-    /// kube-controllers.
+    /// The client of kube-controllers.
     pub(crate) fn for_controllers(server: &Rc<Server>) -> Self {
         let costs = &server.costs;
         Self::new(server, Limiter::new(costs.controllers_qps, costs.controllers_burst), false)
@@ -60,12 +61,12 @@ impl Client {
         }
     }
 
-    /// Requests sent.
+    /// The number of requests sent.
     pub(crate) fn requests(&self) -> u32 {
         self.requests.get()
     }
 
-    /// Writes that others were faster with.
+    /// The number of writes for which others were faster.
     pub(crate) fn conflicts(&self) -> u32 {
         self.conflicts.get()
     }
@@ -75,12 +76,12 @@ impl Client {
         self.has_searched.get()
     }
 
-    /// Reads an object that does not belong to IPAM: one request.
+    /// Reads an object that does not belong to IPAM, with one request.
     pub(crate) async fn look_up(&self) {
         self.send_read(Work::Read, &[], Listing::default()).await;
     }
 
-    /// Reads the affinities of all nodes, as the plugin does once in the life of a node to give its own their labels.
+    /// Reads the affinities of all nodes, as the plugin does once in the life of a node to label its own.
     pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
         self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
@@ -92,7 +93,7 @@ impl Client {
         self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
     }
 
-    /// Asks queries with one request; on Kubernetes there is only one.
+    /// Sends queries as one request; on Kubernetes it has only one.
     fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         self.send_read(queries.first().map_or(Work::Read, |query| self.work(query)), queries, listing)
     }
@@ -104,7 +105,7 @@ impl Client {
             .send(work, wait, listing, move |data| queries.iter().map(|query| data.read(query)).collect())
     }
 
-    /// What the server does for a query.
+    /// The work of the server for a query.
     fn work(&self, query: &Query) -> Work {
         let listed = Kind::listed_by(query).filter(|_| self.is_on_kubernetes());
         listed.map_or(Work::Read, Work::List)
@@ -124,11 +125,11 @@ impl Client {
         self.server.kind == DatastoreKind::Kubernetes
     }
 
-    /// Sends each part of some queries as one request, all at the same time.
-    async fn ask_in(&self, queries: &[Query], of: usize) -> Vec<Vec<Entry>> {
+    /// Sends queries in requests of `size` queries, all at the same time.
+    async fn ask_in(&self, queries: &[Query], size: usize) -> Vec<Vec<Entry>> {
         let mut total = Listing::default();
         let mut asked = Vec::new();
-        for part in queries.chunks(of.max(1)) {
+        for part in queries.chunks(size.max(1)) {
             let mut listing = Listing::default();
             for query in part {
                 let one = self.measure(query);
@@ -161,7 +162,7 @@ impl Client {
         written
     }
 
-    /// Kubernetes: reads an object that the client does not have at this revision, to replace it as a whole.
+    /// Kubernetes: reads an object again if the client does not have it at this revision, to replace it as a whole.
     async fn read_again(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         if !self.is_on_kubernetes() || self.known.borrow().get(key) == Some(revision) {
             return Ok(());
@@ -194,7 +195,7 @@ impl Store for Client {
             self.has_searched.set(true);
         }
         if !self.is_on_kubernetes() {
-            // All in one transaction; if there are more than it takes, one after the other.
+            // One transaction, or several one after the other if there are too many queries.
             let mut answers = Vec::with_capacity(queries.len());
             for part in queries.chunks(RANGES) {
                 answers.extend(self.ask_in(part, RANGES).await);
@@ -205,7 +206,7 @@ impl Store for Client {
         if queries.len() >= MANY && queries.iter().all(is_block) {
             return Ok(self.ask_in(queries, PAGE).await);
         }
-        // What overlaps is asked for in several requests there.
+        // A query for overlapping blocks takes several requests there.
         let elsewhere = queries.iter().filter_map(|query| match query {
             Query::Overlapping(cidr) => Some(blocks_holding_elsewhere(*cidr).map(Query::BlockKey)),
             _ => None,
@@ -237,7 +238,7 @@ impl Store for Client {
         Ok(revision)
     }
 
-    /// Kubernetes: the first of the two steps is the one that counts (facts 2.9); the second takes the time of a request.
+    /// Deletes an object. On Kubernetes, the first of two steps counts (facts 2.9); the second takes the time of a request.
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let key = entry.record.key();
         self.read_again(&key, &entry.revision).await?;

@@ -1,4 +1,4 @@
-//! The costs of requests: the time that each takes by itself. `server.rs` lets them wait for their turn.
+//! The costs of requests: the time that each takes by itself. `server.rs` adds the time of waiting.
 
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::profiles::{self, PROFILES};
 use super::server::Work;
 use crate::time::Micros;
 
-/// What requests to a datastore cost. Times are those of a request that finds the server idle.
+/// The costs of requests to a datastore. Times are those of a request that finds the server idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Costs {
@@ -21,40 +21,40 @@ pub struct Costs {
     pub read: Latency,
     /// Writing one object.
     pub write: Latency,
-    /// What each object of a list costs the server, in nanoseconds.
+    /// The time of the server for each object of a list, in nanoseconds.
     pub object_nanos: u64,
-    /// What each KiB of a list costs the server and the network, in nanoseconds.
+    /// The time of the server and the network for each KiB of a list, in nanoseconds.
     pub kib_nanos: u64,
-    /// What each KiB of a list costs the client that decodes it, in nanoseconds.
+    /// The time of the client to decode each KiB of a list, in nanoseconds.
     pub decode_nanos: u64,
-    /// Processors of the server, which all requests share.
+    /// The processors of the server, which all requests share.
     pub threads: u64,
-    /// Reads that the server can do in a second.
+    /// The number of reads that the server can do in a second.
     pub reads_per_second: u64,
-    /// Writes that the server can do in a second.
+    /// The number of writes that the server can do in a second.
     pub writes_per_second: u64,
-    /// Kubernetes: how often at most the server asks etcd how far its cache of a kind is, for which lists wait; zero where it
-    /// answers lists otherwise (before 1.31).
+    /// Kubernetes: the shortest time between two questions of the server to etcd for the progress of its caches, for which
+    /// lists wait; zero if the server answers lists otherwise (before 1.31).
     pub refresh: Micros,
-    /// How far latency varies, in thousandths of it, up and down.
+    /// The variation of latency up and down, in thousandths of it.
     pub jitter_permille: u64,
-    /// Requests per second of kube-controllers; 0 for no limit. It counts on Kubernetes alone.
+    /// The limit of requests per second of kube-controllers on Kubernetes; 0 for no limit.
     pub controllers_qps: u64,
-    /// Requests that kube-controllers may send before its limit counts.
+    /// The number of requests that kube-controllers may send before its limit counts.
     pub controllers_burst: u64,
 }
 
-/// What a request takes: the way to the server, the work of the server, the way back.
+/// The parts of the time of a request: the way to the server, the work of the server, the way back.
 pub(super) struct Parts {
     pub there: Micros,
     pub busy: Micros,
     pub back: Micros,
-    /// What the server still does when it has answered.
+    /// The work of the server after its answer.
     pub after: Micros,
 }
 
 impl Costs {
-    /// What to assume where nothing was measured: a datastore on servers of their own with solid-state disks.
+    /// The costs to assume if nothing was measured: a datastore on servers of its own with solid-state disks.
     pub fn assumed(kind: DatastoreKind) -> Self {
         let around = |millis| Latency::Around(Micros::from_millis(millis));
         match kind {
@@ -83,7 +83,7 @@ impl Costs {
                 reads_per_second: 3_000,
                 writes_per_second: 1_000,
                 refresh: Micros::from_millis(100),
-                // Calico's client if nothing else is configured (facts 2.9).
+                // The defaults of Calico's client (facts 2.9).
                 controllers_qps: 5,
                 controllers_burst: 100,
                 ..Self::assumed(DatastoreKind::Etcd)
@@ -91,9 +91,9 @@ impl Costs {
         }
     }
 
-    /// What a request takes besides waiting for its turn, with the latency that `draw` gives. What the server does for
-    /// any request is a part of the latency, and comes after the answer as far as it takes longer: a server that is idle
-    /// answers in no other time than was measured. What a list costs comes on top.
+    /// The time of a request apart from waiting, with the latency that `draw` gives. The server's work for any request is
+    /// part of the latency; a rest that takes longer comes after the answer, so that an idle server answers in the time
+    /// that was measured. The time for a list comes on top.
     pub(super) fn request(
         &self,
         work: Work,
@@ -113,23 +113,22 @@ impl Costs {
         }
     }
 
-    /// How long any request keeps a processor of the server busy, in nanoseconds.
+    /// The time for which any request keeps a processor of the server busy, in nanoseconds.
     fn busy_nanos(&self, work: Work) -> u64 {
         let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
         (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
     }
 
-    /// How long a client takes to decode a list.
+    /// The time that a client takes to decode a list.
     pub(super) fn decoding(&self, listing: Listing) -> Micros {
         Micros(listing.bytes * self.decode_nanos / 1_024 / 1_000)
     }
 
-    /// Threads of the server that read, and as many that write.
     pub(super) fn threads(&self) -> u64 {
         self.threads.clamp(1, 256)
     }
 
-    /// What requests to a datastore cost where a text says what differs from the assumed costs.
+    /// The assumed costs of a datastore, with the differences in `text`.
     pub(crate) fn of(kind: DatastoreKind, text: &str) -> Result<Self, CostsError> {
         if let Some(name) = profiles::named(text).filter(|_| kind == DatastoreKind::Kubernetes) {
             return Err(CostsError::ProfileOfEtcd(name));
@@ -186,7 +185,7 @@ impl Costs {
         ]
     }
 
-    /// Each cost with its name, as texts that [`Self::set`] reads.
+    /// The name of each cost, with its value as [`Self::set`] reads it.
     pub fn by_text(&self) -> [(&'static str, String); 14] {
         self.clone().by_name().map(|(name, cost)| {
             let text = match cost {
@@ -201,12 +200,11 @@ impl Costs {
 
     /// The names of the costs that a text for [`Self::set`] does not set.
     pub fn names_not_in(text: &str) -> Vec<&'static str> {
-        let given = |name: &&str| {
-            profiles::parts(text)
-                .any(|part| part.split('=').next().is_some_and(|given| given.trim() == *name))
+        let is_set = |name: &&str| {
+            profiles::parts(text).any(|part| part.split('=').next().is_some_and(|set| set.trim() == *name))
         };
         let names = Self::assumed(DatastoreKind::Etcd).by_text().map(|(name, _)| name);
-        names.into_iter().filter(|name| !given(name)).collect()
+        names.into_iter().filter(|name| !is_set(name)).collect()
     }
 }
 
@@ -214,7 +212,7 @@ impl Costs {
 enum Cost<'c> {
     Latency(&'c mut Latency),
     Time(&'c mut Micros),
-    /// Of each object or KiB, which may be given as a time, too.
+    /// A number of nanoseconds for each object or KiB, which may also be given as a time.
     Nanos(&'c mut u64),
     Number(&'c mut u64),
 }
@@ -241,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_sets_what_it_names_and_nothing_else() {
+    fn a_text_sets_only_the_costs_that_it_names() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
         costs
             .set("read=2ms, write=2ms/5ms/9ms/20ms/50ms,object=3us,kib=700,reads-per-second=10,decode=5ns")
@@ -274,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn other_texts_are_refused() {
         let mut costs = Costs::assumed(DatastoreKind::Etcd);
         for bad in [
             "read",

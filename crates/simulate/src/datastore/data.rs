@@ -1,4 +1,4 @@
-//! The content of the datastore: decoded, and shared with those who read it.
+//! The content of the datastore, decoded and shared with its readers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::blocks::Blocks;
 
-/// Bytes of an object besides a block, as servers send it.
+/// Bytes of an object other than a block, as servers send it.
 const SMALL_OBJECT: u64 = 400;
 /// Bytes of the key of a block in a list of keys.
 const KEY: u64 = 70;
 
-/// How much a list is.
+/// The size of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub objects: u64,
     pub bytes: u64,
 }
 
-/// What the datastore holds. Revisions are those of etcd, on Kubernetes too: the allocator only compares them.
+/// The content of the datastore. Revisions are those of etcd even on Kubernetes, since the allocator only compares them.
 #[derive(Clone, Default)]
 pub(crate) struct Data {
     /// By family.
     blocks: [Blocks; 2],
     affinities: BTreeMap<AffinityKey, (Affinity, i64)>,
-    /// By their IDs, packed, since a large cluster has a million of them. Nothing depends on their order.
+    /// By ID, packed, since a large cluster has a million handles. Nothing depends on their order.
     handles: HashMap<Text, (Handle, i64), foldhash::fast::FixedState>,
     config: Option<(IpamConfig, i64)>,
     pools: Vec<Pool>,
@@ -51,7 +51,7 @@ impl Data {
         Self { pools, reservations, config, revision: 1, ..Self::default() }
     }
 
-    /// Puts in what was there before the simulation.
+    /// Stores a record from before the simulation.
     pub(crate) fn preload(&mut self, record: Record) {
         self.revision += 1;
         self.put(record);
@@ -78,7 +78,7 @@ impl Data {
         self.affinities.values().map(|(affinity, _)| affinity)
     }
 
-    /// All handles, in no order that means anything.
+    /// All handles, in any order.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &Handle> {
         self.handles.values().map(|(handle, _)| handle)
     }
@@ -99,7 +99,7 @@ impl Data {
         self.config.map(|(config, _)| config)
     }
 
-    /// What a query finds.
+    /// Answers a query.
     pub(crate) fn read(&self, query: &Query) -> Vec<Entry> {
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
@@ -125,7 +125,7 @@ impl Data {
         }
     }
 
-    /// How much a server looks at for a query. What is single, or short in any cluster, counts as nothing.
+    /// The size of the list that a server goes through for a query. Single objects and short lists count as nothing.
     pub(crate) fn measure(&self, query: &Query) -> Listing {
         match query {
             Query::HostAffinities => self.all_affinities(),
@@ -141,7 +141,7 @@ impl Data {
         }
     }
 
-    /// A list of the affinities of all nodes.
+    /// The size of a list of the affinities of all nodes.
     pub(crate) fn all_affinities(&self) -> Listing {
         let objects = self.affinities.len() as u64;
         Listing { objects, bytes: objects * SMALL_OBJECT }
@@ -165,7 +165,7 @@ impl Data {
     }
 
     fn affinities_of(&self, kind: &AffinityType, holder: &str, family: Family) -> Vec<Entry> {
-        // The least CIDR of the family: all zero.
+        // The first CIDR of the family: all zero.
         let least = match family {
             Family::V4 => IpNet::V4(Ipv4Net::default()),
             Family::V6 => IpNet::V6(Ipv6Net::default()),

@@ -1,4 +1,4 @@
-//! How long something takes: around one time, or as it was measured.
+//! Latency: around one time, or as it was measured.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use serde::{Serialize, Serializer};
 use crate::random::Random;
 use crate::time::{Micros, NotADuration};
 
-/// So many thousandths of what was measured took at most each of the times.
+/// The ranks of the measured times, in thousandths.
 const RANKS: [u64; 5] = [0, 500, 900, 990, 1_000];
-/// Draws are this fine.
+/// The number of steps of a draw within a thousandth.
 const FINE: u64 = 1_000;
 
-/// How long something takes each time.
+/// The time that something takes, which varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Evenly around it, as far as the costs say that latency varies.
+    /// Evenly around a time, within the jitter of the costs.
     Around(Micros),
-    /// The shortest, the median, the 90th and the 99th percentile, and the longest; evenly between two of them.
+    /// The shortest time, the median, the 90th and the 99th percentile, and the longest; evenly between two of them.
     Measured([Micros; 5]),
 }
 
 impl Latency {
-    /// That of some times in ascending order; `None` of none.
+    /// The latency of measured times in ascending order; `None` if there are none.
     pub fn measured(ascending: &[Micros]) -> Option<Self> {
         let last = ascending.len().checked_sub(1)? as u64;
         Some(Self::Measured(RANKS.map(|rank| ascending[(last * rank).div_ceil(1_000) as usize])))
@@ -36,7 +36,7 @@ impl Latency {
         }
     }
 
-    /// How long it takes this time.
+    /// Draws a time.
     pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
         let times = match self {
             Self::Around(time) => return random.around(time, jitter_permille),
@@ -49,7 +49,7 @@ impl Latency {
         times[part] + Micros(span.0.saturating_mul(drawn - from) / (to - from))
     }
 
-    /// As `--latency` takes it, to the microsecond.
+    /// The text that `--latency` takes, to the microsecond.
     pub fn text(self) -> String {
         let micros = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
         match self {

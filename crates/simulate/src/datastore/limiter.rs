@@ -1,4 +1,4 @@
-//! The limit of requests that a client of Kubernetes keeps to by itself.
+//! The limit of requests that a client of Kubernetes observes.
 
 use std::cell::Cell;
 
@@ -9,9 +9,9 @@ use crate::time::Micros;
 pub(super) struct Limiter {
     /// The time for one request at the limit.
     gap: Micros,
-    /// How far a client may run ahead of the limit.
+    /// The time by which a client may run ahead of the limit.
     ahead: Micros,
-    /// When the requests so far would have been sent at the limit.
+    /// The time at which the requests so far would have been sent at the limit.
     spent: Cell<Micros>,
 }
 
@@ -22,7 +22,7 @@ impl Limiter {
         Some(Self { gap, ahead: gap * burst.max(1).saturating_sub(1), spent: Cell::default() })
     }
 
-    /// How long the next request has to wait.
+    /// Counts a request and returns the time that it has to wait.
     pub(super) fn wait(&self, now: Micros) -> Micros {
         let due = self.spent.get().max(now);
         self.spent.set(due + self.gap);

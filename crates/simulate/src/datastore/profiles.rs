@@ -1,7 +1,7 @@
-//! Latency of etcd as others have published it, for those who cannot measure theirs.
+//! Latencies of etcd as others have published them, for users who cannot measure their own.
 
-/// The name of a profile, and its costs as `--latency` takes them. A write is a read and the time until the disk has it
-/// (fdatasync): of that others have published percentiles; `docs/simulate.md` names them.
+/// The name of a profile, and its costs as `--latency` takes them. A write takes a read and the time until the disk has
+/// it (fdatasync). `docs/simulate.md` names the publications with percentiles of that.
 type Profile = (&'static str, &'static str);
 
 pub(super) const PROFILES: [Profile; 3] = [
@@ -14,7 +14,7 @@ fn profile(part: &str) -> Option<Profile> {
     PROFILES.into_iter().find(|(name, _)| *name == part)
 }
 
-/// The costs that a text for [`Costs::set`](super::Costs::set) names, with those of profiles in their place.
+/// The costs in a text for [`Costs::set`](super::Costs::set), with profiles replaced by their costs.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.flat_map(|part| profile(part).map_or(part, |(_, latency)| latency).split(','))

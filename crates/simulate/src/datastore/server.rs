@@ -1,4 +1,4 @@
-//! The server: all requests share its processors, in slices of time, and answers take their time.
+//! The server. All requests share its processors in slices of time, and answers take their time.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -14,16 +14,16 @@ use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
 
-/// How long a processor works on one request before the next one that waits has its turn, as Go schedules: so a long list
-/// slows reads and writes down, and does not stop them.
+/// The time for which a processor works on one request before the next one has its turn, as Go schedules. A long list thus
+/// slows reads and writes down without stopping them.
 const SLICE: Micros = Micros::from_millis(10);
 
-/// What a request does.
+/// The work of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Reads single objects, or on etcd several together.
+    /// A read of a single object, or on etcd of several.
     Read,
-    /// Lists a kind of objects on Kubernetes.
+    /// A list of a kind of objects on Kubernetes.
     List(Kind),
     Write(Kind),
 }
@@ -34,26 +34,26 @@ impl Work {
     }
 }
 
-/// The processors of the server, and what waits for them.
+/// The processors of the server, and the requests that wait for them.
 struct Processors {
-    /// Those that have nothing to do.
+    /// The number of idle ones.
     idle: u64,
     waiting: VecDeque<Job>,
 }
 
 /// A request that has arrived.
 struct Job {
-    /// How long a processor still has to work on it.
+    /// The time that a processor still has to work on it.
     busy: Micros,
-    /// What is done when that time is over.
+    /// Called when that time is over.
     finish: Box<dyn FnOnce()>,
-    /// How long a processor works on it after that.
+    /// The time that a processor works on it after that.
     after: Micros,
-    /// Of a read: whether the client still waits. Servers do not read for connections that are closed.
+    /// The client of a read, which may have given up. Servers do not read for closed connections.
     client: Option<Watch>,
 }
 
-/// The server of the datastore, and what it holds.
+/// The server of the datastore, with its content.
 pub(crate) struct Server {
     pub kind: DatastoreKind,
     pub costs: Costs,
@@ -62,7 +62,6 @@ pub(crate) struct Server {
     random: RefCell<Random>,
     caches: RefCell<Caches>,
     processors: RefCell<Processors>,
-    /// Requests served.
     pub requests: Cell<u64>,
 }
 
@@ -88,18 +87,17 @@ impl Server {
         self.data.borrow_mut()
     }
 
-    /// Time that varies as latency does.
+    /// Draws a time that varies like latency.
     pub(crate) fn varied(&self, mean: Micros) -> Micros {
         self.random.borrow_mut().around(mean, self.costs.jitter_permille)
     }
 
-    /// How long something takes this time.
     pub(crate) fn draw(&self, latency: Latency) -> Micros {
         latency.draw(&mut self.random.borrow_mut(), self.costs.jitter_permille)
     }
 
-    /// Sends a request, after `wait`. The server does `action` when its turn comes: a write whether the client still waits
-    /// or not, a read only if it does.
+    /// Sends a request after `wait`. The server does `action` when the request has its turn; a read only if the client still
+    /// waits.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         work: Work,
@@ -144,7 +142,7 @@ impl Server {
         });
     }
 
-    /// From the API server to its etcd and back: about half of a read, of which it is a part.
+    /// The time from the API server to its etcd and back: about half of a read.
     fn trip_to_etcd(&self) -> Micros {
         Micros(self.costs.read.median().0 / 2)
     }
@@ -154,7 +152,7 @@ impl Server {
         self.go_on();
     }
 
-    /// Gives what waits to the processors that have nothing to do.
+    /// Gives waiting requests to idle processors.
     fn go_on(self: &Rc<Self>) {
         while let Some(mut job) = self.processors.borrow_mut().next() {
             let slice = job.busy.min(SLICE);
@@ -171,7 +169,7 @@ impl Server {
 }
 
 impl Job {
-    /// Answers; gives what the server still has to do.
+    /// Answers, and returns the rest of the work.
     fn answered(self) -> Option<Self> {
         (self.finish)();
         let rest = Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None };
@@ -180,7 +178,7 @@ impl Job {
 }
 
 impl Processors {
-    /// The next request that a processor works on now.
+    /// Takes an idle processor for the next request.
     fn next(&mut self) -> Option<Job> {
         self.idle.checked_sub(1)?;
         let is_wanted = |job: &Job| job.client.as_ref().is_none_or(Watch::waits);
@@ -195,7 +193,7 @@ mod tests {
     use super::*;
     use crate::engine::within;
 
-    /// A server with one processor, to which a list of one object is a second.
+    /// A server with one processor, which a list of one object keeps busy for a second.
     fn server(engine: &Engine) -> Rc<Server> {
         let costs = Costs {
             object_nanos: 1_000_000_000,
@@ -206,8 +204,8 @@ mod tests {
         Server::new(engine, DatastoreKind::Etcd, costs, Data::default(), 1)
     }
 
-    /// Sends three requests at once, of which the client of the second gives up; gives which were done, and after how many
-    /// whole seconds each was answered.
+    /// Sends three requests at once, the second of which is given up. Returns those that were done, and the whole seconds
+    /// until each answer.
     fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>) {
         let engine = Engine::default();
         let server = server(&engine);
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_server_answers_in_the_latency_and_a_busy_one_as_fast_as_it_can() {
+    fn an_idle_server_answers_within_the_latency_and_a_busy_one_at_its_limit() {
         let costs = Costs {
             read: Latency::Around(Micros::from_millis(1)),
             reads_per_second: 100,
@@ -258,7 +256,7 @@ mod tests {
         }
         engine.run_until(Micros::from_secs(60));
         let answered = answered.take();
-        // 1,000 requests at 100 in a second; what follows the last answers is not waited for.
+        // 1,000 requests at 100 in a second, without the work after the last answers.
         assert_eq!((answered.len(), answered[0]), (1_000, 1_000));
         assert!((9_000_000..=10_000_000).contains(&answered[999]), "{answered:?}");
     }

@@ -1,4 +1,4 @@
-//! A lock that is given to those who wait in the order in which they came.
+//! A lock that tasks get in the order in which they came.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,11 +16,11 @@ pub(crate) struct Lock {
 #[derive(Default)]
 struct State {
     is_held: bool,
-    waiting: VecDeque<Slot<Held>>,
+    waiting: VecDeque<Slot<LockGuard>>,
 }
 
-/// The lock, until this is dropped.
-pub(crate) struct Held(Lock);
+/// Holds the lock until it is dropped.
+pub(crate) struct LockGuard(Lock);
 
 impl Lock {
     pub(crate) fn new(engine: &Engine) -> Self {
@@ -28,24 +28,23 @@ impl Lock {
     }
 
     /// Waits for the lock, without limit.
-    pub(crate) async fn take(&self) -> Held {
+    pub(crate) async fn take(&self) -> LockGuard {
         let slot = {
             let mut state = self.state.borrow_mut();
             if !state.is_held {
                 state.is_held = true;
-                return Held(self.clone());
+                return LockGuard(self.clone());
             }
             let slot = Slot::new();
             state.waiting.push_back(slot.clone());
             slot
         };
-        // One who is killed while it waits leaves a slot that nothing reads: what is put in it is dropped with it.
-        let answer = slot.answer(&self.engine);
-        answer.await
+        // A task that is killed while it waits leaves a slot that nothing reads: a guard in it is dropped with it.
+        slot.answer(&self.engine).await
     }
 }
 
-impl Drop for Held {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         let next = loop {
             let mut state = self.0.state.borrow_mut();

@@ -1,7 +1,7 @@
 //! The discrete-event engine: a virtual clock, a queue of events, and tasks that wait for them, on one thread.
 //!
-//! Time passes only from event to event. Events of the same moment happen in the order in which they were put in the
-//! queue, so that one seed gives one run.
+//! Time passes only from event to event. Events of the same time happen in the order in which they were queued, so that
+//! one seed gives one run.
 
 mod lock;
 mod slot;
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-pub(crate) use self::lock::{Held, Lock};
+pub(crate) use self::lock::{Lock, LockGuard};
 pub(crate) use self::slot::{Answer, Slot, Watch};
 pub(crate) use self::tasks::TaskId;
 use self::tasks::Tasks;
@@ -28,7 +28,7 @@ pub(crate) struct Engine(Rc<Core>);
 struct Core {
     now: Cell<Micros>,
     events: RefCell<BinaryHeap<Reverse<Event>>>,
-    /// Number of events put in the queue so far.
+    /// Number of events queued so far.
     queued: Cell<u64>,
     tasks: RefCell<Tasks>,
     /// The task that runs.
@@ -51,7 +51,7 @@ impl Engine {
         self.0.now.get()
     }
 
-    /// Does something at a time, or now where that has passed.
+    /// Does something at a time, or now if that has passed.
     pub(crate) fn at(&self, time: Micros, action: impl FnOnce() + 'static) {
         self.push(time, Action::Call(Box::new(action)));
     }
@@ -63,17 +63,16 @@ impl Engine {
         id
     }
 
-    /// Breaks a task off, wherever it is. What it asked of others may still happen.
+    /// Kills a task. Its requests may still be answered.
     pub(crate) fn kill(&self, id: TaskId) {
         let task = self.0.tasks.borrow_mut().remove(id);
-        // What is dropped may wake others.
+        // Dropping the task may wake others.
         drop(task);
     }
 
-    /// Lets everything happen until nothing is left, or `end`, where the clock stands then.
+    /// Runs all events until `end`, and sets the clock to that.
     pub(crate) fn run_until(&self, end: Micros) {
-        loop {
-            let Some(event) = self.next(end) else { break };
+        while let Some(event) = self.next(end) {
             self.0.now.set(event.at.max(self.now()));
             match event.action {
                 Action::Wake(id) => self.step(id),
@@ -90,19 +89,19 @@ impl Engine {
         events.pop().map(|Reverse(event)| event)
     }
 
-    /// Gives up everything that is planned or under way.
+    /// Drops all events and tasks.
     pub(crate) fn stop(&self) {
         loop {
             let (events, tasks) = (self.0.events.take(), self.0.tasks.take());
             if events.is_empty() && tasks.is_empty() {
                 break;
             }
-            // What is dropped may plan more.
+            // Dropping them may queue more.
             drop((events, tasks));
         }
     }
 
-    /// Lets a task go on. One that is gone is passed over.
+    /// Lets a task go on if it is still there.
     fn step(&self, id: TaskId) {
         let Some(mut task) = self.0.tasks.borrow_mut().take(id) else { return };
         let before = self.0.current.replace(Some(id));
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn things_happen_in_the_order_of_time_and_then_of_asking() {
+    fn events_happen_in_the_order_of_time_and_then_of_queueing() {
         let engine = Engine::default();
         let (log, note) = log();
         for (at, name) in [(5, "b"), (5, "c"), (2, "a")] {
@@ -175,7 +174,7 @@ mod tests {
         assert_eq!(engine.now(), Micros(10));
     }
 
-    /// What three tasks note that want a lock for ten microseconds each, the second of which is killed.
+    /// Runs three tasks that want a lock for ten microseconds each, kills the second, and returns the log.
     fn three_want_a_lock(killed_at: u64) -> Vec<String> {
         let engine = Engine::default();
         let (log, note) = log();
@@ -184,7 +183,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             let (inner, note, lock) = (engine.clone(), note.clone(), lock.clone());
             ids.push(engine.spawn(async move {
-                let _held = lock.take().await;
+                let _guard = lock.take().await;
                 note(&inner, name);
                 inner.sleep(Micros(10)).await;
             }));
@@ -196,17 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_goes_from_one_to_the_next_and_on_when_its_holder_is_killed() {
+    fn a_lock_goes_to_the_next_task_even_when_its_holder_is_killed() {
         assert_eq!(three_want_a_lock(12), ["0 a", "10 b", "12 c"]);
     }
 
     #[test]
-    fn one_who_waits_for_a_lock_can_be_killed() {
+    fn a_task_that_waits_for_a_lock_can_be_killed() {
         assert_eq!(three_want_a_lock(5), ["0 a", "10 c"]);
     }
 
     #[test]
-    fn work_that_takes_too_long_is_broken_off() {
+    fn work_that_takes_too_long_is_given_up() {
         let engine = Engine::default();
         let (log, note) = log();
         for (name, long) in [("short", 5), ("long", 50)] {

@@ -1,4 +1,4 @@
-//! A place for one answer.
+//! Slots for answers.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use super::{Engine, TaskId};
 use crate::time::Micros;
 
-/// A place for an answer for which one task waits.
+/// A slot for an answer for which one task waits.
 pub(crate) struct Slot<T>(Rc<RefCell<Inner<T>>>);
 
 struct Inner<T> {
-    /// The answer, and when it arrives.
+    /// The answer and its time of arrival.
     answer: Option<(Micros, T)>,
     waiting: Option<TaskId>,
 }
@@ -29,12 +29,11 @@ impl<T> Slot<T> {
         Self(Rc::new(RefCell::new(Inner { answer: None, waiting: None })))
     }
 
-    /// Gives the answer to who waits.
     pub(crate) fn fill(&self, engine: &Engine, answer: T) {
         self.fill_at(engine, engine.now(), answer);
     }
 
-    /// Puts the answer on its way: it arrives at a time.
+    /// Sends the answer, which arrives at a time.
     pub(crate) fn fill_at(&self, engine: &Engine, time: Micros, answer: T) {
         let mut inner = self.0.borrow_mut();
         inner.answer = Some((time, answer));
@@ -43,7 +42,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// True if none waits any more: the other clone was dropped.
+    /// True if no task waits any more: the other clone was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }
@@ -55,14 +54,13 @@ impl<T> Slot<T> {
 }
 
 impl<T: 'static> Slot<T> {
-    /// Shows whether a task waits for the answer.
     pub(crate) fn watch(&self) -> Watch {
         let shared: Rc<dyn Any> = self.0.clone();
         Watch(Rc::downgrade(&shared))
     }
 }
 
-/// Whether a task still waits for the answer that another is to give.
+/// Shows whether a task still waits for an answer.
 pub(crate) struct Watch(Weak<dyn Any>);
 
 impl Watch {

@@ -1,12 +1,11 @@
-//! Tasks, and names for them that are never used again.
+//! Tasks, with IDs that are never used again.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-/// Something that goes on for some time.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The name of a task. It stays the task's when that has ended.
+/// The ID of a task. No other task gets it after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
     place: usize,
@@ -23,7 +22,7 @@ pub(super) struct Tasks {
 #[derive(Default)]
 struct Place {
     generation: u64,
-    /// `None` while the task runs, and where the place is free.
+    /// `None` while the task runs, or if the place is free.
     task: Option<Task>,
 }
 
@@ -47,7 +46,7 @@ impl Tasks {
         if place.generation == id.generation { place.task.take() } else { None }
     }
 
-    /// Puts a task back that has run; `None` if it has ended. Gives it where it was removed meanwhile.
+    /// Puts back a task that has run, or `None` if it has ended. Returns a task that was removed meanwhile.
     #[must_use = "dropping a task wakes others"]
     pub(super) fn put_back(&mut self, id: TaskId, task: Option<Task>) -> Option<Task> {
         let place = &mut self.places[id.place];
@@ -76,7 +75,7 @@ impl Tasks {
     }
 }
 
-/// One step; true if the task has ended. Tasks are woken by events of the engine alone.
+/// Makes one step; true if the task has ended. Only events of the engine wake tasks.
 pub(super) fn poll(task: &mut Task) -> bool {
     task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }

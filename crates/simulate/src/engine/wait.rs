@@ -1,4 +1,4 @@
-//! Waiting for a time, and not longer than it.
+//! Waiting for a time, and limits of time.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -7,9 +7,8 @@ use super::{Action, Engine};
 use crate::time::Micros;
 
 impl Engine {
-    /// Waits.
-    pub(crate) fn sleep(&self, long: Micros) -> Sleep {
-        Sleep { engine: self.clone(), until: self.now() + long, is_queued: false }
+    pub(crate) fn sleep(&self, duration: Micros) -> Sleep {
+        Sleep { engine: self.clone(), until: self.now() + duration, is_queued: false }
     }
 }
 

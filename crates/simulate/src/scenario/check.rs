@@ -1,4 +1,4 @@
-//! The clusters that cannot be.
+//! Checks of scenarios.
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
@@ -7,13 +7,13 @@ use super::Scenario;
 use crate::datastore::CostsError;
 use crate::time::Micros;
 
-/// Most nodes and pods of a simulation: beyond, the memory of a usual machine does not suffice.
+/// The limits of nodes and pods: more would exceed the memory of a usual machine.
 const MOST_NODES: u32 = 50_000;
 const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
-/// Why a scenario cannot be simulated.
+/// The reason that a scenario cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     #[error("there is no pool, so no pod can get an address")]
@@ -51,8 +51,8 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Refuses what no cluster can be. A pool that is too small for the blocks of all nodes is none of that: what happens
-    /// then is what a simulation shows.
+    /// Refuses a scenario that no cluster can have. A pool that is too small for the blocks of all nodes is allowed:
+    /// simulations show its effects.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let costs = self.costs()?;
         if costs.jitter_permille > 1_000 {
@@ -127,7 +127,7 @@ impl Scenario {
         }
     }
 
-    /// The place of a node, counted from 0.
+    /// The index of a node.
     pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
         match &self.start {
             Some(start) => start.nodes.iter().position(|node| node.name == name).map(|index| index as u32),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_cluster_can_be_is_refused() {
+    fn impossible_clusters_are_refused() {
         assert_eq!(sound().check(), Ok(()));
         let pool = |cidr: &str, block_size: u8| PoolSpec { cidr: cidr.parse().unwrap(), block_size };
         assert!(error(|s| s.pools.clear()).contains("no pool"));

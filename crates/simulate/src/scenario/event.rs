@@ -1,10 +1,10 @@
-//! Things that go wrong in a cluster.
+//! Events that go wrong in a cluster.
 
 use serde::Serialize;
 
 use crate::time::Micros;
 
-/// Something that happens at a time.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Planned {
@@ -12,7 +12,7 @@ pub struct Planned {
     pub what: Event,
 }
 
-/// One thing that can go wrong.
+/// An event in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Event {
@@ -22,15 +22,14 @@ pub enum Event {
     PartitionNode(String),
     /// etcd is restored from a backup.
     RestoreBackup,
-    /// Pods of a plugin of Calico 2, whose handle is the pod's name, are moved to another node while the node they leave
-    /// is slow: its DEL comes after the ADD of the new pod.
+    /// Pods of a plugin of Calico 2, whose handle is the pod's name, move to another node. Their old node is slow: its DEL
+    /// comes after the ADD of the new pod.
     ShareHandles,
     /// Addresses of running pods are released by hand.
     FreeAddresses,
 }
 
 impl Event {
-    /// The node that it names.
     pub fn node(&self) -> Option<&str> {
         match self {
             Self::FailNode(name) | Self::PartitionNode(name) => Some(name),

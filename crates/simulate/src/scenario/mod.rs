@@ -1,4 +1,4 @@
-//! The scenario of a simulation: a cluster, its pods, what goes wrong, and what its datastore costs.
+//! The scenario of a simulation: a cluster, its pods, an event, and the costs of its datastore.
 
 mod check;
 mod event;
@@ -25,45 +25,44 @@ use crate::time::Micros;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scenario {
-    /// Everything random depends on it alone.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// etcd or Kubernetes.
     pub datastore: DatastoreKind,
-    /// Differences from the costs that are assumed for the datastore: `read=2ms,write=5ms`.
+    /// Differences from the assumed costs of the datastore: `read=2ms,write=5ms`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub latency: String,
     pub nodes: u32,
-    /// Pods that arrive, for each node.
+    /// Number of pods that arrive for each node.
     pub pods_per_node: u32,
-    /// The most by which the pods of a node differ from the average, in percent, as schedulers leave them.
+    /// The largest deviation of the pods of a node from the average, in percent, as schedulers cause it.
     pub pod_spread: u32,
-    /// Most pods of a node: where others fail, it takes up to so many.
+    /// The number of pods that a node takes when others fail.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
-    /// The families in which a pod gets addresses, as the CNI configuration says; if it is not said, those of the pools.
+    /// The families in which a pod gets addresses, as in the CNI configuration; by default those of the pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Families>,
     pub strict_affinity: bool,
-    /// Most blocks of a node; 0 for Calico's 20.
+    /// The limit of blocks of a node; 0 for Calico's 20.
     pub max_blocks_per_host: u32,
     /// Time until a released address can be assigned again.
     pub cooldown: Micros,
-    /// Pods that arrive in the whole cluster; one every five seconds on each node if it is not said, and at most 100 in
-    /// a second.
+    /// The rate at which pods arrive in the whole cluster; by default one every five seconds on each node, and at most
+    /// 100 in a second.
     pub arrival: Option<Rate>,
-    /// The average life of a pod; another pod arrives for each that leaves. For ever if it is not said.
+    /// The average life of a pod, by default without end. Another pod arrives for each that leaves.
     pub lifetime: Option<Micros>,
-    /// The length of the simulation; if it is not said, until all has ended: two minutes after the last pod
-    /// has arrived, and on while pods that wait still start.
+    /// The duration of the simulation; by default until two minutes after the last pod has arrived, and on while waiting
+    /// pods still start.
     pub duration: Option<Micros>,
-    /// The time from the failure of a node until it is removed from the cluster; never if it is not said.
+    /// The time from the failure of a node until it is removed from the cluster; `None` for never.
     pub removal: Option<Micros>,
-    /// The time for which something has to be unused before the collector of kube-controllers releases it (facts 3.17); no
-    /// collector if it is not said.
+    /// The time that something must be unused before the collector of kube-controllers releases it (facts 3.17); `None`
+    /// for no collector.
     pub grace: Option<Micros>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Planned>,
-    /// The cluster as it is already. Its nodes take the place of `nodes`.
+    /// The cluster to begin with. Its nodes replace `nodes`.
     #[serde(skip)]
     pub start: Option<Arc<Start>>,
 }
@@ -86,16 +85,15 @@ pub struct PoolSpec {
     pub block_size: u8,
 }
 
-/// The grace period of the collector where nothing else is configured.
+/// The default grace period of the collector.
 pub(crate) const GRACE: Micros = Micros::from_mins(15);
 /// The time until the control plane notices that a node is gone.
 pub(crate) const DETECTION: Micros = Micros::from_secs(40);
 /// The time from then on until the pods of the node are replaced.
 pub(crate) const EVICTION: Micros = Micros::from_mins(5);
-/// Most pods that arrive in five seconds where the scenario does not say how many do: about as many as the scheduler of
-/// a large cluster places.
+/// The default limit of pods that arrive in five seconds: about as many as the scheduler of a large cluster places.
 const MOST_ARRIVALS: u32 = 500;
-/// Pods of a node by default, as in Kubernetes.
+/// The default limit of pods of a node, as in Kubernetes.
 const MAX_PODS: u32 = 110;
 
 impl Default for Scenario {
@@ -125,12 +123,10 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// What the requests to its datastore cost.
     pub fn costs(&self) -> Result<Costs, CostsError> {
         Costs::of(self.datastore, &self.latency)
     }
 
-    /// Number of nodes.
     pub fn node_count(&self) -> u32 {
         match &self.start {
             Some(start) => u32::try_from(start.nodes.len()).unwrap_or(u32::MAX),
@@ -146,23 +142,23 @@ impl Scenario {
         }
     }
 
-    /// Number of pods that arrive by and by.
+    /// The number of pods that arrive.
     pub fn pod_count(&self) -> u64 {
         u64::from(self.node_count()) * u64::from(self.pods_per_node)
     }
 
-    /// How often pods arrive.
+    /// The rate at which pods arrive.
     pub fn arrival(&self) -> Rate {
         let nodes = self.node_count().clamp(1, MOST_ARRIVALS);
         self.arrival.unwrap_or_else(|| Rate::per(nodes.into(), Micros::from_secs(5)))
     }
 
-    /// When the last pod has arrived.
+    /// The time at which the last pod has arrived.
     pub fn filled_at(&self) -> Micros {
         self.arrival().time_for(self.pod_count())
     }
 
-    /// When the simulation ends.
+    /// The end of the simulation.
     pub fn end(&self) -> Micros {
         self.duration.unwrap_or_else(|| {
             let filled = self.filled_at() + Micros::from_mins(2);
@@ -170,7 +166,7 @@ impl Scenario {
         })
     }
 
-    /// The time until nothing comes of a failed node any more.
+    /// The time until a failed node has no more effects.
     fn recovery(&self) -> Micros {
         let collected = self
             .grace
@@ -178,14 +174,13 @@ impl Scenario {
         (DETECTION + EVICTION).max(self.removal.unwrap_or_default()) + collected
     }
 
-    /// The pools as the allocator sees them, those that the cluster has already included.
+    /// The pools as the allocator sees them, including those of the cluster to begin with.
     pub fn pools(&self) -> Vec<Pool> {
-        let of_cluster = self.start.iter().flat_map(|start| start.pools.iter().cloned());
-        let named = self.pools.iter().enumerate().map(|(index, spec)| spec.pool(index));
-        of_cluster.chain(named).collect()
+        let existing = self.start.iter().flat_map(|start| start.pools.iter().cloned());
+        existing.chain(self.pools.iter().enumerate().map(|(index, spec)| spec.pool(index))).collect()
     }
 
-    /// Those from which pods get addresses without naming one.
+    /// The pools from which pods get addresses without naming one.
     pub fn pools_for_pods(&self) -> impl Iterator<Item = Pool> {
         let families = self.families.unwrap_or(Families::Dual);
         let is_wanted = move |cidr: IpNet| match families {
@@ -199,11 +194,10 @@ impl Scenario {
         self.pools().into_iter().filter(is_for_pods)
     }
 
-    /// How addresses are allocated; `None` for what Calico assumes.
+    /// The configuration of the allocator; `None` for Calico's default.
     pub fn config(&self) -> Option<IpamConfig> {
-        let of_cluster = self.start.as_ref().and_then(|start| start.config);
-        // What is not named stays as the cluster has it.
-        let mut config = of_cluster.unwrap_or_default();
+        let existing = self.start.as_ref().and_then(|start| start.config);
+        let mut config = existing.unwrap_or_default();
         config.strict_affinity |= self.strict_affinity;
         if self.max_blocks_per_host > 0 {
             config.max_blocks_per_host = self.max_blocks_per_host.into();
@@ -211,10 +205,10 @@ impl Scenario {
         if !self.cooldown.is_zero() {
             config.cooldown_seconds = i64::try_from(self.cooldown.0 / 1_000_000).unwrap_or(i64::MAX);
         }
-        (of_cluster.is_some() || config != IpamConfig::default()).then_some(config)
+        (existing.is_some() || config != IpamConfig::default()).then_some(config)
     }
 
-    /// The same cluster before it had blocks, with as many pods to arrive as it has: its nodes, pools, reservations and
+    /// The same cluster without blocks, in which as many pods arrive as it has. Its nodes, pools, reservations and
     /// configuration stay. A scenario without a cluster stays as it is.
     pub fn afresh(&self) -> Self {
         let Some(start) = &self.start else { return self.clone() };
@@ -229,7 +223,7 @@ impl Scenario {
         }
     }
 
-    /// The same with another block size in all pools of IPv4, or of IPv6, that can have blocks of it; in all if none can.
+    /// The same scenario with another block size in all pools of its family that can have such blocks; in all if none can.
     pub fn with_block_size(&self, size: u8) -> Self {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
@@ -255,7 +249,7 @@ pub(crate) fn interval(grace: Micros) -> Micros {
 }
 
 impl PoolSpec {
-    /// A pool with blocks of Calico's size.
+    /// A pool with blocks of Calico's default size.
     pub fn new(cidr: IpNet) -> Self {
         Self { cidr, block_size: if cidr::is_v4(cidr) { 26 } else { 122 } }
     }

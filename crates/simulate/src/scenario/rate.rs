@@ -1,4 +1,4 @@
-//! How often something happens.
+//! Rates of events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::time::Micros;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How often something happens: so many times in a second, minute or hour.
+/// A number of events in a second, minute or hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
@@ -29,22 +29,22 @@ pub enum NotARate {
 }
 
 impl Rate {
-    /// `count` times in `period`, which is whole seconds.
+    /// A rate of `count` events in `period`, which is whole seconds.
     pub fn per(count: u64, period: Micros) -> Self {
         Self { count: count.max(1), period: (period.0 / 1_000_000).max(1) }
     }
 
-    /// `of` times as rare and `count` times as often.
+    /// The rate times `count`, divided by `of`.
     pub fn times(self, count: u64, of: u64) -> Self {
         Self { count: (self.count * count).max(1), period: self.period * of.max(1) }
     }
 
-    /// The time from one to the next on average, in nanoseconds.
+    /// The average time between two events, in nanoseconds.
     pub fn gap_nanos(self) -> u64 {
         self.period.saturating_mul(NANOS_PER_SECOND) / self.count
     }
 
-    /// When `count` have happened.
+    /// The time that `count` events take.
     pub fn time_for(self, count: u64) -> Micros {
         Micros((u128::from(self.gap_nanos()) * u128::from(count) / 1_000).try_into().unwrap_or(u64::MAX))
     }
@@ -75,7 +75,7 @@ impl FromStr for Rate {
         if count == 0 {
             return Err(NotARate::Zero(text.to_owned()));
         }
-        // More than one in a nanosecond is none.
+        // More than one in a nanosecond is not possible.
         if count / scale / period > NANOS_PER_SECOND {
             return Err(refused());
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused() {
+    fn other_texts_are_refused() {
         for bad in ["", "x", "5/d", "1.1234567", "99999999999999999999"] {
             assert!(matches!(bad.parse::<Rate>(), Err(NotARate::Text(_))), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! What a cluster has already: where a simulation of it begins.
+//! The state of a cluster in which a simulation begins.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::Snapshot;
 
-/// What a cluster has already.
+/// The state of a cluster in which a simulation begins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Start {
     pub nodes: Vec<Node>,
@@ -22,9 +22,9 @@ pub struct Start {
     pub blocks: Vec<Arc<Block>>,
     pub affinities: Vec<Affinity>,
     pub handles: Vec<Handle>,
-    /// The pods that have addresses, by their handles.
+    /// The pods that have addresses, by handle.
     pub pods: Vec<StartPod>,
-    /// Blocks that cannot be decoded and are left out.
+    /// The number of blocks that cannot be decoded and are left out.
     pub left_out: usize,
 }
 
@@ -38,8 +38,8 @@ pub struct StartPod {
 }
 
 impl Start {
-    /// What a cluster has that was read. Allocations whose record names a node and a pod are pods that run there; others
-    /// stay allocated.
+    /// The state of a cluster that was read. An allocation whose record names a node and a pod becomes a running pod;
+    /// others stay allocated.
     pub fn of(snapshot: &Snapshot) -> Self {
         let sound = |content: &BlockContent| match content {
             BlockContent::Sound(block) => Some(Arc::new(Block::clone(block))),
@@ -47,10 +47,7 @@ impl Start {
         };
         let blocks: Vec<Arc<Block>> =
             snapshot.blocks.iter().filter_map(|stored| sound(&stored.value.content)).collect();
-        let values = |found: &[calipam_model::snapshot::Versioned<Node>]| -> Vec<Node> {
-            found.iter().map(|node| node.value.clone()).collect()
-        };
-        let mut nodes = values(&snapshot.nodes);
+        let mut nodes: Vec<Node> = snapshot.nodes.iter().map(|node| node.value.clone()).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         Self {
             nodes,
@@ -64,10 +61,8 @@ impl Start {
             handles: snapshot.handles.iter().map(|found| found.value.clone()).collect(),
         }
     }
-}
 
-impl Start {
-    /// The same before any block was claimed.
+    /// The same cluster before any block was claimed.
     pub(super) fn without_blocks(&self) -> Self {
         Self {
             nodes: self.nodes.clone(),

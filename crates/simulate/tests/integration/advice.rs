@@ -1,6 +1,6 @@
 //! Advice, against clusters that can be worked out by hand. Pods spread evenly: each node has as many as it takes.
 
-use calipam_simulate::answer::{Advice, Objection, advise};
+use calipam_simulate::answer::{Advice, Drawback, advise};
 use calipam_simulate::{PoolSpec, Scenario};
 
 use crate::{pool, small};
@@ -13,13 +13,13 @@ fn advice(scenario: &Scenario) -> Advice {
     advise(scenario, &[24, 25, 26, 27, 28, 29], 1).unwrap()
 }
 
-fn against(advice: &Advice, size: u8) -> &[Objection] {
+fn drawbacks(advice: &Advice, size: u8) -> &[Drawback] {
     let found = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
     &found.unwrap_or_else(|| panic!("no /{size}")).drawbacks
 }
 
 #[test]
-fn where_there_is_room_the_block_holds_the_pods_of_a_node() {
+fn a_block_holds_the_pods_of_a_node_if_there_is_room() {
     // Wasted addresses of a node, and 8 for each of its routes: /26 44 + 8, /27 12 + 8, /28 12 + 16, /29 4 + 24.
     let found = advice(&full(6, 20, vec![pool("10.0.0.0/20", 26)]));
     assert_eq!((found.block_size, found.block_limit), (Some(27), Some(2)), "{found:?}");
@@ -30,41 +30,38 @@ fn where_there_is_room_the_block_holds_the_pods_of_a_node() {
 }
 
 #[test]
-fn many_pods_take_several_blocks_where_that_wastes_less() {
+fn many_pods_take_several_blocks_if_that_wastes_less() {
     // /24 106 + 8, /25 106 + 16, /26 42 + 24, /27 10 + 40, /28 10 + 80.
     let found = advice(&Scenario { max_pods_per_node: 250, ..full(6, 150, vec![pool("10.0.0.0/20", 26)]) });
     assert_eq!(found.block_size, Some(27), "{found:?}");
     // 250 pods need 8 blocks of 32 on each node.
     assert_eq!((found.block_limit, found.pool_addresses.unwrap().0), (Some(9), 6 * 256 * 5 / 4));
     // And 32 of 8, of which a node may hold 20.
-    assert_eq!(against(&found, 29), [Objection::BlockLimit]);
+    assert_eq!(drawbacks(&found, 29), [Drawback::BlockLimit]);
 }
 
 #[test]
-fn in_a_small_pool_each_node_still_has_a_block() {
+fn each_node_still_has_a_block_in_a_small_pool() {
     // 4 blocks of 64 and 8 of 32 are fewer than 10 nodes; /28 wastes 4 + 8, /29 4 + 16.
     let scarce = full(10, 12, vec![pool("10.0.0.0/24", 26)]);
     let found = advice(&scarce);
     assert_eq!((found.block_size, found.pools_suffice), (Some(28), Some(true)), "{found:?}");
     for size in [24, 25, 26, 27] {
-        assert_eq!(against(&found, size), [Objection::Borrows], "/{size}");
+        assert_eq!(drawbacks(&found, size), [Drawback::Borrows], "/{size}");
     }
     // Strict nodes do not borrow: they are stranded, and their pods wait.
     let found = advice(&Scenario { strict_affinity: true, ..scarce });
     assert_eq!(found.block_size, Some(28), "{found:?}");
     for size in [24, 25, 26, 27] {
-        assert_eq!(against(&found, size), [Objection::WaitingPods, Objection::StrandedNodes], "/{size}");
+        assert_eq!(drawbacks(&found, size), [Drawback::WaitingPods, Drawback::StrandedNodes], "/{size}");
     }
 }
 
 #[test]
-fn where_no_size_fits_the_pool_a_larger_pool_is_named() {
+fn a_larger_pool_is_advised_if_no_size_fits_the_pool() {
     // 20 nodes: 16 blocks of 16 are too few, and 32 of 8, of which each node needs two.
     let found = advice(&full(20, 12, vec![pool("10.0.0.0/24", 26)]));
-    assert!(
-        found.candidates.iter().all(|candidate| candidate.drawbacks == [Objection::Borrows]),
-        "{found:?}"
-    );
+    assert!(found.candidates.iter().all(|candidate| candidate.drawbacks == [Drawback::Borrows]), "{found:?}");
     assert_eq!((found.block_size, found.pools_suffice), (Some(28), Some(false)), "{found:?}");
     // 20 blocks of 16, and a fourth to spare: 400.
     assert_eq!((found.pool_addresses.unwrap().0, found.pool_prefix), (400, Some(23)));
@@ -86,6 +83,6 @@ fn a_datastore_that_writes_slowly_speaks_against_many_blocks() {
     // Each claim takes four more writes.
     let slow = Scenario { latency: "write=500ms".into(), ..full(30, 16, vec![pool("10.0.0.0/18", 26)]) };
     let found = advise(&slow, &[26, 28, 30], 1).unwrap();
-    assert!(against(&found, 30).contains(&Objection::Slow), "{found:?}");
+    assert!(drawbacks(&found, 30).contains(&Drawback::Slow), "{found:?}");
     assert_ne!(found.block_size, Some(30), "{found:?}");
 }

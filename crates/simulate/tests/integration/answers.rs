@@ -1,4 +1,4 @@
-//! The answers to the four questions.
+//! Experiments of many runs.
 
 use calipam_simulate::answer::{Cause, Failure, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Micros, Scenario, ScenarioError};
@@ -6,7 +6,7 @@ use calipam_simulate::{Micros, Scenario, ScenarioError};
 use crate::{fails, pool, small};
 
 #[test]
-fn requests_of_an_add_do_not_depend_on_the_number_of_nodes_and_the_time_of_a_claim_does() {
+fn the_number_of_nodes_affects_the_time_of_a_claim_but_not_the_requests_of_an_add() {
     let scenario = Scenario { pools: vec![pool("10.0.0.0/14", 26)], ..small() };
     let shown = scale(&scenario, &[10, 200], 1).unwrap();
     let [few, many] = &shown.rows[..] else { panic!("{shown:?}") };
@@ -28,7 +28,7 @@ fn smaller_blocks_waste_less_and_announce_more_routes() {
 }
 
 #[test]
-fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
+fn only_the_collector_frees_the_addresses_of_a_removed_node() {
     let scenario = Scenario { removal: Some(Micros::from_mins(10)), event: fails("node-1"), ..small() };
     let shown = failure(&scenario, 1).unwrap();
     assert_eq!(shown.node, "node-1");
@@ -57,7 +57,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
 
 #[test]
 fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
-    // Nearly full, so that what is freed is given out again soon.
+    // Nearly full, so that freed addresses are assigned again soon.
     let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/26", 29)], ..small() };
     let shown = clashes(&scenario, &Cause::ALL, 2).unwrap();
     let causes: Vec<Cause> = shown.causes.iter().map(|row| row.cause).collect();

@@ -1,4 +1,4 @@
-//! Simulations that begin with a cluster as it is.
+//! Simulations that begin with an existing cluster.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
     }
 }
 
-/// Four nodes, of which two are in rack a.
+/// Four nodes, two of them in rack a.
 fn cluster(pools: Vec<Pool>, config: IpamConfig) -> Scenario {
     let node = |number: u32| {
         let rack = if number < 2 { "a" } else { "b" };
@@ -40,20 +40,20 @@ fn cluster(pools: Vec<Pool>, config: IpamConfig) -> Scenario {
 
 #[test]
 fn an_option_changes_one_setting_of_the_cluster() {
-    let of_cluster = IpamConfig { strict_affinity: true, max_blocks_per_host: 3, ..IpamConfig::default() };
-    let scenario = cluster(vec![pool("p", "10.0.0.0/24", 28)], of_cluster);
-    assert_eq!(scenario.config(), Some(of_cluster));
+    let existing = IpamConfig { strict_affinity: true, max_blocks_per_host: 3, ..IpamConfig::default() };
+    let scenario = cluster(vec![pool("p", "10.0.0.0/24", 28)], existing);
+    assert_eq!(scenario.config(), Some(existing));
 
     let cooling = Scenario { cooldown: Micros::from_secs(30), ..scenario.clone() };
-    assert_eq!(cooling.config(), Some(IpamConfig { cooldown_seconds: 30, ..of_cluster }));
+    assert_eq!(cooling.config(), Some(IpamConfig { cooldown_seconds: 30, ..existing }));
     // The limit of blocks is allowed, since the cluster is strict.
     let limited = Scenario { max_blocks_per_host: 1, ..scenario };
-    assert_eq!(limited.config(), Some(IpamConfig { max_blocks_per_host: 1, ..of_cluster }));
+    assert_eq!(limited.config(), Some(IpamConfig { max_blocks_per_host: 1, ..existing }));
     assert_eq!(limited.check(), Ok(()));
 }
 
 #[test]
-fn other_block_sizes_keep_what_else_a_cluster_has() {
+fn other_block_sizes_keep_the_rest_of_a_cluster() {
     let rack_a = Pool { node_selector: "rack == 'a'".to_owned(), ..pool("a", "10.0.0.0/24", 26) };
     let rack_b = Pool { node_selector: "rack == 'b'".to_owned(), ..pool("b", "10.0.1.0/24", 26) };
     let scenario = cluster(vec![rack_a, rack_b, pool("tiny", "10.0.2.0/29", 29)], IpamConfig::default());
@@ -88,7 +88,7 @@ fn a_pool_for_services_alone_gives_no_pod_an_address() {
     assert!(alone.check().unwrap_err().to_string().contains("no pool"));
 }
 
-/// Two pods on each of four nodes are evicted from a disabled pool, three at a time.
+/// Evicts two pods on each of four nodes from a disabled pool, three at a time.
 fn evicted_to(new: Pool) -> Evicted {
     let old = Pool { disabled: true, ..pool("old", "10.0.0.0/24", 26) };
     let mut scenario = Scenario { pods_per_node: 0, ..cluster(vec![old, new], IpamConfig::default()) };
@@ -113,7 +113,7 @@ fn evicted_to(new: Pool) -> Evicted {
 fn an_eviction_takes_as_long_as_its_batches_and_the_pauses_between_them() {
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/24", 28));
     assert_eq!((pods, moved), (8, 8));
-    // Three batches of 20 seconds, two pauses, and what the addresses take.
+    // Three batches of 20 seconds, two pauses, and the time for the addresses.
     assert!((Micros::from_secs(70)..Micros::from_secs(75)).contains(&took), "{took}");
 
     // There are four addresses: the second batch waits until it is given up.

@@ -1,4 +1,4 @@
-//! Single runs: the same for a seed, and no address twice.
+//! Single runs. A seed gives the same run, and no address has two owners.
 
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::{Run, run};
@@ -38,10 +38,10 @@ fn every_pod_of_a_cluster_with_room_starts() {
 
 #[test]
 fn an_add_sends_the_requests_of_the_plugin() {
-    // What is known without blocks; the block; the handle; the block again.
+    // The inputs; the block; the handle; the block again.
     let shown = run(&small()).unwrap();
     assert_eq!(shown.adds.requests_in_own_block.median, 4);
-    // Instead of the block: what is known once more, the keys of some, affinity pending twice, block, affinity confirmed.
+    // Instead of the block: the inputs again, some keys, the pending affinity twice, the block, the confirmed affinity.
     assert_eq!(shown.adds.requests_with_list.median, 9);
 }
 
@@ -85,7 +85,7 @@ fn an_exhausted_pool_is_a_result() {
 }
 
 #[test]
-fn nodes_that_claim_at_once_lose_swaps_to_each_other_and_start_all_the_same() {
+fn nodes_that_claim_at_once_have_conflicts_and_start_all_pods() {
     let all_at_once = Scenario {
         nodes: 40,
         pods_per_node: 4,
@@ -107,7 +107,7 @@ fn a_run_is_the_same_on_any_machine() {
     assert_eq!((shown.pods, shown.datastore_requests, times), RECORDED);
 }
 
-/// What a machine has shown; others must show the same until the model changes.
+/// The result on one machine. Others must have the same until the model changes.
 const RECORDED: (u64, u64, (Micros, Micros, Micros)) =
     (96, 6_030, (Micros(29_825), Micros(63_434), Micros(99_041)));
 
@@ -124,7 +124,7 @@ fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
     let shown = run(&scenario).unwrap();
     assert_eq!((shown.waiting_pods, shown.pods, shown.adds.failed + shown.adds.too_long), (0, 30, 0));
     assert!(shown.simulated > scenario.end(), "{}", shown.simulated);
-    // A run that says when it ends, ends then.
+    // A run with a duration ends after it.
     let shown = run(&Scenario { duration: Some(Micros::from_mins(1)), ..scenario }).unwrap();
     assert_eq!(shown.simulated, Micros::from_mins(1));
     assert!(shown.waiting_pods > 0, "{shown:?}");
@@ -151,7 +151,7 @@ fn pods_arrive_no_faster_than_a_scheduler_places_them() {
 }
 
 #[test]
-fn more_pods_than_addresses_is_a_question() {
+fn more_pods_than_addresses_can_be_simulated() {
     let scenario = Scenario { nodes: 4, pods_per_node: 10, pools: vec![pool("10.0.0.0/27", 29)], ..small() };
     let shown = run(&scenario).unwrap();
     assert_eq!((shown.pods, shown.waiting_pods), (32, 8));
@@ -159,7 +159,7 @@ fn more_pods_than_addresses_is_a_question() {
 }
 
 #[test]
-fn a_pod_gets_addresses_of_the_families_that_are_asked_for() {
+fn a_pod_gets_addresses_of_the_requested_families() {
     let pools = vec![pool("10.0.0.0/24", 28), pool("fd00::/116", 124)];
     let allocated = |families| {
         let scenario = Scenario { families, pools: pools.clone(), ..small() };
@@ -175,7 +175,7 @@ fn a_pod_gets_addresses_of_the_families_that_are_asked_for() {
 }
 
 #[test]
-fn the_time_to_an_address_has_the_calls_that_failed() {
+fn the_time_to_an_address_includes_calls_that_failed() {
     // A pod whose first ADD finds the pool exhausted gets the address of one that leaves.
     let scenario = Scenario {
         nodes: 1,

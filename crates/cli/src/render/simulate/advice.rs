@@ -1,6 +1,6 @@
 //! Which block size, pool and limit of blocks fit a cluster.
 
-use calipam_simulate::answer::{Advice, Candidate, Objection};
+use calipam_simulate::answer::{Advice, Candidate, Drawback};
 
 use super::{heading, runs, share};
 use crate::render::page::Text;
@@ -16,7 +16,7 @@ pub(super) fn write(advice: &Advice, text: &mut Text) {
 
 /// The drawbacks of a size.
 pub(super) fn against(candidate: &Candidate) -> String {
-    candidate.drawbacks.iter().map(|objection| words(*objection)).collect::<Vec<_>>().join("; ")
+    candidate.drawbacks.iter().map(|drawback| words(*drawback)).collect::<Vec<_>>().join("; ")
 }
 
 /// The advice in words.
@@ -74,13 +74,13 @@ fn tipping(advice: &Advice) -> Option<String> {
     ))
 }
 
-/// An objection as people read it.
-fn words(objection: Objection) -> &'static str {
-    match objection {
-        Objection::WaitingPods => "pods do not start",
-        Objection::StrandedNodes => "nodes are stranded",
-        Objection::Borrows => "addresses are borrowed",
-        Objection::Slow => "slow",
-        Objection::BlockLimit => "a full node needs more blocks than it may hold",
+/// A drawback in words.
+fn words(drawback: Drawback) -> &'static str {
+    match drawback {
+        Drawback::WaitingPods => "pods do not start",
+        Drawback::StrandedNodes => "nodes are stranded",
+        Drawback::Borrows => "addresses are borrowed",
+        Drawback::Slow => "slow",
+        Drawback::BlockLimit => "a full node needs more blocks than it may hold",
     }
 }
