@@ -1,4 +1,4 @@
-//! One call of the plugin: what the runtime says, and the connections that it needs.
+//! One call of the plugin: its input from the runtime, and its connections.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -24,18 +24,18 @@ use crate::machine::Owner;
 use crate::notes::{self, FileNotes};
 use crate::protocol::{Arguments, CniError, Command, Environment};
 
-/// How long connecting may take, however many endpoints are tried.
+/// The time limit for connecting to any of the endpoints.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long the pools of one family may be looked for.
+/// The time limit for finding the pools of one family.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// What is next to the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
+/// The marker next to the lock that the affinities of the node have labels. With the usual lock it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The same next to the file with the node's name, if that has a folder: the lock's is empty after a reboot. It says of which
-/// node in which datastore, since disks outlive nodes.
+/// The lasting marker next to the file with the node's name: the folder of the lock is empty after a reboot. It names node
+/// and datastore, since disks outlive nodes.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
-/// What a runtime asks, understood.
+/// A parsed call of a runtime.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub configuration: Configuration,
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     pub command: Command,
     begun: Instant,
     settings: Settings,
-    /// Once it is connected.
+    /// Set once connected.
     allocator: OnceCell<CallAllocator>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Call {
 pub(crate) type CallAllocator = Allocator<AllocatorStore>;
 
 impl Call {
-    /// Puts together what configuration and environment say, in the order in which Calico's plugin finds errors.
+    /// Parses configuration and environment, in the order in which Calico's plugin finds errors.
     pub(crate) fn new(
         configuration: Configuration,
         environment: Environment,
@@ -62,7 +62,7 @@ impl Call {
     ) -> Result<Self, CniError> {
         let settings = configuration.datastore.settings(variables)?;
         let (arguments, identity) = match command {
-            // About the node, not about one container.
+            // These are about the node, not about one container.
             Command::Gc | Command::Status => (Arguments::default(), Identity::for_node(&configuration)),
             _ => {
                 let arguments = Arguments::read(&environment.args)?;
@@ -82,7 +82,7 @@ impl Call {
         Ok(self.allocator.get_or_init(|| allocator.with_notes(Arc::new(notes))))
     }
 
-    /// Logs what the call was about and what it cost: also of one that has failed, as far as it went.
+    /// Logs the subject and the cost of the call, even if it has failed.
     pub(crate) fn log_end(&self, is_done: bool) {
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Call {
         );
     }
 
-    /// A connection to the API server for namespaces, pods and machines: that of the datastore where it is the same.
+    /// A connection to the API server for namespaces, pods and machines: that of the datastore if it is the same server.
     pub(crate) async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<Lookup> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
@@ -112,7 +112,7 @@ impl Call {
         }
     }
 
-    /// The container of the call, whose pod gets the addresses of `owner`.
+    /// The container of the call. Its pod gets the addresses of `owner`.
     pub(crate) fn container(&self, owner: Owner) -> Container {
         let pod = self.identity.pod.clone();
         let machine = match (owner, pod) {
@@ -127,7 +127,7 @@ impl Call {
         Container { node: self.identity.node.clone(), handle: self.identity.handle.clone(), machine }
     }
 
-    /// Whether the affinities of the node have their labels.
+    /// True if the affinities of the node have their labels.
     pub(crate) fn is_labelled(&self) -> bool {
         let is_ours = |file: File| {
             let (mut text, known) = (String::new(), self.lasting_text());
@@ -138,13 +138,13 @@ impl Call {
             || regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true)).is_ok_and(is_ours)
     }
 
-    /// The affinities of the node have their labels now.
+    /// Notes that the affinities of the node have their labels.
     pub(crate) fn note_labelled(&self) {
         let marker = self.labelled_marker();
         if let Err(error) = touch(&marker) {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
-        // Without the folder nothing is lost but a list after the next reboot.
+        // An error costs only another list after the next reboot.
         notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }
 
@@ -161,7 +161,6 @@ impl Call {
     }
 }
 
-/// Connects to a datastore. `labelled` says that all affinities of the node have labels.
 pub(crate) async fn connect(settings: &Settings, selecting: Selecting) -> Result<CallAllocator, CniError> {
     let location = match &settings.target {
         Target::Etcd(etcd) | Target::EtcdV2(etcd) => etcd.endpoints.join(","),
@@ -181,7 +180,7 @@ fn touch(path: &std::path::Path) -> std::io::Result<()> {
     notes::replace(path, "")
 }
 
-/// Gives up what takes longer than `limit`.
+/// Gives up work that takes longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, CniError> {
     timeout(limit, work).await.map_err(|_| failure::too_slow(limit))
 }

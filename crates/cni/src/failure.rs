@@ -1,4 +1,4 @@
-//! What errors of the allocator and the datastore are for a runtime: their text, and whether trying again may help.
+//! Errors of the allocator and the datastore for a runtime, with a code that tells whether a retry may help.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use calipam_assign::{Error, StoreError};
 
 use crate::protocol::{CniError, Code};
 
-/// Why a call failed.
 pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
     let may_pass = match &failure {
         Failure::LookUp(error) => return error.clone(),
@@ -19,17 +18,15 @@ pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
     CniError::new(code(may_pass), failure.to_string())
 }
 
-/// An error of the allocator. As with Calico the code is 999; if nothing is wrong but the moment, it is 11.
+/// Converts an error of the allocator. The code is 999 as in Calico, or 11 if a retry may help.
 pub(crate) fn from_allocator(error: &Error) -> CniError {
     CniError::new(code(may_pass(error)), error.to_string())
 }
 
-/// An error of a connection.
 pub(crate) fn from_datastore(error: &calipam_datastore::Error) -> CniError {
     CniError::new(code(datastore_may_pass(error)), error.to_string())
 }
 
-/// An operation that took too long.
 pub(crate) fn too_slow(limit: Duration) -> CniError {
     from_plugin(Failure::TooSlow(limit))
 }
@@ -68,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_has_code_11() {
+    fn transient_errors_have_code_11() {
         let dead = from_datastore(&connect(vec![Failure::WrongPassword, Cause::Refused.into()]));
         assert!(dead.code == Code::TryAgainLater && dead.msg.contains("connection refused"), "{dead}");
         let write = calipam_datastore::Error::Write {
@@ -84,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_has_code_999() {
+    fn permanent_errors_have_code_999() {
         assert_eq!(from_datastore(&connect(vec![Failure::WrongPassword])).code, Code::Internal);
         let error = Error::AlreadyAssigned("10.0.0.1".parse().unwrap());
         let text = "resource already exists: 10.0.0.1 with error: Address already assigned in block";

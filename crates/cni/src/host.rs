@@ -1,9 +1,9 @@
-//! The machine that a call runs on, as the plugin of `calipam-assign` sees it.
+//! The node of a call, as the host of the plugin in `calipam-assign`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use calipam_assign::plugin::{Host, LookedUp, Plugin};
+use calipam_assign::plugin::{Host, Lookup, Plugin};
 use calipam_datastore::allocation::AllocatorStore;
 use tokio::time::timeout;
 
@@ -25,7 +25,7 @@ impl CallHost<'_> {
         Plugin { allocator: self.allocator, host: self }
     }
 
-    /// The labels of the namespace, where the configuration says how Kubernetes is reached; pools may select by them.
+    /// The labels of the namespace, by which pools may select; `None` if the configuration has no access to Kubernetes.
     async fn namespace_labels(&self) -> Result<Option<BTreeMap<String, String>>, CniError> {
         let namespace = &self.call.identity.namespace;
         if !self.call.configuration.reads_namespaces || namespace.is_empty() {
@@ -45,7 +45,7 @@ impl CallHost<'_> {
 }
 
 impl Host for CallHost<'_> {
-    type Held = NodeLock;
+    type LockGuard = NodeLock;
     type Error = CniError;
 
     async fn lock(&self) -> NodeLock {
@@ -56,20 +56,20 @@ impl Host for CallHost<'_> {
         timeout(limit, work).await.ok()
     }
 
-    async fn look_up(&self) -> Result<LookedUp, CniError> {
+    async fn look_up(&self) -> Result<Lookup, CniError> {
         let pools = pools::resolve(&self.call.configuration.ipam, self.allocator);
         let (pools, labels) = tokio::join!(pools, self.namespace_labels());
         let (pools_v4, pools_v6) = pools?;
-        Ok(LookedUp { pools_v4, pools_v6, namespace_labels: labels? })
+        Ok(Lookup { pools_v4, pools_v6, namespace_labels: labels? })
     }
 
-    /// Once in the life of the node.
+    /// Labels affinities once in the life of the node.
     async fn label_affinities(&self) {
         let store = self.allocator.store();
         if store.kubernetes().is_none() || self.call.is_labelled() {
             return;
         }
-        // Without labels all affinities of the cluster are listed: slower, and just as right.
+        // Without labels all affinities of the cluster are listed, which is only slower.
         match store.label_affinities(&self.call.identity.node).await {
             Ok(labelled) => {
                 tracing::info!("all affinities of the node have labels, {labelled} of them since now");

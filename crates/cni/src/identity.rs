@@ -1,4 +1,4 @@
-//! Who asks: node, container and pod, and the handle that the addresses get (facts of the plugin, section 6).
+//! The identity of a caller: node, container and pod, and the handle of its addresses (facts of the plugin, section 6).
 
 use calipam_files::regular;
 use calipam_model::plugin;
@@ -10,23 +10,23 @@ use crate::protocol::{Arguments, CniError, Environment};
 /// The namespace of containers that are no pods.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Who asks for addresses.
+/// The node, container and pod that get addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub node: String,
     pub container: String,
-    /// Namespace and name, where the orchestrator is Kubernetes.
+    /// Namespace and name, if the orchestrator is Kubernetes.
     pub pod: Option<(String, String)>,
-    /// That of the pod, else `default`.
+    /// The namespace of the pod, or `default`.
     pub namespace: String,
     pub handle: String,
 }
 
 impl Identity {
-    /// Finds out who asks.
+    /// Determines the identity of a call.
     ///
     /// # Errors
-    /// If a name has no place in the name of a workload endpoint, as Calico refuses it.
+    /// If a name cannot be part of the name of a workload endpoint, as in Calico.
     pub(crate) fn new(
         configuration: &Configuration,
         environment: &Environment,
@@ -53,7 +53,7 @@ impl Identity {
         })
     }
 
-    /// The node alone, for what is about all its containers.
+    /// The identity of a node, for calls about all its containers.
     pub(crate) fn for_node(configuration: &Configuration) -> Self {
         Self {
             node: node_name(&configuration.node),
@@ -84,8 +84,8 @@ impl Identity {
     }
 }
 
-/// The node's name: the first source that says one. Blanks around that of the file do not count: no node's name has any,
-/// and with a line's end in it Calico finds no node.
+/// The node's name, from the first source that has one. Blanks around the name in the file are removed: no node's name
+/// has any, and with a line break Calico finds no node.
 pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
@@ -101,7 +101,7 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
 }
 
-/// Refuses what cannot be a part of the name of a workload endpoint.
+/// Refuses a text that cannot be part of the name of a workload endpoint.
 fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
     let reason = match value {
         "" => "field should be assigned",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_source_that_says_a_node_wins() {
+    fn the_first_source_with_a_node_wins() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("nodename");
         fs::write(&file, "in-file\n").unwrap();

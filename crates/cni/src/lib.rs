@@ -1,8 +1,8 @@
-//! The CNI plugin `calico-ipam`: gives addresses to pods and takes them back, as a drop-in for Calico's own.
+//! The CNI plugin `calico-ipam`: a drop-in for Calico's own that assigns addresses to pods and releases them.
 //!
-//! [`main`] is the program: it reads what the runtime says ([`protocol`], [`config`]), performs one command ([`command`]) with the
-//! allocator, and prints the result or the error; or it [installs](install) itself. "Facts of the plugin" in comments means the notes on Calico's
-//! own plugin from which `docs/cni.md` is drawn.
+//! [`main`] is the program. It reads the input of the runtime ([`protocol`], [`config`]), performs one command
+//! ([`command`]) with the allocator, and prints the result or the error; or it [installs](install) itself. "Facts of the
+//! plugin" in comments means the notes on Calico's own plugin that `docs/cni.md` is based on.
 
 mod call;
 mod command;

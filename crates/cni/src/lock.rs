@@ -1,7 +1,7 @@
-//! The lock of a node's plugins: an exclusive `flock` on the file that Calico's own plugin takes, too.
+//! The lock of a node's plugins: an exclusive `flock` on the file that Calico's own plugin locks, too.
 //!
-//! It is best effort, as there: the datastore is safe without it, since every write is a compare-and-swap. It keeps the
-//! plugins of one node from losing swaps to each other.
+//! As in Calico, it is best effort: the datastore is safe without it, since every write is a compare-and-swap. It keeps
+//! the plugins of one node from conflicts with each other.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,15 +13,15 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tracing::{debug, error};
 
-/// The lock, where it could be taken. It ends with this value, or with the process.
+/// Holds the lock, if it could be taken, until it is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
     _file: Option<File>,
 }
 
 impl NodeLock {
-    /// Waits for the lock, without limit: the kernel takes it from a process that ends. If its file cannot be made,
-    /// the work goes on without.
+    /// Waits for the lock without limit: the kernel takes it from a process that ends. Goes on without it if its file
+    /// cannot be created.
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
             Ok(file) => {
@@ -38,7 +38,7 @@ impl NodeLock {
 
 fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
-        // The file may be there although its folder cannot be made.
+        // The file may exist although its folder cannot be created.
         fs::create_dir_all(folder).ok();
     }
     let file = open(path)?;
@@ -51,7 +51,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens the file. `flock` needs no right to write: a file of another user is locked as well.
+/// Opens the file. `flock` needs no write permission, so that a file of another user can be locked, too.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // The mode that Calico's plugin gives it.
@@ -66,14 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_holds_it() {
+    fn the_lock_is_exclusive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/folder/ipam.lock");
-        let held = NodeLock::take(&path);
+        let lock = NodeLock::take(&path);
         let other = File::open(&path).unwrap();
         let try_lock = || flock(&other, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
-        drop(held);
+        drop(lock);
         assert_eq!(try_lock(), Ok(()));
     }
 

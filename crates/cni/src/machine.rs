@@ -13,23 +13,22 @@ use crate::call::{Call, CallAllocator};
 use crate::failure;
 use crate::protocol::CniError;
 
-/// What the names of all such pods begin with. Of other pods nothing is asked.
+/// The beginning of the names of all such pods. Nothing is looked up for others.
 const LAUNCHER: &str = "virt-launcher-";
-/// Most characters of the handle of a machine.
+/// The limit of characters of the handle of a machine.
 const HANDLE: usize = 128;
-/// How long it may take to read whether machines keep their addresses.
+/// The time limit for reading whether machines keep their addresses.
 const SETTING: Duration = Duration::from_secs(10);
 
-/// What Go's client says where nothing tells how Kubernetes is reached.
+/// The error of Go's client if nothing configures access to Kubernetes.
 const NO_CLUSTER: &str = "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER \
                           environment variable";
 
-/// Whose addresses a pod gets.
+/// The owner of the addresses that a pod gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The container's own.
     Container,
-    /// Nothing is known: the pod may have been a machine's.
+    /// The owner is not known: the pod may have been a machine's.
     PodIsGone,
     Machine(Machine),
 }
@@ -41,7 +40,7 @@ pub(crate) struct Machine {
     /// The name of its instance.
     pub name: String,
     pub instance_uid: String,
-    /// The UID of the machine; an instance can run without.
+    /// The UID of the machine; an instance can run without one.
     pub machine_uid: Option<String>,
     /// The migration whose target the pod is.
     pub migration: Option<String>,
@@ -62,7 +61,7 @@ impl Machine {
         handle
     }
 
-    /// Adds what tells the machine to the attributes of its pod.
+    /// Adds names and UIDs of the machine to the attributes of its pod.
     pub(crate) fn describe(&self, attributes: &mut BTreeMap<String, String>) {
         let mut add = |key: &str, value: &str| attributes.insert(key.to_owned(), value.to_owned());
         add("vmi-name", &self.name);
@@ -76,28 +75,28 @@ impl Machine {
     }
 }
 
-/// Whose addresses a pod gets, and whether it may get them now.
+/// The owner of the addresses that a pod gets, and the reason if it may not get them now.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Ownership {
     pub owner: Owner,
-    /// Why ADD fails. What the pod has is released anyway.
+    /// The error of ADD. DEL releases the addresses anyway.
     pub refusal: Option<CniError>,
 }
 
-impl From<Owner> for Found {
+impl From<Owner> for Ownership {
     fn from(owner: Owner) -> Self {
         Self { owner, refusal: None }
     }
 }
 
-/// Finds out whose addresses the pod of a call gets.
-pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found, CniError> {
+/// Finds the owner of the addresses that the pod of a call gets.
+pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
     let failed = |error: calipam_datastore::Error| {
         let CniError { code, msg, .. } = failure::from_datastore(&error);
         let msg = match error {
-            // As Calico's plugin says it.
+            // In the words of Calico's plugin.
             calipam_datastore::Error::NoCluster(_) => NO_CLUSTER.to_owned(),
             _ => msg,
         };
@@ -105,28 +104,27 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found
     };
     let lookup = call.lookup(allocator).await.map_err(failed)?;
     let Some(pod) = lookup.launcher(namespace, name).await.map_err(failed)? else {
-        return Ok(Found { owner: Owner::PodIsGone, refusal: Some(no_machine("pod not found")) });
+        return Ok(Ownership { owner: Owner::PodIsGone, refusal: Some(no_machine("pod not found")) });
     };
     let Some(pod) = pod else { return Ok(Owner::Container.into()) };
     let (machine, refusal) = machine(&lookup, namespace, &pod).await.map_err(failed)?;
     if keeps_addresses(allocator).await {
-        return Ok(Found { owner: Owner::Machine(machine), refusal });
+        return Ok(Ownership { owner: Owner::Machine(machine), refusal });
     }
-    let is_target = || {
+    let target_refusal = || {
         let text = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
         machine.migration.as_ref().map(|_| CniError::internal(text))
     };
-    Ok(Found { owner: Owner::Container, refusal: refusal.or_else(is_target) })
+    Ok(Ownership { owner: Owner::Container, refusal: refusal.or_else(target_refusal) })
 }
 
-/// Why a pod is not a machine's that is there.
 fn no_machine(reason: &str) -> CniError {
     CniError::internal(format!("failed to get VMI info: {reason}"))
 }
 
-/// The machine of a launcher pod, and why the pod may not get its addresses. An instance that is gone was deleted; its
-/// addresses stay where a machine of that name could start it again. The pod of an instance that is gone, or is another
-/// one by now, must not share the addresses with the pod of the next.
+/// The machine of a launcher pod, and the reason if the pod may not get its addresses. The addresses of an instance that
+/// was deleted stay if a machine of that name could start it again. The pod of an instance that is gone or was replaced
+/// must not share the addresses with the pod of the next instance.
 async fn machine(
     lookup: &Lookup,
     namespace: &str,
@@ -170,7 +168,7 @@ async fn machine(
     Ok((machine, refusal.as_deref().map(no_machine)))
 }
 
-/// Whether machines keep their addresses; if that cannot be read, they do.
+/// True if machines keep their addresses, or if that cannot be read.
 async fn keeps_addresses(allocator: &CallAllocator) -> bool {
     match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_tell_the_machine() {
+    fn attributes_identify_the_machine() {
         let mut attributes = BTreeMap::new();
         let machine = Machine { machine_uid: Some("m".into()), migration: Some("j".into()), ..machine("vm") };
         machine.describe(&mut attributes);

@@ -1,4 +1,4 @@
-//! The plugin as a program of its own.
+//! The program `calico-ipam`.
 
 fn main() -> std::process::ExitCode {
     calipam_cni::main()

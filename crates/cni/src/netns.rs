@@ -8,8 +8,8 @@ use crate::protocol::{CniError, Code, Environment};
 /// The plugin's own network namespace.
 const OWN: &str = "/proc/self/ns/net";
 
-/// Compares the container's namespace with the plugin's own. Calico's plugin does so after its work, when the addresses are
-/// allocated and printed; this one before, so that nothing stays allocated.
+/// Compares the container's namespace with the plugin's own. Calico's plugin does so after the addresses are allocated and
+/// printed; this one does so before, so that nothing stays allocated.
 ///
 /// # Errors
 /// If they are the same. A path that cannot be opened is not an error: it need not exist.
@@ -33,11 +33,11 @@ mod tests {
 
     #[test]
     fn the_own_namespace_is_refused() {
-        let of = |namespace: &str| Environment { namespace: namespace.into(), ..Default::default() };
-        assert_eq!(check(&of(OWN)).unwrap_err().code.number(), 8);
-        assert!(check(&Environment { any_namespace: true, ..of(OWN) }).is_ok());
+        let with = |namespace: &str| Environment { namespace: namespace.into(), ..Default::default() };
+        assert_eq!(check(&with(OWN)).unwrap_err().code.number(), 8);
+        assert!(check(&Environment { any_namespace: true, ..with(OWN) }).is_ok());
         for namespace in ["", "/run/netns/none", "/proc/self/ns/uts"] {
-            assert!(check(&of(namespace)).is_ok(), "{namespace}");
+            assert!(check(&with(namespace)).is_ok(), "{namespace}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a search that found nothing leaves next to the lock for the next calls on the node: which blocks were full. A file
-//! that is not what was written is as good as none.
+//! The full blocks that a search found, in files next to the lock for the next calls on the node. Files that are not as
+//! they were written are ignored.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,18 +16,18 @@ use jiff::Timestamp;
 const FORM: &str = "calipam full blocks 1";
 /// The last line, with the number of blocks.
 const END: &str = "end";
-/// Comes after the last line once addresses were released.
+/// Appended once addresses were released.
 const RELEASED: &str = "released\n";
-/// Blocks of a cluster that was restored may have revisions again that they had before. Who restores one takes longer.
+/// The age limit of files. Blocks of a restored cluster may have earlier revisions again, but a restore takes longer.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// A hundred thousand blocks take a third.
+/// The size limit of files. A hundred thousand blocks take a third of it.
 const MAX_SIZE: u64 = 8 << 20;
 
 /// Files next to the lock of a node, one for each family.
 #[derive(Debug)]
 pub(crate) struct FileNotes {
     lock: PathBuf,
-    /// Which datastore is meant.
+    /// The ID of the datastore.
     datastore: String,
 }
 
@@ -85,10 +85,10 @@ impl Notes for FileNotes {
     }
 }
 
-/// Puts a file with a text in the place of whatever is there; no link is followed, and no pipe waited for.
+/// Writes a file in the place of anything that is there, without following links or waiting for pipes.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
-    // Left by a call that was killed.
+    // A call that was killed may have left it.
     fs::remove_file(&new).ok();
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, path));
@@ -98,7 +98,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Tells one datastore from another.
+/// An ID of the datastore, made from its settings.
 pub(crate) fn datastore(settings: &Settings) -> String {
     sha256_hex(format!("{:?} {:?}", settings.target, settings.kubernetes))
 }
@@ -112,7 +112,7 @@ fn print(full: &FullBlocks, datastore: &str) -> String {
     text + &format!("{END} {}\n", full.blocks.len())
 }
 
-/// `None` if the text is torn, or another datastore is meant.
+/// Parses a text; `None` if it is torn or for another datastore.
 fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
     let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
     if lines.next()?? != FORM {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_by_calls_on_the_same_datastore() {
+    fn calls_on_the_same_datastore_read_the_notes() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (notes(folder.path(), "one"), notes(folder.path(), "other"));
         assert_eq!(one.full_blocks(Family::V4), None);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_files_do_not_count() {
+    fn torn_files_are_ignored() {
         let text = print(&full(), "d");
         assert_eq!(parse(&text, "d"), Some(full()));
         for len in 0..text.len() {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_and_old_files_do_not_count() {
+    fn files_of_others_and_old_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let notes = notes(folder.path(), "d");
         let path = notes.path(Family::V4);

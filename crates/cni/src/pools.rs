@@ -1,4 +1,4 @@
-//! The pools that a configuration names: CIDRs, or names that the datastore knows (facts of the plugin, section 8).
+//! The pools that a configuration names by CIDR or by name (facts of the plugin, section 8).
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,21 @@ use crate::config::{Ipam, pool_cidr};
 use crate::failure;
 use crate::protocol::CniError;
 
-/// The CIDRs of the pools that the configuration names, of either family. The datastore is asked only if one is named
-/// otherwise than by its CIDR.
+/// The CIDRs of the IPv4 and IPv6 pools that the configuration names. Reads the datastore only if one is given by name.
 pub(crate) async fn resolve(
     ipam: &Ipam,
     allocator: &CallAllocator,
 ) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
     let mut named = ipam.ipv4_pools.iter().chain(&ipam.ipv6_pools);
-    let known = match named.all(|entry| pool_cidr(entry).is_some()) {
-        true => BTreeMap::new(),
-        false => within(POOLS, names(allocator)).await??,
+    let known = if named.all(|entry| pool_cidr(entry).is_some()) {
+        BTreeMap::new()
+    } else {
+        within(POOLS, names(allocator)).await??
     };
-    Ok((all(&ipam.ipv4_pools, &known, Family::V4)?, all(&ipam.ipv6_pools, &known, Family::V6)?))
+    let resolve = |entries: &[String], family| -> Result<Vec<IpNet>, CniError> {
+        entries.iter().map(|entry| one(entry, &known, family)).collect()
+    };
+    Ok((resolve(&ipam.ipv4_pools, Family::V4)?, resolve(&ipam.ipv6_pools, Family::V6)?))
 }
 
 /// The CIDRs of all pools by name. A disabled pool may be named; it is refused later.
@@ -33,10 +36,6 @@ async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, Cni
         _ => None,
     });
     Ok(pools.collect())
-}
-
-fn all(entries: &[String], known: &BTreeMap<String, IpNet>, family: Family) -> Result<Vec<IpNet>, CniError> {
-    entries.iter().map(|entry| one(entry, known, family)).collect()
 }
 
 fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
@@ -58,15 +57,15 @@ mod tests {
     #[test]
     fn entries_are_cidrs_or_names() {
         let known = BTreeMap::from([("main".to_owned(), "10.0.0.0/16".parse().unwrap())]);
-        let of = |entry: &str, family| one(entry, &known, family).map(|cidr| cidr.to_string());
-        assert_eq!(of("main", Family::V4).unwrap(), "10.0.0.0/16");
-        assert_eq!(of("10.1.2.3/24", Family::V4).unwrap(), "10.1.2.0/24");
-        let error = of("other", Family::V4).unwrap_err();
+        let resolve = |entry: &str, family| one(entry, &known, family).map(|cidr| cidr.to_string());
+        assert_eq!(resolve("main", Family::V4).unwrap(), "10.0.0.0/16");
+        assert_eq!(resolve("10.1.2.3/24", Family::V4).unwrap(), "10.1.2.0/24");
+        let error = resolve("other", Family::V4).unwrap_err();
         assert_eq!(error.msg, "error parsing pool \"other\": invalid CIDR address: other");
-        assert_eq!(of("fd00::/64", Family::V4).unwrap_err().msg, "\"fd00::\" isn't a IPv4 address");
-        assert!(of("main", Family::V6).is_err());
+        assert_eq!(resolve("fd00::/64", Family::V4).unwrap_err().msg, "\"fd00::\" isn't a IPv4 address");
+        assert!(resolve("main", Family::V6).is_err());
         for bad in ["010.7.0.0/29", "::ffff:10.0.0.0/120", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8"] {
-            let error = of(bad, Family::V4).unwrap_err();
+            let error = resolve(bad, Family::V4).unwrap_err();
             assert_eq!(error.msg, format!("error parsing pool {bad:?}: invalid CIDR address: {bad}"));
         }
     }

@@ -1,4 +1,4 @@
-//! From the environment and stdin to stdout and the exit code.
+//! The run of the program, from environment and stdin to stdout and exit code.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,12 +19,11 @@ use crate::protocol::environment::{self, UnknownCommand, invalid};
 use crate::protocol::{CniError, Code, Command, Environment, Version, to_json};
 use crate::upgrade;
 
-/// What the exit code says.
 pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const FAILURE: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 
-/// Runs the plugin as its process was called.
+/// Runs the plugin with the arguments, variables and streams of its process.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let text = |text: OsString| text.to_string_lossy().into_owned();
@@ -33,7 +32,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(run(&arguments, &variables, &mut std::io::stdin().lock(), &mut std::io::stdout().lock()))
 }
 
-/// Runs the plugin and gives the exit code.
+/// Runs the plugin, and returns the exit code.
 pub fn run(
     arguments: &[String],
     variables: &BTreeMap<String, String>,
@@ -41,10 +40,10 @@ pub fn run(
     stdout: &mut dyn Write,
 ) -> u8 {
     // Runtimes give no arguments; people and the DaemonSet do.
-    if let Some((order @ ("install" | "uninstall"), words)) =
-        arguments.split_first().map(|(order, words)| (order.as_str(), words))
+    if let Some((action @ ("install" | "uninstall"), words)) =
+        arguments.split_first().map(|(action, words)| (action.as_str(), words))
     {
-        return install::obey(order, words, variables);
+        return install::run(action, words, variables);
     }
     match arguments.first().map(|argument| argument.trim_start_matches('-')) {
         None => {}
@@ -62,7 +61,7 @@ pub fn run(
             return USAGE;
         }
     }
-    // What nothing foresaw is an error as any other: a runtime reads no trace of a stack.
+    // A panic becomes an error like any other, since runtimes do not read stack traces.
     let called = catch_unwind(AssertUnwindSafe(|| call(variables, stdin)));
     let called = called
         .unwrap_or_else(|_| Err(CniError::internal("the plugin failed unexpectedly; stderr says where")));
@@ -85,12 +84,12 @@ pub fn run(
 const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
     install, uninstall\n    \tReplace Calico's plugin, or restore it; `install -h` has the options";
 
-/// The program and its version, as the annotation of a node names them, too.
+/// The program and its version, as in the annotation of a node.
 pub(crate) fn version() -> String {
     format!("calipam {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// One call of a runtime; gives what goes to stdout.
+/// Handles one call of a runtime, and returns the text for stdout.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
     let command = match environment::command(variables) {
         Ok(Some(command)) => Some(command),
@@ -98,7 +97,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
             about();
             return Ok(Vec::new());
         }
-        // Its configuration is read first.
+        // The configuration is read before this is an error.
         Err(UnknownCommand) => None,
     };
     if command == Some(Command::Version) {
@@ -134,7 +133,7 @@ fn perform(
     environment: Environment,
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, CniError> {
-    // One thread: a call waits for the network most of the time.
+    // One thread is enough: a call mostly waits for the network.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CniError::internal(format!("cannot start: {error}")))?;
     let call = Call::new(configuration, environment, variables, command);
@@ -147,7 +146,7 @@ fn perform(
     outcome
 }
 
-/// What goes to stdout.
+/// Performs the command of a call, and returns the text for stdout.
 async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
     match call.command {
         Command::Add => {
@@ -165,7 +164,7 @@ async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
     Ok(Vec::new())
 }
 
-/// What VERSION prints.
+/// The text that VERSION prints.
 fn supported_versions() -> Vec<u8> {
     let versions = Version::ALL.map(Version::text);
     let mut text = json!({"cniVersion": Version::NEWEST.text(), "supportedVersions": versions}).to_string();
@@ -173,7 +172,7 @@ fn supported_versions() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What a person sees who calls the plugin.
+/// Prints a description for a person who calls the plugin.
 fn about() {
     let versions = Version::ALL.map(Version::text).join(", ");
     eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
@@ -183,7 +182,7 @@ fn about() {
 mod tests {
     use super::*;
 
-    /// Exit code and what goes to stdout, as JSON where it is some.
+    /// Runs the plugin, and returns the exit code and the JSON on stdout.
     fn run_with(variables: &[(&str, &str)], stdin: &str) -> (u8, serde_json::Value) {
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_command_it_tells_what_it_is() {
+    fn without_a_command_it_describes_itself() {
         assert_eq!(run_with(&[], ""), (0, serde_json::Value::Null));
     }
 

@@ -27,10 +27,10 @@ use crate::protocol::CniError;
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
 const NODE: &str = "KUBERNETES_NODE_NAME";
-/// How often a write is tried while others write to the same object.
+/// The number of attempts to write while others write to the same object.
 const ATTEMPTS: usize = 5;
 
-/// Why the addresses of a node could not all be taken over.
+/// The reason that not all addresses of a node could be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeError {
     #[error("the datastore is not Kubernetes")]
@@ -69,17 +69,17 @@ impl UpgradeError {
     }
 }
 
-/// Where things are on the node.
-pub struct Places {
-    /// What host-local has assigned: a file for each address.
+/// The files of host-local on the node.
+pub struct NodeFiles {
+    /// The folder with a file for each address that host-local has assigned.
     pub addresses: PathBuf,
-    /// The plugins that must not give out addresses any more.
+    /// The plugins that must not assign addresses any more.
     pub plugins: Vec<PathBuf>,
-    /// How long plugins that run already may take to end.
+    /// The time for plugins that run already to end.
     pub wait: Duration,
 }
 
-impl Default for Places {
+impl Default for NodeFiles {
     fn default() -> Self {
         Self {
             addresses: Path::new("/var/lib/cni/networks").join(NETWORK),
@@ -89,7 +89,7 @@ impl Default for Places {
     }
 }
 
-/// Migrates, again and again until that is done, and gives the exit code.
+/// Migrates, with retries until that is done, and returns the exit code.
 pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     log::start(&Log::default());
     let Some(node) = variables.get(NODE).filter(|node| !node.is_empty()) else {
@@ -113,7 +113,7 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
         }
     };
     runtime.block_on(async {
-        while let Err(reason) = migrate(&settings, node, &Places::default()).await {
+        while let Err(reason) = migrate(&settings, node, &NodeFiles::default()).await {
             tracing::error!("failed to migrate, tries again: {reason}");
             sleep(Duration::from_secs(1)).await;
         }
@@ -122,56 +122,56 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     0
 }
 
-/// Takes over what host-local has assigned. What was done before an error stays, and is passed over the next time. If it is
-/// certain that something cannot be taken over, nothing is begun.
-pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), UpgradeError> {
+/// Takes over the addresses that host-local has assigned. Addresses that were taken over before an error are passed over
+/// the next time. Nothing is begun if some address certainly cannot be taken over.
+pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
         return Err(UpgradeError::NotKubernetes);
     }
-    if !places.addresses.exists() {
-        tracing::info!("{} does not exist: nothing to migrate", places.addresses.display());
+    if !files.addresses.exists() {
+        tracing::info!("{} does not exist: nothing to migrate", files.addresses.display());
         return Ok(());
     }
     let allocator = connect(settings, Selecting::All).await?;
-    // The first answer tells which API group the cluster has.
+    // The first answer shows which API group the cluster has.
     allocator.config().await?;
     let lookup = match allocator.store().kubernetes() {
         Some(client) => Lookup::through(client),
         None => return Err(UpgradeError::NotKubernetes),
     };
 
-    refuse_what_is_in_no_pool(&allocator, &lookup, node, places).await?;
+    check_pools(&allocator, &lookup, node, files).await?;
     migrate_tunnel(&allocator, &lookup, node).await?;
-    if list(&places.addresses)?.is_empty() {
-        return remove_folder(&places.addresses);
+    if list(&files.addresses)?.is_empty() {
+        return remove_folder(&files.addresses);
     }
     let done = match set_ready(&lookup, false).await {
-        Ok(()) => take_over(&allocator, &lookup, node, places).await,
+        Ok(()) => take_over(&allocator, &lookup, node, files).await,
         Err(reason) => Err(reason),
     };
-    // After an error too: as long as the flag is off, no node of the cluster starts a pod.
+    // Also after an error: as long as the flag is off, no node of the cluster starts a pod.
     let ready = set_ready(&lookup, true).await;
     if let Err(reason) = &ready {
         tracing::error!("cannot restore datastoreReady of the cluster information: {reason}");
     }
     done.and(ready)?;
-    remove_folder(&places.addresses)
+    remove_folder(&files.addresses)
 }
 
-/// Takes over each address, while nothing else gives out any.
+/// Takes over each address, while nothing else assigns any.
 async fn take_over(
     allocator: &CallAllocator,
     lookup: &Lookup,
     node: &str,
-    places: &Places,
+    files: &NodeFiles,
 ) -> Result<(), UpgradeError> {
-    for plugin in &places.plugins {
+    for plugin in &files.plugins {
         remove(plugin)?;
     }
-    sleep(places.wait).await;
-    let _lock = lock(&places.addresses)?;
+    sleep(files.wait).await;
+    let _lock = lock(&files.addresses)?;
     let pods = pods_on(lookup, node).await?;
-    for file in list(&places.addresses)? {
+    for file in list(&files.addresses)? {
         migrate_file(allocator, node, &file, &pods).await?;
     }
     Ok(())
@@ -181,12 +181,12 @@ async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, Upgrade
     lookup.pods_on(node).await.map_err(UpgradeError::Pods)
 }
 
-/// An address of a pod that is in no enabled pool cannot be assigned, however often that is tried.
-async fn refuse_what_is_in_no_pool(
+/// Refuses an address of a pod in no enabled pool, since retries would not help.
+async fn check_pools(
     allocator: &CallAllocator,
     lookup: &Lookup,
     node: &str,
-    places: &Places,
+    files: &NodeFiles,
 ) -> Result<(), UpgradeError> {
     let pods = pods_on(lookup, node).await?;
     let answers = allocator.store().read(&[Query::Pools]).await?;
@@ -198,7 +198,7 @@ async fn refuse_what_is_in_no_pool(
             _ => None,
         })
         .collect();
-    for file in list(&places.addresses)? {
+    for file in list(&files.addresses)? {
         let Content::Address(address) = content(&file)? else { continue };
         let Some(pod) = pods.iter().find(|pod| pod.address == address) else { continue };
         if !pools.iter().any(|pool| pool.contains(&address)) {
@@ -209,7 +209,7 @@ async fn refuse_what_is_in_no_pool(
     Ok(())
 }
 
-/// Gives a node without address of its IPIP tunnel the one that Calico uses with host-local: the first of its pod CIDR.
+/// Assigns the address of the IPIP tunnel of a node without one: as Calico with host-local, the first of its pod CIDR.
 async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), UpgradeError> {
     for _ in 0..ATTEMPTS {
         let found = lookup.node_addresses(node).await?;
@@ -245,7 +245,7 @@ fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(cidr.addr()).wrapping_add(1))
 }
 
-/// What a file of host-local stands for.
+/// The meaning of a file of host-local.
 enum Content {
     Lock,
     /// The address that was assigned last.
@@ -262,7 +262,7 @@ fn content(file: &Path) -> Result<Content, UpgradeError> {
     }
 }
 
-/// Takes over one address. One that no pod has is forgotten.
+/// Takes over one address, or drops it if no pod has it.
 async fn migrate_file(
     allocator: &CallAllocator,
     node: &str,
@@ -286,7 +286,7 @@ async fn migrate_file(
     remove(file)
 }
 
-/// Assigns an address; one that is assigned already was so by an attempt before.
+/// Assigns an address. An earlier attempt may have assigned it already.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,
@@ -306,7 +306,7 @@ async fn assign(
     }
 }
 
-/// Writes `datastoreReady`, and tries that again whatever the reason of a failure.
+/// Writes `datastoreReady`, with retries after any error.
 async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), UpgradeError> {
     let mut reason = UpgradeError::ClusterInformationChanges;
     for _ in 0..ATTEMPTS {
@@ -355,9 +355,8 @@ mod tests {
 
     #[test]
     fn the_tunnel_has_the_address_after_the_base() {
-        let of = |cidr: &str| tunnel_address(cidr);
-        assert_eq!(of("10.244.3.0/24").unwrap(), Some("10.244.3.1".parse().unwrap()));
-        assert_eq!(of("fd00::/64").unwrap(), None);
-        assert!(of("").is_err());
+        assert_eq!(tunnel_address("10.244.3.0/24").unwrap(), Some("10.244.3.1".parse().unwrap()));
+        assert_eq!(tunnel_address("fd00::/64").unwrap(), None);
+        assert!(tunnel_address("").is_err());
     }
 }

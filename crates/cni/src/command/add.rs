@@ -16,7 +16,7 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 /// Gives the container addresses.
 ///
 /// # Errors
-/// If not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any more.
+/// If fewer than the requested addresses are available. Nothing stays allocated then, unless the datastore stops answering.
 pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

@@ -1,4 +1,4 @@
-//! CHECK: the container still has what ADD gave it. Calico's plugin answers without a read.
+//! CHECK: the container still has the addresses that ADD gave it. Calico's plugin answers without a read.
 
 use std::net::IpAddr;
 
@@ -10,17 +10,17 @@ use crate::failure;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Checks whether the addresses of `prevResult` are the container's; without `prevResult`, whether it has any.
+/// Checks that the addresses of `prevResult` are the container's, or without `prevResult` that it has any.
 ///
 /// # Errors
-/// If an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
+/// If an address is missing or belongs to others, ADD would be refused, or the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;
     let handle = match (found.owner, found.refusal) {
         (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
         (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),
-        // What the machine has is not this pod's.
+        // The addresses of the machine are not this pod's.
         (_, Some(refusal)) => return Err(refusal),
     };
     within(OPERATION, compare(call, allocator, &handle)).await?
@@ -42,7 +42,7 @@ async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result
     Ok(())
 }
 
-/// Checks an address that the handle does not lead to: its object may be missing or lack the block.
+/// Checks an address that the handle does not have: its object may be missing or lack the block.
 async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr) -> Result<(), CniError> {
     match allocator.assignment_attributes(address).await {
         Ok(record) if record.handle.as_deref() == Some(handle) => Ok(()),

@@ -1,4 +1,4 @@
-//! DEL: gives back what the container has (facts of the plugin, section 13).
+//! DEL: releases the addresses of the container (facts of the plugin, section 13).
 
 use calipam_assign::plugin::Del;
 
@@ -8,12 +8,12 @@ use crate::host::CallHost;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Gives back the addresses of the container. What is gone already is not an error.
+/// Releases the addresses of the container. It is no error if they are gone.
 pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let owner = machine::find(call, allocator).await?.owner;
     if owner == Owner::PodIsGone {
-        // Which machine it belonged to is not known any more; an ordinary handle can be released anyway.
+        // Its machine is not known any more, but an ordinary handle can be released.
         tracing::info!("the pod is gone from the API server");
     }
     let del = Del {

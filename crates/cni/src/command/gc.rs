@@ -1,4 +1,4 @@
-//! GC: frees what the node's containers have that are no more (facts of the plugin, section 19).
+//! GC: releases the addresses of the node's containers that are gone (facts of the plugin, section 19).
 
 use calipam_assign::plugin::Gc;
 
@@ -7,10 +7,10 @@ use crate::failure;
 use crate::host::CallHost;
 use crate::protocol::{CniError, Code};
 
-/// Releases what containers of this node and network have that are not in `cni.dev/valid-attachments`.
+/// Releases the addresses of containers of this node and network that are not in `cni.dev/valid-attachments`.
 ///
 /// # Errors
-/// If the list is missing, and where the datastore fails; what can be freed is freed nevertheless.
+/// If the list is missing, or the datastore fails. All other handles are released nevertheless.
 pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
     let valid = call.configuration.valid_containers.as_ref();
     let valid = valid.map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))?;

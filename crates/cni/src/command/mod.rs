@@ -1,4 +1,4 @@
-//! What the runtime can ask for, one file for each command.
+//! The commands of the runtime, one file for each.
 
 pub(crate) mod add;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! STATUS: whether an ADD could succeed now.
+//! STATUS: succeeds if an ADD could succeed now.
 
 use calipam_assign::plugin::OPERATION;
 use calipam_assign::{Family, Query, Record, Store};
@@ -11,7 +11,7 @@ use crate::config::{Configuration, pool_cidr};
 use crate::identity::node_name;
 use crate::protocol::{CniError, Code};
 
-/// Checks whether the datastore answers, knows the node, and has a pool for it in each wanted family.
+/// Checks that the datastore answers, knows the node, and has a pool for it in each wanted family.
 pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
     let checked = async {
         let allocator = call.connect().await?;
@@ -20,7 +20,7 @@ pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
     checked.await.map_err(not_available)
 }
 
-/// What keeps an ADD from being successful.
+/// Gives an error the code for a node on which no ADD can succeed.
 pub(crate) fn not_available(error: CniError) -> CniError {
     CniError { code: Code::NotAvailable, ..error }
 }

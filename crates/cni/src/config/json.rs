@@ -1,5 +1,5 @@
-//! Reading the fields of a JSON object as Go's decoder does: names match in any case, the last of several equal fields
-//! wins, `null` leaves a field as it is, unknown fields are allowed.
+//! Reading the fields of a JSON object as Go's decoder does: names match in any case, the last of several fields with
+//! one name wins, `null` leaves a field as it is, unknown fields are allowed.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A field that holds something else than it must. The value is not told: it may be a secret.
+/// A field of a wrong type. The error does not have the value, which may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the field {field} must be {kind}")]
 pub struct WrongType {
@@ -19,7 +19,7 @@ pub struct WrongType {
 /// The fields of an object, undecoded, in their order.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
-    /// Where the object lies, such as `ipam.`; empty for the whole document.
+    /// The path of the object, such as `ipam.`; empty for the whole document.
     path: String,
     fields: Vec<(String, &'a RawValue)>,
 }
@@ -31,8 +31,7 @@ impl<'a> Fields<'a> {
         Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })
     }
 
-    /// The value of a field, or its default if it is not set. `kind` says in errors what it must be, such as `a
-    /// string`.
+    /// The value of a field, or its default if it is not set. Errors name the expected `kind`, such as `a string`.
     pub(super) fn get<T: DeserializeOwned + Default>(
         &self,
         name: &str,
@@ -41,7 +40,7 @@ impl<'a> Fields<'a> {
         Ok(self.find(name, kind)?.unwrap_or_default())
     }
 
-    /// As [`Self::get`]; `None` if the field is not set.
+    /// The value of a field; `None` if it is not set.
     pub(super) fn find<T: DeserializeOwned>(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
-//! The network configuration on stdin (facts of the plugin, section 3): the whole configuration of the main plugin, of which
-//! this one uses some.
+//! The network configuration on stdin (facts of the plugin, section 3): the configuration of the main plugin, of which
+//! this one uses a part.
 
 mod json;
 mod settings;
@@ -16,16 +16,16 @@ pub use self::json::WrongType;
 use crate::protocol::environment::is_name;
 use crate::protocol::{CniError, Code, Command, Version};
 
-/// Where the node's name is read where the configuration does not state it.
+/// The default file with the node's name.
 const NODE_NAME_FILE: &str = "/var/lib/calico/nodename";
-/// Where the lock lies that excludes Calico's own plugin.
+/// The default file of the lock, which Calico's own plugin takes, too.
 const LOCK_FILE: &str = "/var/run/calico/ipam.lock";
 
-/// What of the configuration this plugin uses.
+/// The part of the configuration that this plugin uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     pub version: Version,
-    /// Name of the network.
+    /// The name of the network.
     pub name: String,
     pub ipam: Ipam,
     pub datastore: Datastore,
@@ -38,12 +38,12 @@ pub struct Configuration {
     pub single_block: bool,
     /// The addresses of `prevResult`, which CHECK compares and DEL frees.
     pub previous: Vec<IpAddr>,
-    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. Only GC minds where it
-    /// cannot be decoded.
+    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. Only GC fails if
+    /// it cannot be decoded.
     pub valid_containers: Result<Option<Vec<String>>, WrongType>,
 }
 
-/// What is to be assigned.
+/// The families and pools to assign addresses from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ipam {
     pub ipv4: bool,
@@ -53,7 +53,7 @@ pub struct Ipam {
     pub ipv6_pools: Vec<String>,
 }
 
-/// Where the data is, as the fields say; the environment goes over it.
+/// The fields about the datastore. The environment overrides them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datastore {
     pub kind: String,
@@ -68,7 +68,7 @@ pub struct Datastore {
     pub policy: Policy,
 }
 
-/// How namespaces, pods and machines are looked up; the datastore is not reached by it.
+/// The access to namespaces, pods and machines. The datastore does not use it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     pub api_root: String,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Policy {
     }
 }
 
-/// Where the name of the node comes from, the first that says one.
+/// The sources of the node's name, of which the first that has one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
     pub stated: String,
@@ -93,7 +93,7 @@ pub struct NodeName {
     pub host: String,
 }
 
-/// What is logged, and where.
+/// The level and file of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     pub level: tracing::Level,
@@ -102,7 +102,7 @@ pub struct Log {
     pub max_size: u64,
     /// In days.
     pub max_age: u64,
-    /// Old files that are kept.
+    /// The number of old files that are kept.
     pub max_count: usize,
 }
 
@@ -112,7 +112,7 @@ impl Default for Log {
     }
 }
 
-/// A configuration of which no more is known than that it is one.
+/// A configuration with a valid name and version, whose other fields are not decoded yet.
 pub struct Document<'a> {
     fields: Fields<'a>,
     name: String,
@@ -120,10 +120,10 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Reads what every command needs, in the order in which Calico's plugin checks it.
+    /// Reads the fields that every command needs, in the order in which Calico's plugin checks them.
     ///
     /// # Errors
-    /// If it is not JSON (6), has no name or a malformed one (7), or a version that is not known (1).
+    /// If it is not JSON (6), has no name or a malformed one (7), or an unknown version (1).
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
@@ -141,7 +141,7 @@ impl<'a> Document<'a> {
         Ok(Self { fields, name, version })
     }
 
-    /// Reads all that the plugin uses.
+    /// Reads all fields that the plugin uses.
     pub fn configuration(self) -> Result<Configuration, CniError> {
         configuration(self).map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))
     }
@@ -159,7 +159,7 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     let kubernetes = fields.object("kubernetes")?;
     let policy = fields.object("policy")?;
     let kubeconfig = kubernetes.text("kubeconfig")?;
-    // Not used, but of the wrong type they are refused, as Calico refuses them.
+    // They are not used, but refused if they have a wrong type, as in Calico.
     let _: (i64, i64) = (fields.get("qps", "a number")?, fields.get("burst", "a number")?);
     Ok(Configuration {
         version,
@@ -234,7 +234,7 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     })
 }
 
-/// The addresses of the result that ADD gave. What cannot be understood is not an address: Calico's plugin ignores the field.
+/// The addresses of the result of ADD, without those that cannot be parsed: Calico's plugin ignores the field.
 fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -262,7 +262,7 @@ fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongTyp
     Ok(valid.map(|valid| valid.into_iter().map(|attachment| attachment.container).collect()))
 }
 
-/// Reads an entry of a list of pools as a CIDR, as Go does: with its length, host bits masked off.
+/// Parses an entry of a list of pools as a CIDR, as Go does: with a prefix length, host bits masked off.
 pub fn pool_cidr(entry: &str) -> Option<IpNet> {
     calipam_model::cidr::parse_pool(entry)
 }

@@ -1,4 +1,4 @@
-//! From the configuration and the environment to the settings of connections.
+//! The settings of connections, from the configuration and the environment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use calipam_datastore::{Secret, SettingsError};
 use super::Datastore;
 use crate::protocol::CniError;
 
-/// How long connecting to one endpoint may take: a runtime waits, and another endpoint may answer.
+/// The time limit for connecting to one endpoint: a runtime waits, and another endpoint may answer.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long one request may take.
+/// The time limit of one request.
 const REQUEST: Duration = Duration::from_secs(10);
 
 impl Datastore {
-    /// How the datastore is reached. As Calico does, the fields go over the variables of the environment, and these, where
-    /// their names begin with `CALICO_`, over the fields.
+    /// The settings of the connection to the datastore. As in Calico, the fields override the variables of the
+    /// environment, except those with the prefix `CALICO_`, which override the fields.
     pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
         let mut variables = environment.clone();
         let fields = [
@@ -42,7 +42,7 @@ impl Datastore {
         Ok(settings)
     }
 
-    /// How Kubernetes is asked for namespaces, pods and machines: as the datastore, with what `policy` says over it.
+    /// The settings of lookups of namespaces, pods and machines: those of the datastore, overridden by `policy`.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
         let mut settings = datastore.kubernetes.clone();
         let policy = &self.policy;
@@ -64,7 +64,7 @@ impl Datastore {
     }
 }
 
-/// What Calico's plugin says where it says something.
+/// The message of an error, in the words of Calico's plugin if it has some.
 fn text(error: &SettingsError) -> String {
     match error {
         SettingsError::UnknownDatastore(kind) => format!("unknown datastore type: {kind}"),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixed_variables_go_over_fields_and_fields_over_others() {
+    fn prefixed_variables_override_fields_and_fields_override_others() {
         let fields = Datastore { etcd_endpoints: "http://a:1,http://b:2".into(), ..Default::default() };
         assert_eq!(etcd(&fields, &[]).unwrap(), ["http://a:1", "http://b:2"]);
         assert_eq!(etcd(&fields, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap().len(), 2);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_have_settings_of_their_own() {
+    fn lookups_have_settings_of_their_own() {
         let policy = Policy {
             api_root: "https://k:6443/api/v1/".into(),
             token: "t".into(),

@@ -5,7 +5,7 @@ fn read(json: &str) -> Result<Configuration, CniError> {
 }
 
 #[test]
-fn defaults_are_those_of_calico() {
+fn defaults_are_calicos() {
     let found = read(r#"{"name":"net"}"#).unwrap();
     assert_eq!((found.version, found.name.as_str()), (Version::V0_1_0, "net"));
     assert_eq!(found.ipam, Ipam { ipv4: true, ..Ipam::default() });
@@ -34,7 +34,7 @@ fn families_and_pools() {
 }
 
 #[test]
-fn the_log_takes_what_calico_takes() {
+fn the_log_has_calicos_options() {
     let log = |json: &str| read(&format!(r#"{{"name":"net",{json}}}"#)).unwrap().log;
     assert_eq!(log(r#""log_level":"DEBUG""#).level, tracing::Level::DEBUG);
     assert_eq!(log(r#""log_level":"Warning""#).level, tracing::Level::INFO);
@@ -45,7 +45,7 @@ fn the_log_takes_what_calico_takes() {
 }
 
 #[test]
-fn what_runtimes_add() {
+fn fields_that_runtimes_add() {
     let json = r#"{"name":"net","cniVersion":"1.1.0","prevResult":{"ips":[{"address":"10.0.0.1/26"},{"address":"x"}]},
         "cni.dev/valid-attachments":[{"containerID":"a","ifname":"eth0"}],"runtimeConfig":{},"args":{}}"#;
     let found = read(json).unwrap();

@@ -1,4 +1,4 @@
-//! Where distributions of Kubernetes have their CNI plugins and the configuration of these.
+//! The folders of CNI plugins and their configuration in distributions of Kubernetes.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const fn folders(distribution: &'static str, plugins: &'static str, configuratio
     Folders { distribution, plugins, configuration }
 }
 
-/// Every folder that is searched. `docs/cni.md` has the same table.
+/// All folders that are searched. `docs/cni.md` has the same table.
 pub const KNOWN: [Folders; 6] = [
     folders("kubeadm, RKE2, k0s, Flatcar, Talos, EKS, AKS", "/opt/cni/bin", "/etc/cni/net.d"),
     folders("k3s", "/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/agent/etc/cni/net.d"),
@@ -34,12 +34,12 @@ pub const KNOWN: [Folders; 6] = [
     folders("GKE", "/home/kubernetes/bin", "/etc/cni/net.d"),
 ];
 
-/// The folders of this machine, below `root`: those where Calico has installed its plugin.
+/// Finds the folders of this machine in which Calico has installed its plugin, below `root`.
 pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
     let below = |folder: &str| root.join(folder.trim_start_matches('/'));
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for known in KNOWN {
-        // By its real path: one of k3s may be a link to another.
+        // Compares real paths, since one folder of k3s may be a link to another.
         let Ok(plugins) = below(known.plugins).canonicalize() else { continue };
         let is_new = found.iter().all(|(other, _)| *other != plugins);
         if is_new && plugins.join("calico-ipam").exists() {
@@ -75,10 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_in_which_calico_has_installed_is_found() {
+    fn the_folder_with_calicos_plugin_is_found() {
         for known in KNOWN {
             let root = tempfile::tempdir().unwrap();
-            // Folders without Calico's plugin are there, too.
+            // There are folders without Calico's plugin, too.
             fs::create_dir_all(root.path().join("opt/cni/bin")).unwrap();
             put(root.path(), known.plugins);
             let (plugins, configuration) = detect(root.path()).unwrap();

@@ -1,4 +1,4 @@
-//! `calico-ipam install` and `uninstall`: this program in the place of Calico's plugin, and back.
+//! `calico-ipam install` and `uninstall`: replacing Calico's plugin by this program, and restoring it.
 
 mod folders;
 mod options;
@@ -17,13 +17,13 @@ use calipam_datastore::settings::KubernetesSettings;
 use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch as state;
+use tokio::sync;
 use tokio::time::sleep;
 
-use self::options::{Options, Order};
+use self::options::{Action, Options};
 use self::place::{Installed, Place, Program, Restored};
 use self::problem::{Problem, Result, cannot};
-use self::serve::Facts;
+use self::serve::State;
 use self::watch::Changes;
 use crate::config::Log;
 use crate::log;
@@ -31,14 +31,14 @@ use crate::run::{self, FAILURE, SUCCESS, USAGE};
 
 pub use self::folders::{Folders, KNOWN as KNOWN_FOLDERS};
 
-/// How long after a failure it is tried again.
-const AGAIN: Duration = Duration::from_secs(10);
-/// How often the folder is read although no event says that it has changed.
-const LOOK: Duration = Duration::from_mins(1);
+/// The time between a failure and the next attempt.
+const RETRY: Duration = Duration::from_secs(10);
+/// The time after which the folder is read even without an event.
+const POLL: Duration = Duration::from_mins(1);
 
-/// Carries out what the words of the command line ask for, and gives the exit code.
-pub(crate) fn obey(order: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
-    let options = match Options::read(order, words) {
+/// Runs `install` or `uninstall` with the words after it, and returns the exit code.
+pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
+    let options = match Options::read(action, words) {
         Ok(Some(options)) => options,
         Ok(None) => {
             print!("{}", options::HELP);
@@ -63,7 +63,7 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     let program = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
     let place = Place::new(&plugins, &program);
     let _lock = place.lock()?;
-    if options.order == Order::Uninstall {
+    if options.action == Action::Uninstall {
         return restore(&place);
     }
     let installer = Installer { place, configuration, options, variables };
@@ -96,24 +96,24 @@ struct Installer<'a> {
 }
 
 impl Installer<'_> {
-    /// Installs, and is done.
+    /// Installs once.
     async fn once(&self) -> Result<()> {
         self.check().await?;
         let folder = self.place.folder().display();
-        let said = match self.place.install()? {
+        let done = match self.place.install()? {
             Installed::Already => "was in place already",
             Installed::Updated => "replaced another version of itself",
             Installed::Replaced => "replaced Calico's, which is kept as calico-ipam.calico",
             other => return Err(Problem::new(reason(other).to_owned())),
         };
-        eprintln!("calipam {} in {folder}: {said}", env!("CARGO_PKG_VERSION"));
+        eprintln!("calipam {} in {folder}: {done}", env!("CARGO_PKG_VERSION"));
         if self.options.node.is_some() {
             self.annotate(true).await?;
         }
         Ok(())
     }
 
-    /// Asks the datastore, unless this program is in place: it may well be that the datastore is away for a moment.
+    /// Checks the datastore, unless this program is in place: the datastore may be away for a moment.
     async fn check(&self) -> Result<()> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());
@@ -124,8 +124,8 @@ impl Installer<'_> {
     /// Keeps this program in place until a signal ends it.
     async fn stay(&self) -> Result<()> {
         let folder = self.place.folder();
-        let mut changes = Changes::of(folder).map_err(cannot("watch", folder))?;
-        let (sender, receiver) = state::channel(Facts::default());
+        let mut changes = Changes::watch(folder).map_err(cannot("watch", folder))?;
+        let (sender, receiver) = sync::watch::channel(State::default());
         if let Some(address) = &self.options.listen {
             let listener = TcpListener::bind(address).await;
             let listener = listener.map_err(|e| Problem::new(format!("cannot listen at {address}: {e}")))?;
@@ -133,27 +133,27 @@ impl Installer<'_> {
             tracing::info!("serves /metrics and /healthz at {address}");
             tokio::spawn(serve::serve(listener, receiver));
         }
-        let ended = end()?;
-        tokio::pin!(ended);
+        let termination = termination()?;
+        tokio::pin!(termination);
 
-        let mut facts = Facts::default();
+        let mut state = State::default();
         let (mut checked, mut annotated) = (false, None);
         loop {
-            let pause = match self.round(&mut facts, &mut checked, &mut annotated).await {
-                Ok(()) => LOOK,
+            let pause = match self.round(&mut state, &mut checked, &mut annotated).await {
+                Ok(()) => POLL,
                 Err(problem) => {
-                    facts.failed += 1;
+                    state.failed += 1;
                     tracing::error!("{problem}");
-                    if !facts.in_place {
-                        facts.reason = problem.to_string();
+                    if !state.in_place {
+                        state.reason = problem.to_string();
                     }
-                    AGAIN
+                    RETRY
                 }
             };
-            sender.send_replace(facts.clone());
+            sender.send_replace(state.clone());
             tokio::select! {
-                () = &mut ended => break,
-                changed = changes.settled() => changed.map_err(cannot("watch", folder))?,
+                () = &mut termination => break,
+                changed = changes.wait() => changed.map_err(cannot("watch", folder))?,
                 () = sleep(pause) => {}
             }
         }
@@ -164,9 +164,9 @@ impl Installer<'_> {
         if self.options.node.is_some() { self.annotate(false).await } else { Ok(()) }
     }
 
-    /// Looks at the folder, and puts this program in place where it is not.
-    async fn round(&self, facts: &mut Facts, checked: &mut bool, annotated: &mut Option<bool>) -> Result<()> {
-        facts.in_place = self.place.plugin()? == Program::This;
+    /// Looks at the folder, and puts this program in place if it is not.
+    async fn round(&self, state: &mut State, checked: &mut bool, annotated: &mut Option<bool>) -> Result<()> {
+        state.in_place = self.place.plugin()? == Program::This;
         if !*checked {
             self.check().await?;
             *checked = true;
@@ -176,21 +176,21 @@ impl Installer<'_> {
             Installed::Already => {}
             Installed::Updated => tracing::info!("replaced another version of itself"),
             Installed::Replaced => {
-                facts.replaced += 1;
+                state.replaced += 1;
                 tracing::info!("replaced Calico's plugin, which is kept");
             }
             Installed::NoCalico | Installed::Unfinished => tracing::info!("waits: {}", reason(installed)),
         }
-        facts.in_place = matches!(installed, Installed::Already | Installed::Updated | Installed::Replaced);
-        facts.reason = reason(installed).to_owned();
-        if self.options.node.is_some() && *annotated != Some(facts.in_place) {
-            self.annotate(facts.in_place).await?;
-            *annotated = Some(facts.in_place);
+        state.in_place = matches!(installed, Installed::Already | Installed::Updated | Installed::Replaced);
+        state.reason = reason(installed).to_owned();
+        if self.options.node.is_some() && *annotated != Some(state.in_place) {
+            self.annotate(state.in_place).await?;
+            *annotated = Some(state.in_place);
         }
         Ok(())
     }
 
-    /// Says at the node which plugin it uses.
+    /// Records at the node which plugin it uses.
     async fn annotate(&self, in_place: bool) -> Result<()> {
         let Some(node) = &self.options.node else { return Ok(()) };
         let text = in_place.then(run::version);
@@ -201,7 +201,7 @@ impl Installer<'_> {
     }
 }
 
-/// Why this program is not in place.
+/// The reason that this program is not in place.
 fn reason(installed: Installed) -> &'static str {
     match installed {
         Installed::NoCalico => "there is no calico-ipam to replace: Calico is not installed here yet",
@@ -210,10 +210,10 @@ fn reason(installed: Installed) -> &'static str {
     }
 }
 
-/// Ends with the first signal that asks the process to end.
-fn end() -> Result<impl Future<Output = ()>> {
-    let of = |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));
-    let (mut terminate, mut interrupt) = (of(SignalKind::terminate())?, of(SignalKind::interrupt())?);
+/// Waits for the first signal that asks the process to end.
+fn termination() -> Result<impl Future<Output = ()>> {
+    let on = |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));
+    let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -34,14 +34,14 @@ Only for install:
 ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Action {
     Install,
     Uninstall,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    pub order: Order,
+    pub action: Action,
     bin_dir: Option<PathBuf>,
     conf_dir: Option<PathBuf>,
     pub check: bool,
@@ -52,12 +52,11 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the words; `None` if help is asked for.
-    pub(super) fn read(order: &str, words: &[String]) -> Result<Option<Self>> {
-        let is_install = order == "install";
-        let order = if is_install { Order::Install } else { Order::Uninstall };
+    /// Parses the words; `None` if help is requested.
+    pub(super) fn read(action: &str, words: &[String]) -> Result<Option<Self>> {
+        let is_install = action == "install";
         let mut options = Self {
-            order,
+            action: if is_install { Action::Install } else { Action::Uninstall },
             bin_dir: None,
             conf_dir: None,
             check: true,
@@ -115,9 +114,9 @@ fn usage(what: String) -> Problem {
 mod tests {
     use super::*;
 
-    fn read(order: &str, text: &str) -> Result<Option<Options>> {
+    fn read(action: &str, text: &str) -> Result<Option<Options>> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        Options::read(order, &words)
+        Options::read(action, &words)
     }
 
     #[test]
@@ -125,7 +124,7 @@ mod tests {
         let text = "--watch --keep --listen=[::1]:1 --node a --bin-dir /b --conf-dir=/c --no-check";
         let options = read("install", text).unwrap().unwrap();
         let expected = Options {
-            order: Order::Install,
+            action: Action::Install,
             bin_dir: Some("/b".into()),
             conf_dir: Some("/c".into()),
             check: false,
@@ -140,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_take_is_named() {
-        for (order, text, named) in [
+    fn errors_name_the_bad_option() {
+        for (action, text, named) in [
             ("install", "--bin-dir", "--bin-dir needs a value"),
             ("install", "--node=", "--node needs a value"),
             ("install", "--listen 9796", "not 9796"),
             ("install", "-x", "unknown option -x"),
             ("uninstall", "--watch", "unknown option --watch"),
         ] {
-            let problem = read(order, text).unwrap_err().to_string();
+            let problem = read(action, text).unwrap_err().to_string();
             assert!(problem.contains(named) && problem.contains("hint: "), "{problem}");
         }
     }

@@ -1,7 +1,7 @@
-//! The files in the folder of the CNI plugins, and the steps by which this program takes the place of Calico's and gives it back.
+//! The files in the folder of the CNI plugins, and the steps that replace Calico's plugin by this program and restore it.
 //!
-//! `calico-ipam` changes by one rename at a time, so that at every moment it is a whole program, Calico's or this one. What a run
-//! that was killed has left under a name with a dot, the next one finishes.
+//! `calico-ipam` changes by one rename at a time, so that it is a whole program at every moment, Calico's or this one. A
+//! run that is killed may leave names with a dot; the next run finishes its work.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Read, Seek};
@@ -15,30 +15,30 @@ use rustix::io::Errno;
 
 use super::problem::{Problem, Result, cannot};
 
-/// What runtimes run.
+/// The plugin that runtimes run.
 const PLUGIN: &str = "calico-ipam";
-/// Where Calico's own is kept.
+/// The backup of Calico's own.
 const ORIGINAL: &str = "calico-ipam.calico";
 /// This program, while it is being copied.
 const PART: &str = ".calico-ipam.part";
-/// This program, whole; after it has changed places with the plugin, what was that.
+/// The whole copy of this program; after an exchange with the plugin, the former plugin.
 const NEXT: &str = ".calico-ipam.next";
 
-/// A file that is not whole is being written, unless it has not changed for so long.
+/// The time after its last change for which a file that is not whole counts as being written.
 const WRITING: Duration = Duration::from_mins(1);
 
-/// Stands in every version of this program, and in no other.
+/// A mark that is in every version of this program, and in no other.
 #[used]
 static MARK: [u8; 64] = *b"calipam: this program takes the place of calico-ipam, of Calico ";
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Missing,
     This,
     /// Another version of this program.
     Ours,
-    /// Calico's, or what else is not ours.
+    /// Calico's, or any other program that is not ours.
     Calicos,
     /// Not ours, and still being written: it cannot be executed, or its end is missing.
     Unfinished,
@@ -46,7 +46,7 @@ pub enum Program {
     Broken,
 }
 
-/// What [`Place::install`] has found and done.
+/// The result of [`Place::install`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
     /// It was in place.
@@ -61,12 +61,12 @@ pub enum Installed {
     Unfinished,
 }
 
-/// What [`Place::restore`] has found and done.
+/// The result of [`Place::restore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// Calico's is in place again.
     Restored,
-    /// The plugin was not this program. What is kept beside it may be anybody's, and stays.
+    /// The plugin was not this program. A backup may be anybody's, and stays.
     Already,
 }
 
@@ -87,12 +87,12 @@ impl Place {
         &self.folder
     }
 
-    /// What the plugin is.
+    /// The kind of the plugin.
     pub fn plugin(&self) -> Result<Program> {
         self.look(PLUGIN)
     }
 
-    /// The lock of the process that changes the folder. It ends with the file, or with the process.
+    /// Takes the lock for changing the folder, until the file is dropped or the process ends.
     pub fn lock(&self) -> Result<File> {
         let folder = File::open(&self.folder).map_err(cannot("open", &self.folder))?;
         match folder.try_lock() {
@@ -105,8 +105,7 @@ impl Place {
         }
     }
 
-    /// Puts this program in the place of the plugin, and keeps Calico's. What Calico has put there since the last time becomes
-    /// the original.
+    /// Replaces the plugin by this program, and keeps Calico's. A newer version of Calico's replaces the backup.
     pub fn install(&self) -> Result<Installed> {
         self.finish()?;
         let found = self.plugin()?;
@@ -117,7 +116,7 @@ impl Place {
             Program::Broken if !self.has_original()? => return Ok(Installed::Unfinished),
             Program::Missing | Program::Broken | Program::Ours | Program::Calicos => {}
         }
-        // A plugin that has come since it was looked for is not overwritten, and one that has changed is what is exchanged.
+        // If a plugin has appeared meanwhile, it is not overwritten; if it has changed, the new one is exchanged.
         let how = if found == Program::Missing { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
         let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
         let finished = self.finish();
@@ -125,13 +124,13 @@ impl Place {
         Ok(if found == Program::Ours { Installed::Updated } else { Installed::Replaced })
     }
 
-    /// Brings Calico's plugin back: the original, or what Calico has put in its place meanwhile.
+    /// Restores Calico's plugin from the backup, unless Calico has installed one meanwhile.
     pub fn restore(&self) -> Result<Restored> {
         self.finish()?;
         let original = self.look(ORIGINAL)?;
         let kept = original == Program::Calicos;
         match self.plugin()? {
-            // A run that was killed has brought it back.
+            // A run that was killed has restored it.
             Program::Calicos if matches!(original, Program::This | Program::Ours) => {
                 self.remove(ORIGINAL)?;
                 Ok(Restored::Restored)
@@ -150,7 +149,7 @@ impl Place {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
                 match self.look(ORIGINAL)? {
                     Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL)?,
-                    // Calico's installer was between the look and the exchange: its plugin is the newer one.
+                    // Calico's installer was faster: its plugin is the newer one.
                     _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
                 }
                 Ok(Restored::Restored)
@@ -171,7 +170,7 @@ impl Place {
         Ok(self.look(ORIGINAL)? == Program::Calicos)
     }
 
-    /// Finishes what a run before, or this one, has begun.
+    /// Finishes the exchange that this run or an earlier one has begun.
     fn finish(&self) -> Result<()> {
         self.remove(PART)?;
         match self.look(NEXT)? {
@@ -179,33 +178,33 @@ impl Place {
             Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
             // The plugin was a link to the original.
             _ if self.is_original(NEXT) => self.remove(NEXT)?,
-            // It has changed places with this program.
+            // The exchange was made.
             Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
         }
         self.sync()
     }
 
-    /// True for the original under another name.
+    /// True if a name is a link to the original.
     fn is_original(&self, name: &str) -> bool {
         let file = |name| fs::metadata(self.path(name)).map(|found| (found.dev(), found.ino()));
         file(name).is_ok_and(|found| file(ORIGINAL).is_ok_and(|original| original == found))
     }
 
-    /// Copies this program into the folder, on disk before it gets its name.
+    /// Copies this program into the folder. It is on disk before it gets its name.
     fn copy(&self) -> Result<()> {
         let (part, mut options) = (self.path(PART), OpenOptions::new());
         let mut source = File::open(&self.program).map_err(cannot("read", &self.program))?;
         let file = options.write(true).create_new(true).mode(0o755).open(&part);
         let mut file = file.map_err(cannot("create", &part))?;
         io::copy(&mut source, &mut file).map_err(cannot("write", &part))?;
-        // Whatever the umask says.
+        // The umask does not matter.
         file.set_permissions(Permissions::from_mode(0o755)).map_err(cannot("write", &part))?;
         file.sync_all().map_err(cannot("write", &part))?;
         drop(file);
         self.rename(PART, NEXT, RenameFlags::empty())
     }
 
-    /// Finds out what a file is. A runtime follows a link, too.
+    /// Determines the kind of a file. Follows links, as a runtime does.
     fn look(&self, name: &str) -> Result<Program> {
         let path = self.path(name);
         let file = match regular::open(&path) {
@@ -252,7 +251,7 @@ impl Place {
         }
     }
 
-    /// Waits until the names are on disk, too.
+    /// Waits until the names are on disk.
     fn sync(&self) -> Result<()> {
         let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
         synced.map_err(cannot("write", &self.folder))
@@ -272,7 +271,7 @@ fn is_same(one: &File, other: &File) -> io::Result<bool> {
     loop {
         let read = one.read(&mut left)?;
         right.resize(read, 0);
-        // One that became shorter meanwhile is not the same.
+        // A file that became shorter meanwhile is not the same.
         if other.read_exact(&mut right).is_err() || left[..read] != right {
             return Ok(false);
         }
@@ -282,7 +281,7 @@ fn is_same(one: &File, other: &File) -> io::Result<bool> {
     }
 }
 
-/// True for all versions of this program.
+/// True for any version of this program.
 fn has_mark(mut file: &File) -> io::Result<bool> {
     let mark = memchr::memmem::Finder::new(&MARK);
     let (mut window, mut piece) = (Vec::new(), vec![0; 1 << 20]);
@@ -295,12 +294,12 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
         if mark.find(&window).is_some() {
             return Ok(true);
         }
-        // The mark may lie across the border of two pieces.
+        // The mark may cross the border of two pieces.
         window.drain(..window.len().saturating_sub(MARK.len()));
     }
 }
 
-/// False for what cannot be executed, and for an ELF file without its end: there its section headers are.
+/// False for a file that cannot be executed, and for an ELF file without the section headers at its end.
 fn is_whole(mut file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     if metadata.permissions().mode() & 0o111 == 0 || metadata.len() == 0 {

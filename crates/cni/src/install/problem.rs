@@ -1,4 +1,4 @@
-//! What went wrong, and what to do next.
+//! Errors of the installer, with hints.
 
 use std::fmt;
 use std::io;
@@ -31,7 +31,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// For `map_err`: what was being done with a file.
+/// The problem of an operation on a file, for `map_err`.
 pub(super) fn cannot(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Problem {
     let what = format!("cannot {doing} {}", path.display());
     move |error| Problem::new(format!("{what}: {error}"))

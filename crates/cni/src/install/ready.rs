@@ -1,4 +1,4 @@
-//! What is asked before this program takes the place of Calico's for the first time.
+//! The checks before this program replaces Calico's for the first time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,11 +16,11 @@ use crate::command::status;
 use crate::config::Document;
 use crate::protocol::{Command, Environment, Version};
 
-/// Looks whether an ADD on this node could succeed, and whether the cluster's Calico is a version that is known.
+/// Checks that an ADD on this node could succeed, and that the version of the cluster's Calico is supported.
 ///
 /// # Errors
-/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is newer than
-/// what is known.
+/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is
+/// newer than the supported versions.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;
     let failed = |error: &dyn std::fmt::Display| {
@@ -49,15 +49,15 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_configuration(path)).collect();
     let networks =
         files.iter().filter_map(|path| serde_json::from_slice::<Value>(&regular::read(path).ok()?).ok());
-    let found = networks.filter_map(of_calico).next().ok_or_else(|| {
+    let found = networks.filter_map(calico_plugin).next().ok_or_else(|| {
         let what = format!("no network in {} takes its addresses from calico-ipam", folder.display());
         Problem::new(what).hint("name the folder of the CNI configuration with --conf-dir")
     })?;
     Ok(found.to_string().into_bytes())
 }
 
-/// The part of a network's configuration that is about the plugin.
-fn of_calico(network: Value) -> Option<Value> {
+/// The part of a network's configuration for the plugin.
+fn calico_plugin(network: Value) -> Option<Value> {
     let plugins = network["plugins"].as_array().cloned().unwrap_or_else(|| vec![network.clone()]);
     let mut plugin = plugins.into_iter().find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;
     plugin["name"] = network["name"].clone();
@@ -65,7 +65,7 @@ fn of_calico(network: Value) -> Option<Value> {
     Some(plugin)
 }
 
-/// Refuses a version of Calico that is not known.
+/// Refuses a version of Calico that is newer than the supported ones.
 async fn version(settings: &Settings) -> Result<()> {
     let key = Key::ClusterInformation("default".to_owned());
     let read = async { Datastore::open(settings).await?.reread(&[key].into()).await };

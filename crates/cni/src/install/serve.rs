@@ -1,4 +1,4 @@
-//! What the installer tells over HTTP: `/metrics` for Prometheus, `/healthz` for probes.
+//! The HTTP server of the installer: `/metrics` for Prometheus, `/healthz` for probes.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -16,25 +16,25 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// Connections at a time; others wait.
+/// The limit of connections at a time; others wait.
 const CONNECTIONS: usize = 16;
-/// How long a connection may last.
+/// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(10);
 
-/// What is known of the plugin on this node.
+/// The state of the plugin on this node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct State {
     /// This program is the plugin.
     pub in_place: bool,
-    /// How often it took the place of Calico's.
+    /// The number of times that it replaced Calico's.
     pub replaced: u64,
-    /// How often something could not be done.
+    /// The number of failures.
     pub failed: u64,
-    /// Why it is not the plugin.
+    /// The reason that it is not the plugin.
     pub reason: String,
 }
 
-impl Facts {
+impl State {
     fn metrics(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let values = [
@@ -71,7 +71,7 @@ impl Facts {
 }
 
 /// Serves until the process ends.
-pub(super) async fn serve(listener: TcpListener, facts: watch::Receiver<Facts>) {
+pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -80,10 +80,10 @@ pub(super) async fn serve(listener: TcpListener, facts: watch::Receiver<Facts>) 
             sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let facts = facts.clone();
+        let state = state.clone();
         tokio::spawn(async move {
             let service = service_fn(|request: Request<hyper::body::Incoming>| {
-                let (status, text) = facts.borrow().answer(request.uri().path());
+                let (status, text) = state.borrow().answer(request.uri().path());
                 let mut response = Response::new(Full::new(Bytes::from(text)));
                 *response.status_mut() = status;
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
@@ -92,7 +92,7 @@ pub(super) async fn serve(listener: TcpListener, facts: watch::Receiver<Facts>) 
             });
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(LIFETIME).keep_alive(false);
-            // What goes wrong on a connection concerns its client alone.
+            // An error of a connection concerns only its client.
             let _ = timeout(LIFETIME, server.serve_connection(TokioIo::new(stream), service)).await;
             drop(place);
         });
@@ -104,15 +104,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_says_why_the_plugin_is_not_in_place() {
-        let facts = Facts { reason: "Calico is not installed".into(), ..Facts::default() };
+    fn health_has_the_reason_that_the_plugin_is_not_in_place() {
+        let state = State { reason: "Calico is not installed".into(), ..State::default() };
         assert_eq!(
-            facts.answer("/healthz"),
+            state.answer("/healthz"),
             (StatusCode::SERVICE_UNAVAILABLE, "Calico is not installed\n".into())
         );
-        let facts = Facts { in_place: true, replaced: 3, ..facts };
-        assert_eq!(facts.answer("/healthz").0, StatusCode::OK);
-        let (_, metrics) = facts.answer("/metrics");
+        let state = State { in_place: true, replaced: 3, ..state };
+        assert_eq!(state.answer("/healthz").0, StatusCode::OK);
+        let (_, metrics) = state.answer("/metrics");
         assert!(metrics.contains("\ncalipam_cni_in_place 1\n"), "{metrics}");
         assert!(metrics.contains("\ncalipam_cni_replacements_total 3\n"), "{metrics}");
     }

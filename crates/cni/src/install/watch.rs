@@ -1,4 +1,4 @@
-//! Changes of a folder, as the kernel tells them (inotify).
+//! Changes of a folder, as the kernel reports them (inotify).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,18 +11,18 @@ use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// After so long without a change, a file in the folder counts as written.
+/// The time without a change after which files in the folder count as written.
 const QUIET: Duration = Duration::from_secs(1);
-/// So long at most changes are waited for that follow each other.
+/// The time limit for a series of changes.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The changes of a folder since they were asked for the last time.
+/// The changes of a folder since the last wait for them.
 pub(super) struct Changes {
     changed: Receiver<()>,
 }
 
 impl Changes {
-    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+    pub(super) fn watch(folder: &Path) -> io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC)?;
         let wanted = WatchFlags::ATTRIB
             | WatchFlags::CLOSE_WRITE
@@ -33,13 +33,13 @@ impl Changes {
             | WatchFlags::MOVE_SELF;
         inotify::add_watch(&events, folder, wanted)?;
         let (sender, changed) = mpsc::channel(1);
-        // It waits in the kernel until the process ends.
+        // The thread waits in the kernel until the process ends.
         thread::Builder::new().name("inotify".into()).spawn(move || pass_on(&events, &sender))?;
         Ok(Self { changed })
     }
 
-    /// Waits until the folder has changed, and for a second not again.
-    pub(super) async fn settled(&mut self) -> io::Result<()> {
+    /// Waits until the folder has changed, and then not again for a second.
+    pub(super) async fn wait(&mut self) -> io::Result<()> {
         self.next().await?;
         let end = Instant::now() + LONGEST;
         let quiet = async {
@@ -56,11 +56,11 @@ impl Changes {
     }
 }
 
-/// Says that something has changed. What exactly does not matter: the folder is read.
+/// Signals that something has changed. The kind of change does not matter, since the folder is read.
 fn pass_on(events: &OwnedFd, sender: &Sender<()>) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut buffer);
-    // If something is told already, it need not be told twice.
+    // A signal that is not received yet is enough.
     while reader.next().is_ok() && !sender.is_closed() {
         sender.try_send(()).ok();
     }

@@ -1,5 +1,5 @@
-//! Rotation of the log file as Calico's plugin does it: a file that is too large is set aside under its time, and old ones go,
-//! whichever plugin set them aside.
+//! Rotation of the log file, as in Calico's plugin: a file that is too large is renamed with its time, and old files of
+//! both plugins are removed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use crate::config::Log;
 const MEGABYTE: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Opens the log file for appending, after setting it aside where it has become too large.
+/// Opens the log file for appending, and renames it first if it is too large.
 pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
@@ -25,21 +25,21 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if file.metadata()?.len() < settings.max_size.saturating_mul(MEGABYTE) {
         return Ok(file);
     }
-    // The plugins that run at the same time see the same size. One of them sets the file aside; the others go on writing to
-    // the file that they have.
+    // Plugins that run at the same time see the same size. One of them renames the file; the others go on writing to the
+    // file that they have.
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
         return append(path);
     }
-    set_aside(path)?;
+    rotate(path)?;
     let new = append(path)?;
-    // What goes wrong from here on leaves a file too many.
+    // An error leaves only too many files.
     prune(path, settings).ok();
     Ok(new)
 }
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // A pipe that no one reads is not waited for.
+    // Does not wait for a pipe that no one reads.
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     options.create(true).append(true).mode(0o644).open(path)
 }
@@ -52,20 +52,20 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Gives the file another name: `<name>-<time>-size<ending>`, in UTC.
-fn set_aside(path: &Path) -> io::Result<()> {
+/// Renames the file to `<name>-<time>-size<ending>`, in UTC.
+fn rotate(path: &Path) -> io::Result<()> {
     let (start, ending) = name_parts(path);
     fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))
 }
 
-/// What is before and after the time in the names of old files.
+/// The parts before and after the time in the names of old files.
 fn name_parts(path: &Path) -> (String, String) {
     let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
     (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
 }
 
-/// Removes the old files that are too many or too old.
+/// Removes old files that are too many or too old.
 fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     let (start, ending) = name_parts(path);
     let mut old: Vec<(String, SystemTime, PathBuf)> = Vec::new();
@@ -87,16 +87,16 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     Ok(())
 }
 
-/// The time in the name of an old file, as [`stamp`] writes it; `None` for files of other programs, which stay. Newer versions of
-/// Calico's plugin write a reason after it and pack the file, older ones do not.
+/// The time in the name of an old file, as [`stamp`] writes it; `None` for files of other programs. Newer versions of
+/// Calico's plugin add a reason after it and pack the file, older ones do not.
 fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
     let model = "2006-01-02T15-04-05.000";
     let (time, rest) = rest.split_at_checked(model.len())?;
-    let alike = |(a, b): (char, char)| if b.is_ascii_digit() { a.is_ascii_digit() } else { a == b };
+    let matches_model = |(a, b): (char, char)| if b.is_ascii_digit() { a.is_ascii_digit() } else { a == b };
     let unpacked = [".zst", ".gz"].into_iter().find_map(|packed| rest.strip_suffix(packed)).unwrap_or(rest);
     let reason = unpacked.strip_suffix(ending)?;
-    let is_old = time.chars().zip(model.chars()).all(alike) && matches!(reason, "" | "-size" | "-time");
-    is_old.then_some(time)
+    let is_time = time.chars().zip(model.chars()).all(matches_model);
+    (is_time && matches!(reason, "" | "-size" | "-time")).then_some(time)
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_is_set_aside_under_its_time() {
+    fn a_large_file_is_renamed_with_its_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/cni.log");
         let settings = Log { max_size: 1, max_count: 2, ..Log::default() };
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn old_files_go_and_those_of_others_stay() {
+    fn old_files_are_removed_and_those_of_others_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cni.log");
         let others = [
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn while_another_plugin_sets_it_aside_the_log_goes_on() {
+    fn the_log_goes_on_while_another_plugin_rotates_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cni.log");
         fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();

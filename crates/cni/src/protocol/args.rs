@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use super::CniError;
 
-/// What the arguments say.
+/// The parsed arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// The address that ADD shall give.
+    /// The address that ADD must assign.
     pub ip: Option<IpAddr>,
-    /// Namespace and name of the pod, if both are there: the orchestrator is Kubernetes then.
+    /// Namespace and name of the pod, if both are set: the orchestrator is Kubernetes then.
     pub pod: Option<(String, String)>,
     /// The namespace of a container without pod; tests of Calico set it.
     pub test_namespace: Option<String>,
@@ -22,14 +22,14 @@ const POD_NAME: &str = "K8S_POD_NAME";
 const INFRA_CONTAINER: &str = "K8S_POD_INFRA_CONTAINER_ID";
 const TEST_NAMESPACE: &str = "CNI_TEST_NAMESPACE";
 
-/// What every call knows.
+/// The keys that every call knows.
 const POD_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN, POD_NAMESPACE, POD_NAME, INFRA_CONTAINER];
-/// What ADD knows when it looks for an address: pods need `IgnoreUnknown` there.
+/// The keys that ADD knows when it looks for an address: pods need `IgnoreUnknown` there.
 const ADDRESS_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN];
 const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 
 impl Arguments {
-    /// Reads the text of the variable.
+    /// Parses the text of the variable.
     pub fn read(text: &str) -> Result<Self, CniError> {
         let pairs = pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;
@@ -44,7 +44,7 @@ impl Arguments {
         Ok(Self { ip, pod, test_namespace })
     }
 
-    /// Refuses what ADD does not know when it looks for a requested address.
+    /// Refuses keys that ADD does not know when it looks for a requested address.
     pub fn check_for_add(text: &str) -> Result<(), CniError> {
         refuse_unknown(&pairs(text)?, ADDRESS_KEYS)
     }
@@ -88,13 +88,13 @@ fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
     }
 }
 
-/// One address; no text at all is none.
+/// One address; `None` for an empty value.
 fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
     if pair.value.is_empty() {
         return Ok(None);
     }
     match pair.value.parse::<IpAddr>() {
-        // Go takes an IPv4 address in the form of IPv6 for IPv4.
+        // Like Go, treats an IPv4 address in the form of IPv6 as IPv4.
         Ok(ip) => Ok(Some(ip.to_canonical())),
         Err(_) => Err(bad(pair, &format!("invalid IP address: {}", pair.value))),
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn bad_arguments_are_refused() {
         for (text, expected) in [
             ("a", "ARGS: invalid pair \"a\""),
             ("a=b=c", "ARGS: invalid pair \"a=b=c\""),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{CniError, Code, Version};
 
-/// What a runtime asks for.
+/// A command of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Add,
@@ -29,7 +29,7 @@ impl Command {
         }
     }
 
-    /// The version of the specification that it came with.
+    /// The first version of the specification with this command.
     pub fn since(self) -> Version {
         match self {
             Self::Add | Self::Del | Self::Version => Version::V0_1_0,
@@ -38,7 +38,7 @@ impl Command {
         }
     }
 
-    /// The variables that must not be empty, in the order in which the missing ones are named.
+    /// The variables that must not be empty, in the order in which errors name missing ones.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Add | Self::Check => &[CONTAINER_ID, NAMESPACE, INTERFACE, PATH],
@@ -56,27 +56,27 @@ const INTERFACE: &str = "CNI_IFNAME";
 const PATH: &str = "CNI_PATH";
 const ARGS: &str = "CNI_ARGS";
 const NAMESPACE_OVERRIDE: &str = "CNI_NETNS_OVERRIDE";
-/// Most characters of an interface's name in Linux.
+/// The limit of characters of an interface's name in Linux.
 const INTERFACE_LENGTH: usize = 15;
 
-/// What the variables say.
+/// The parsed variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     pub container: String,
-    /// Path of the container's network namespace; empty if it is gone.
+    /// The path of the container's network namespace; empty if it is gone.
     pub namespace: String,
     pub interface: String,
-    /// Text of `CNI_ARGS`.
+    /// The text of `CNI_ARGS`.
     pub args: String,
     /// The namespace may be the plugin's own.
     pub any_namespace: bool,
 }
 
 impl Environment {
-    /// What the variables say for a command.
+    /// Reads the variables for a command.
     ///
     /// # Errors
-    /// The first of those that the command needs that is malformed; else all that are missing, in one error.
+    /// If a variable that the command needs is malformed; else if some are missing, which the error names all.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let (missing, set): (Vec<&str>, Vec<&str>) =
@@ -140,10 +140,10 @@ fn check_interface(name: &str) -> Result<(), CniError> {
         return Err(invalid("interface name is . or .."));
     }
     let is_bad = |c: char| c == '/' || c == ':' || c.is_whitespace();
-    match name.contains(is_bad) {
-        true => Err(invalid("interface name contains / or : or whitespace characters")),
-        false => Ok(()),
+    if name.contains(is_bad) {
+        return Err(invalid("interface name contains / or : or whitespace characters"));
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -182,10 +182,7 @@ mod tests {
             assert!(check("a", interface).is_err(), "{interface:?}");
         }
         let both = check("-a", "").unwrap_err();
-        assert_eq!(
-            both.msg, "invalid characters in containerID",
-            "what is malformed goes before what is missing"
-        );
+        assert_eq!(both.msg, "invalid characters in containerID", "malformed ones come before missing ones");
         let unused = [(CONTAINER_ID, "-a"), (PATH, "x")];
         assert!(Environment::read(Command::Gc, &variables(&unused)).is_ok());
     }

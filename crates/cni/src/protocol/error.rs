@@ -1,8 +1,8 @@
-//! Errors as a runtime reads them.
+//! Errors for a runtime.
 
 use serde::{Serialize, Serializer};
 
-/// What kind of error it is, by the numbers of the CNI specification.
+/// The kind of an error, with the numbers of the CNI specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     IncompatibleVersion,
@@ -19,7 +19,7 @@ pub enum Code {
     TryAgainLater,
     /// STATUS: no ADD can succeed.
     NotAvailable,
-    /// Everything that the plugin itself reports.
+    /// Any other error of the plugin.
     Internal,
 }
 
@@ -45,7 +45,7 @@ impl Serialize for Code {
     }
 }
 
-/// An error that goes to stdout; the exit code is then 1. As Calico's, it has no `cniVersion`.
+/// An error for stdout, with exit code 1. As in Calico, it has no `cniVersion`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{msg}{}{details}", if details.is_empty() { "" } else { "; " })]
 pub struct CniError {
@@ -60,7 +60,6 @@ impl CniError {
         Self { code, msg: msg.into(), details: String::new() }
     }
 
-    /// What the plugin itself reports.
     pub fn internal(msg: impl Into<String>) -> Self {
         Self::new(Code::Internal, msg)
     }

@@ -1,4 +1,4 @@
-//! What ADD prints, in the form of each version (facts of the plugin, section 12).
+//! The result of ADD in the form of each version (facts of the plugin, section 12).
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{CniError, Version, to_json};
 
-/// An address with the length of its prefix. Host bits stay.
+/// An address with its prefix length. Host bits stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub ip: IpAddr,
@@ -24,7 +24,7 @@ impl Address {
     }
 }
 
-/// What the container gets.
+/// The addresses that the container gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpamResult {
     /// IPv4 first.
@@ -38,10 +38,10 @@ impl IpamResult {
         Self { addresses, routed: true }
     }
 
-    /// Whether it has a form in a version.
+    /// Checks that it can be printed in the form of a version.
     ///
     /// # Errors
-    /// In the oldest versions, if there is no address: nothing was asked for, and nothing was assigned.
+    /// In the oldest versions, if there is no address since none was requested.
     pub fn check(&self, version: Version) -> Result<(), CniError> {
         if self.addresses.is_empty() && version <= Version::V0_2_0 {
             return Err(CniError::internal("cannot convert: no valid IP addresses"));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_left_out() {
+    fn empty_fields_are_left_out() {
         assert_eq!(printed(&IpamResult::default(), Version::V1_0_0), json!({"cniVersion": "1.0.0"}));
         assert_eq!(
             printed(&IpamResult::default(), Version::V0_3_1),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_that_of_the_original() {
+    fn the_text_is_calicos() {
         let one = IpamResult::routed(vec![Address::single("10.7.0.2".parse().unwrap())]);
         let text = String::from_utf8(one.print(Version::V0_3_1)).unwrap();
         let start =

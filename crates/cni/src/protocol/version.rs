@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{CniError, Code, Command};
 
-/// A version whose configuration is understood and whose results can be printed.
+/// A supported version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     V0_1_0,
@@ -33,7 +33,7 @@ impl Version {
         }
     }
 
-    /// The version of a configuration; no text at all is the oldest.
+    /// The version of a configuration; an empty text is the oldest.
     pub fn parse_configuration(text: &str) -> Result<Self, CniError> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);

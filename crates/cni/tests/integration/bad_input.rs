@@ -1,4 +1,4 @@
-//! Each error of the plugin's facts, with its code, JSON and exit code, and configurations that want to do harm.
+//! Each error of the plugin's facts, with its code, JSON and exit code, and hostile configurations.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ const ADD: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn people_who_call_it_learn_what_it_is() {
+fn the_plugin_describes_itself_to_people() {
     let outcome = run(&[], &[], Stdio::null());
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""));
     assert!(outcome.stderr.contains("CNI protocol versions supported: 0.1.0, "), "{outcome:?}");
@@ -36,7 +36,7 @@ fn versions_are_printed_without_stdin() {
 }
 
 #[test]
-fn errors_have_the_form_of_the_original() {
+fn errors_have_calicos_form() {
     let runtime = Runtime::on_etcd("http://127.0.0.1:1");
     let outcome = runtime.call_with("ADD", "c", b"{\"name\":\"a b\"}");
     let text = "{\n    \"code\": 7,\n    \"msg\": \"invalid characters found in network name\",\n    \"details\": \"a b\"\n}";
@@ -44,7 +44,7 @@ fn errors_have_the_form_of_the_original() {
 }
 
 #[test]
-fn what_the_environment_lacks_is_named() {
+fn errors_name_missing_variables() {
     let lacking = |count: usize| run(&[], &ADD[..count], Stdio::null()).error();
     assert_eq!(lacking(3), (4, "required env variables [CNI_IFNAME,CNI_PATH] missing".into()));
     assert_eq!(
@@ -60,7 +60,7 @@ fn what_the_environment_lacks_is_named() {
 #[test]
 fn configurations_that_cannot_be_used() {
     let runtime = Runtime::on_etcd("http://127.0.0.1:1");
-    let of = |command: &str, stdin: &str| runtime.call_with(command, "c", stdin.as_bytes()).error();
+    let call = |command: &str, stdin: &str| runtime.call_with(command, "c", stdin.as_bytes()).error();
     for (command, stdin, expected) in [
         ("ADD", "{", 6),
         ("ADD", r#"{"name":{}}"#, 6),
@@ -81,10 +81,10 @@ fn configurations_that_cannot_be_used() {
             7,
         ),
     ] {
-        let (code, text) = of(command, stdin);
+        let (code, text) = call(command, stdin);
         assert!(code == expected && !text.is_empty(), "{command} {stdin}: {code} {text}");
     }
-    let dead = of("STATUS", r#"{"name":"net","cniVersion":"1.1.0","etcd_endpoints":"http://127.0.0.1:1"}"#);
+    let dead = call("STATUS", r#"{"name":"net","cniVersion":"1.1.0","etcd_endpoints":"http://127.0.0.1:1"}"#);
     assert!(dead.0 == 50 && dead.1.contains("connection refused"), "{dead:?}");
     for container in ["-c", "c/d", "c d"] {
         assert_eq!(runtime.call("ADD", container, "").error().0, 4, "{container}");
@@ -108,13 +108,13 @@ fn hostile_configurations_do_no_harm() {
     for text in texts {
         let outcome = runtime.call_with("ADD", "c", text);
         outcome.error();
-        let said = format!("{}{}", outcome.stdout, outcome.stderr);
-        assert!(!said.contains("hunter2") && !said.contains("panicked"), "{said}");
+        let output = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(!output.contains("hunter2") && !output.contains("panicked"), "{output}");
     }
 }
 
 #[test]
-fn arguments_are_those_of_the_trace() {
+fn arguments_are_checked_as_in_the_trace() {
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime();
     let pods = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-2";
@@ -141,7 +141,7 @@ fn the_own_namespace_is_refused_before_anything_is_allocated() {
 }
 
 #[test]
-fn situations_have_the_texts_of_the_original() {
+fn errors_have_calicos_texts() {
     let world = World::etcd(EtcdVersion::V3_6);
     let ask = |runtime: Runtime, args: &str| -> (u64, String) { runtime.call("ADD", "c9", args).error() };
     world.runtime().call("ADD", "c1", "IP=10.7.0.3").success();
@@ -165,7 +165,7 @@ fn situations_have_the_texts_of_the_original() {
 }
 
 #[test]
-fn stderr_has_the_log_and_stdout_never() {
+fn the_log_goes_to_stderr_and_never_to_stdout() {
     let world = World::etcd(EtcdVersion::V3_6);
     let outcome: Outcome = world.runtime().call("ADD", "c", "");
     outcome.success();

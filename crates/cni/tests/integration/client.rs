@@ -1,4 +1,4 @@
-//! The plugin under a real CNI client: libcni, which container runtimes use, with a main plugin that does nothing but to call it.
+//! The plugin under libcni, the CNI client of container runtimes, with a main plugin that only calls it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use crate::runtime::{PLUGIN, addresses};
 use crate::world::World;
 
-/// What a main plugin does with an IPAM plugin; `calico` sets addresses and routes besides.
+/// A main plugin that only calls its IPAM plugin; `calico` also sets addresses and routes.
 const MAIN: &str = "#!/bin/sh\nexec \"${0%/*}/calico-ipam\"\n";
 
-/// libcni with one network on node `a`: plugins and cache are in a folder of its own.
+/// libcni with one network on node `a`, and a folder for plugins and cache.
 struct Client {
     program: PathBuf,
     folder: TempDir,
@@ -39,7 +39,7 @@ impl Client {
         Self { program: cni_client().unwrap(), folder }
     }
 
-    /// What the client prints; `None` if it failed.
+    /// The output of the client; `None` if it failed.
     fn call(&self, command: &str, container: &str) -> Option<Value> {
         let folder = self.folder.path();
         let mut client = Command::new(&self.program);
@@ -47,9 +47,9 @@ impl Client {
         client.arg(folder.join("cache")).arg(container).env_clear();
         client.env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0");
         let output = client.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        // Not 2, which is how a client ends that was called wrongly.
-        assert!([Some(0), Some(1)].contains(&output.status.code()), "{command}: {said}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        // The exit code 2 would mean a wrong call of the client.
+        assert!([Some(0), Some(1)].contains(&output.status.code()), "{command}: {error}");
         let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
         output.status.success().then_some(printed)
     }
@@ -71,7 +71,7 @@ fn containers_live_under_libcni() {
         assert_eq!(held, [(addresses(&result)[0].clone(), "net.c1".to_owned())]);
         client.succeed("check", "c1");
 
-        // One that the client knows of, and one that it does not: the second is up to GC of 1.1.
+        // The client knows the first container; the second is up to GC of 1.1.
         client.succeed("add", "c2");
         let lost = world.runtime().with("cniVersion", version);
         lost.call("ADD", "lost", "").success();

@@ -1,4 +1,4 @@
-//! Many at once, and killed at any point: no address twice, and nothing left after DEL was repeated.
+//! Many calls at once that are killed at any point. No address has two holders, and a repeated DEL leaves nothing.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ fn allocators_on_etcd_3_4() {
     churn(&World::etcd(EtcdVersion::V3_4), turns(8, 1_000));
 }
 
-/// Containers of each allocator: a sample, or in `cargo xtask soak` as many as it takes to be sure.
+/// The number of containers of each allocator, which is larger in `cargo xtask soak`.
 pub(crate) fn turns(usual: usize, soak: usize) -> usize {
     if rounds(1_usize) > 1 { soak } else { usual }
 }
@@ -50,10 +50,10 @@ impl Chance {
     }
 }
 
-/// Who has which address, as the containers see it.
+/// The holders of addresses as the containers see them.
 type Ledger = Mutex<HashMap<IpAddr, String>>;
 
-/// How many calls came to their end, and how many were killed before.
+/// The numbers of calls that ended and of calls that were killed.
 #[derive(Debug, Default)]
 struct Calls {
     added: Cell<usize>,
@@ -66,8 +66,8 @@ fn count(calls: &Cell<usize>) {
     calls.set(calls.get() + 1);
 }
 
-/// Allocators of two nodes, each with its own connection, that assign and release; one call in eight is killed. A request of a
-/// killed call may arrive after the first DEL; so each container is deleted once more at the end.
+/// Lets allocators of two nodes, each with its own connection, assign and release; one call in eight is killed. A request
+/// of a killed call may arrive after the first DEL, so that each container is deleted once more at the end.
 pub(crate) fn churn(world: &World, rounds: usize) {
     let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
@@ -122,7 +122,7 @@ async fn live(
         intended_use: Some(PoolUse::Workload),
         ..AutoAssign::default()
     };
-    // A call that is dropped ends where it is, as in a process that is killed.
+    // Dropping a call is like killing its process.
     let patience = |chance: &mut Chance| match chance.below(8) {
         0 => Duration::from_micros(chance.below(20_000)),
         _ => Duration::from_secs(60),
@@ -159,7 +159,7 @@ async fn release(allocator: &Allocator<AllocatorStore>, handle: &str) {
     }
 }
 
-/// Processes of the plugin on one node, of which some are killed.
+/// Runs processes of the plugin on one node and kills some.
 #[test]
 fn plugins_that_are_killed_lose_nothing() {
     let world = World::etcd(EtcdVersion::V3_6);

@@ -1,4 +1,4 @@
-//! ADD, ADD again, CHECK, DEL, DEL again and GC, for each version, on each datastore; on Kubernetes also many at once, since the
+//! ADD, CHECK, DEL and GC, some repeated, for each version on each datastore. On Kubernetes also many at once, since the
 //! server takes long to start.
 
 use calipam_testkit::kube::Flavour;
@@ -78,7 +78,7 @@ fn life(world: &World, runtime: &Runtime, version: &str) {
     world.assert_empty();
 }
 
-/// CHECK for those versions that have it.
+/// Runs CHECK, which old versions do not have.
 fn check(runtime: &Runtime, version: &str, previous: &Value, expected: u64) {
     let outcome = runtime.call_after("CHECK", "c1", POD, previous);
     match (version < "0.4.0", expected) {

@@ -1,4 +1,4 @@
-//! What calls read of large clusters: keys, and few blocks.
+//! The reads of calls on large clusters: keys and few blocks.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,19 +18,19 @@ const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
 const POOL: &str = "10.8.0.0/16";
 const TAKEN: usize = 64;
 
-/// The blocks of the pool, of which so many addresses are taken.
+/// The blocks of the pool, each with `taken` addresses taken.
 fn blocks(taken: usize) -> Vec<TakenBlock> {
     let pool: IpNet = POOL.parse().unwrap();
     pool.subnets(26).unwrap().map(|cidr| TakenBlock { cidr, taken }).collect()
 }
 
-/// A cluster with another pool and these blocks of it, and calls that are counted.
+/// A cluster with another pool and its blocks, and a relay that counts bytes.
 fn large(world: World, blocks: &[TakenBlock]) -> (World, Runtime, Relay) {
     world.put_pool("large", &json!({"cidr": POOL, "blockSize": 26}));
     world.put_blocks(blocks);
     let (runtime, relay) = world.relayed();
     let runtime = runtime.with_ipam("ipv4_pools", json!(["large"]));
-    // What is done once in the life of a node.
+    // The work that is done once in the life of a node.
     runtime.call("ADD", "warm", POD);
     runtime.call("DEL", "warm", POD);
     relay.take_bytes();
@@ -42,7 +42,7 @@ fn on_both(test: impl Fn(World)) {
     test(World::kubernetes(Flavour::Classic));
 }
 
-/// KB that a call read, which may not be more than `most`.
+/// Expects that a call read at most `most` KB.
 #[track_caller]
 fn assert_read(relay: &Relay, most: usize, what: &str) {
     let read = relay.take_bytes() / 1_000;
@@ -61,7 +61,7 @@ fn a_claim_reads_keys() {
             number % 10 != 0
         });
         let (world, runtime, relay) = large(world, &all);
-        // The node `a` has a block since it was warmed up.
+        // The node `a` has a block since the first call.
         runtime.with("nodename", "b").call("ADD", "c1", POD).success();
         assert_read(&relay, 60, "a claim");
         assert_eq!(world.observe().blocks.len(), all.len() + 2);
@@ -79,12 +79,12 @@ fn borrowing_reads_a_few_blocks() {
     });
 }
 
-/// Kilobytes of a search through all blocks that were known to be full: of Kubernetes, the keys with their revisions are long. A call
-/// that has waited for five seconds looks twice.
+/// The limit of KB of a search through blocks that are known to be full: on Kubernetes, keys with revisions are long, and a
+/// call after five seconds searches twice.
 const MOST_OF_ALL: usize = 1_500;
 
 #[test]
-fn an_exhausted_pool_is_looked_through_once() {
+fn the_blocks_of_an_exhausted_pool_are_read_once() {
     on_both(|world| {
         let mut all = blocks(TAKEN);
         let (world, runtime, relay) = large(world, &all);
@@ -94,14 +94,14 @@ fn an_exhausted_pool_is_looked_through_once() {
         };
         let begun = Instant::now();
         refused();
-        // A machine that is busy may need longer than what was noted counts, and reads as after a while.
+        // A busy machine may need so long that the notes have expired.
         let most = if begun.elapsed() < Duration::from_secs(2) { 20 } else { MOST_OF_ALL };
         assert_read(&relay, most, "refused again at once");
         thread::sleep(Duration::from_millis(5_100));
         refused();
         assert_read(&relay, MOST_OF_ALL, "refused after a while");
 
-        // No one tells this node that another one releases an address.
+        // This node is not told that another one releases an address.
         all[700].taken -= 1;
         world.put_blocks(&all[700..=700]);
         refused();
@@ -111,7 +111,7 @@ fn an_exhausted_pool_is_looked_through_once() {
         assert_eq!(addresses(&result), [all[700].cidr.broadcast().to_string()]);
         assert_read(&relay, MOST_OF_ALL, "an address that was released");
         refused();
-        // What this node releases it finds at once.
+        // The node finds an address at once that it releases itself.
         runtime.call("DEL", "c2", POD).success();
         assert_eq!(addresses(&runtime.call("ADD", "c3", POD).success()), addresses(&result));
     });
@@ -132,10 +132,10 @@ fn affinities_are_labelled_once_in_the_life_of_a_node() {
     assert!(labels(&runtime, "c1"));
     assert!(!labels(&runtime, "c2"));
 
-    // After a reboot what lies next to the lock is gone.
+    // After a reboot the files next to the lock are gone.
     std::fs::remove_dir_all(runtime.folder().join("cni")).unwrap();
     assert!(!labels(&runtime, "c3"));
-    // The disk of another node says nothing of this one.
+    // The marker of another node does not count.
     let other = runtime.with("nodename", "b");
     assert!(labels(&other, "c4"));
 }

@@ -1,5 +1,5 @@
-//! What the outlook on a snapshot foretells, the program does on a real etcd with the same data: on random clusters, for each node
-//! and family, an address or none, and Calico's words for the reason.
+//! The outlook on a snapshot against the program on a real etcd with the same data: on random clusters, for each node and
+//! family, both give the same address, or none with the same reason in Calico's words.
 
 use calipam_assign::{Family, NextAddress, Outlook};
 use calipam_model::cidr::address_at;
@@ -10,10 +10,10 @@ use crate::runtime::addresses;
 use crate::world::World;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
-/// So many clusters take some seconds.
+/// The number of clusters, which take some seconds.
 const CLUSTERS: u64 = 24;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -42,9 +42,10 @@ fn the_program_does_what_is_foretold() {
             let remembered = outlook.refusal(&of_node.value, family).expect("all is known");
             assert_eq!(remembered.is_none(), foretold.is_ok(), "{seed} {node} {family:?}");
 
-            let wants = |of: Family| if of == family { "true" } else { "false" };
-            let runtime = world.runtime().with("nodename", node);
-            let runtime = runtime
+            let wants = |wanted: Family| if wanted == family { "true" } else { "false" };
+            let runtime = world
+                .runtime()
+                .with("nodename", node)
                 .with_ipam("assign_ipv4", wants(Family::V4))
                 .with_ipam("assign_ipv6", wants(Family::V6));
             let outcome = runtime.call("ADD", "c1", "");
@@ -69,7 +70,7 @@ fn the_program_does_what_is_foretold() {
     assert!(given > 10 && refused > 10, "{given} {refused}");
 }
 
-/// Pools of four blocks, of which the nodes have some.
+/// Writes pools of four blocks, some of which the nodes have.
 fn put_cluster(world: &World, dice: &mut Dice) {
     world.delete_prefix("/calico/ipam/v2/");
     world.delete_prefix(&format!("{RESOURCES}/ip"));

@@ -1,4 +1,4 @@
-//! The plugin puts itself in the place of Calico's, stays there next to Calico's installer, and goes again, whenever it is killed.
+//! The plugin replaces Calico's, stays in place next to Calico's installer, and restores it, even if it is killed.
 
 use std::fs::{self, hard_link};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,26 +21,26 @@ use crate::node::{Node, calicos};
 use crate::runtime::PLUGIN;
 use crate::world::World;
 
-/// Every call that changes a folder or what is in it. Whether a file was created shows at the next one.
+/// All calls that change a folder or its files. The creation of a file shows at the next one.
 const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
-/// No run makes one of them so often.
+/// More than any run makes of one of them.
 const MOST: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn it_takes_the_place_of_calicos_and_gives_it_back() {
+fn it_replaces_calicos_plugin_and_restores_it() {
     let node = Node::with_calico(30);
     let installed = node.run(&["install"]);
     assert!(installed.status.success(), "{installed:?}");
     assert!(String::from_utf8_lossy(&installed.stderr).contains("Calico's, which is kept"), "{installed:?}");
     node.assert_installed(30);
-    let said = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap().stdout;
-    assert!(said.starts_with(b"calipam "), "{said:?}");
+    let version = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap().stdout;
+    assert!(version.starts_with(b"calipam "), "{version:?}");
 
     assert!(node.run(&["install"]).status.success());
     node.assert_installed(30);
 
-    // An update of Calico in between is what is brought back.
+    // An update of Calico in between is restored.
     node.calico_installs(31);
     assert!(node.run(&["install"]).status.success());
     node.assert_installed(31);
@@ -51,7 +51,7 @@ fn it_takes_the_place_of_calicos_and_gives_it_back() {
 }
 
 #[test]
-fn an_update_of_calico_that_was_not_taken_over_yet_stays_when_it_goes() {
+fn an_update_of_calico_that_was_not_replaced_yet_stays() {
     let node = Node::with_calico(30);
     assert!(node.run(&["install"]).status.success());
     node.calico_installs(31);
@@ -59,9 +59,9 @@ fn an_update_of_calico_that_was_not_taken_over_yet_stays_when_it_goes() {
     node.assert_beside(31, 30);
 }
 
-/// A copy that is there, or a link to it, may be anybody's.
+/// A backup that exists, or a link to it, may be anybody's.
 #[test]
-fn without_an_installation_nothing_is_taken_away() {
+fn without_an_installation_nothing_is_removed() {
     let node = Node::with_calico(31);
     node.write("calico-ipam.calico", &calicos(30));
     assert!(node.run(&["uninstall"]).status.success());
@@ -86,13 +86,13 @@ fn on_a_full_disk_nothing_is_left() {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#]).arg(PLUGIN);
     let full = shell.args(["install", "--no-check", "--bin-dir"]).arg(node.folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&full.stderr);
-    assert!(full.status.code() == Some(1) && said.contains("cannot write "), "{said}");
+    let error = String::from_utf8_lossy(&full.stderr);
+    assert!(full.status.code() == Some(1) && error.contains("cannot write "), "{error}");
     node.assert_calicos(30);
 }
 
 #[test]
-fn a_plugin_that_broke_off_gives_way_to_the_original() {
+fn a_broken_plugin_is_replaced_by_the_original() {
     let node = Node::with_calico(30);
     let broken = || {
         let whole = fs::read("/bin/sh").unwrap();
@@ -120,8 +120,8 @@ fn a_pipe_is_no_plugin_and_is_not_waited_for() {
     pipe(&node.path("calico-ipam"));
     for order in ["install", "uninstall"] {
         let refused = node.run(&[order]);
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(1) && said.contains("it is not a regular file"), "{said}");
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && error.contains("it is not a regular file"), "{error}");
     }
 }
 
@@ -139,7 +139,7 @@ fn another_version_of_itself_is_not_kept_as_calicos() {
 }
 
 #[test]
-fn it_waits_for_calico_and_takes_no_file_that_is_being_written() {
+fn it_waits_for_calico_and_replaces_no_file_that_is_being_written() {
     let node = Node::with_calico(30);
     fs::remove_file(node.path("calico-ipam")).unwrap();
     let refused = node.run(&["install"]);
@@ -160,7 +160,7 @@ fn it_waits_for_calico_and_takes_no_file_that_is_being_written() {
 }
 
 #[test]
-fn without_the_original_it_stays_and_says_how_to_get_it() {
+fn without_the_original_it_stays_with_a_hint() {
     let node = Node::with_calico(30);
     assert!(node.run(&["install"]).status.success());
     fs::remove_file(node.path("calico-ipam.calico")).unwrap();
@@ -170,8 +170,8 @@ fn without_the_original_it_stays_and_says_how_to_get_it() {
     assert_eq!(node.place().plugin().unwrap(), Program::This);
 }
 
-/// Kills a run before each of its changes in turn: what a runtime would execute is always a whole program, and the next run
-/// ends as if nothing had happened.
+/// Kills a run before each of its changes in turn. The plugin is always a whole program, and the next run ends as if
+/// nothing had happened.
 #[test]
 fn killed_at_any_step_a_working_plugin_is_in_place() {
     if left_out(&[Tool::Strace]) {
@@ -193,7 +193,7 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
         let newest = if overwritten { 31 } else { 30 };
         let least = if order == "install" { 8 } else { 2 };
         let mut killed = 0;
-        // strace counts each call by itself.
+        // strace counts each kind of call separately.
         let steps = CHANGES.iter().flat_map(|change| (1..MOST).map(move |step| (change, step)));
         let mut over = None;
         for (change, step) in steps {
@@ -232,21 +232,21 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
     }
 }
 
-/// An installer that stays.
-struct Staying {
+/// An installer with `--watch`.
+struct Watcher {
     child: Child,
-    /// Where it serves its metrics.
+    /// The address of its metrics.
     address: String,
 }
 
-impl Staying {
+impl Watcher {
     fn start(mut command: Command) -> Self {
         command.args(["--watch", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let line = lines.find(|line| line.contains("serves /metrics")).expect("it serves");
         let address = line.rsplit(' ').next().unwrap().to_owned();
-        // Its log is read on, so that it can write.
+        // Goes on reading its log, so that it can write.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -270,7 +270,7 @@ impl Staying {
     }
 }
 
-impl Drop for Staying {
+impl Drop for Watcher {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
@@ -278,20 +278,20 @@ impl Drop for Staying {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
-    while !is_so() {
+    while !is_true() {
         assert!(Instant::now() < end, "{what}");
         sleep(Duration::from_millis(100));
     }
 }
 
 #[test]
-fn it_stays_in_place_beside_an_installer_that_overwrites_it_again_and_again() {
+fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     let node = Node::with_calico(20);
-    let mut staying = Staying::start(node.order(&["install"]));
-    wait_until("it is in place", || staying.has("calipam_cni_in_place 1"));
-    assert!(staying.get("/healthz").starts_with("HTTP/1.1 200 "));
+    let mut watcher = Watcher::start(node.order(&["install"]));
+    wait_until("it is in place", || watcher.has("calipam_cni_in_place 1"));
+    assert!(watcher.get("/healthz").starts_with("HTTP/1.1 200 "));
     node.assert_installed(20);
 
     // As often as a broken calico-node restarts, and faster than the watcher waits for quiet.
@@ -301,30 +301,30 @@ fn it_stays_in_place_beside_an_installer_that_overwrites_it_again_and_again() {
         assert!(whole == calicos(version) || whole == fs::read(PLUGIN).unwrap());
         sleep(Duration::from_millis(if version % 2 == 0 { 1500 } else { 200 }));
     }
-    let is_over = || staying.has("calipam_cni_in_place 1") && node.place().plugin().unwrap() == Program::This;
-    wait_until("it is in place again", is_over);
+    let is_back = || watcher.has("calipam_cni_in_place 1") && node.place().plugin().unwrap() == Program::This;
+    wait_until("it is in place again", is_back);
     node.assert_installed(28);
-    let metrics = staying.get("/metrics");
+    let metrics = watcher.get("/metrics");
     let replaced = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
     assert!(replaced.unwrap().parse::<u32>().unwrap() >= 4, "{metrics}");
 
-    // An installer that removes it first, as older ones did, and one of another kind are not in its way either.
+    // An installer may remove it first, as older ones did; another run of its own is refused.
     fs::remove_file(node.path("calico-ipam")).unwrap();
     wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
     let second = node.run(&["install"]);
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("is running"), "{second:?}");
 
-    assert_eq!(staying.end(), Some(0));
+    assert_eq!(watcher.end(), Some(0));
     node.assert_calicos(28);
 }
 
 #[test]
 fn with_keep_it_stays_when_the_installer_ends() {
     let node = Node::with_calico(30);
-    let mut staying = Staying::start(node.order(&["install", "--keep"]));
-    wait_until("it is in place", || staying.has("calipam_cni_in_place 1"));
-    assert_eq!(staying.end(), Some(0));
+    let mut watcher = Watcher::start(node.order(&["install", "--keep"]));
+    wait_until("it is in place", || watcher.has("calipam_cni_in_place 1"));
+    assert_eq!(watcher.end(), Some(0));
     node.assert_installed(30);
 }
 
@@ -344,7 +344,7 @@ fn configuration(world: &World) -> TempDir {
 }
 
 #[test]
-fn it_is_not_installed_where_it_could_not_assign() {
+fn it_is_not_installed_if_it_could_not_assign() {
     let world = World::etcd(EtcdVersion::default());
     let folder = configuration(&world);
     let install = |node: &Node| {
@@ -359,10 +359,10 @@ fn it_is_not_installed_where_it_could_not_assign() {
     };
     information("v3.99.0");
     let refused = install(&node);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        !refused.status.success() && said.contains("Calico v3.99.0 is newer") && said.contains("hint: "),
-        "{said}"
+        !refused.status.success() && error.contains("Calico v3.99.0 is newer") && error.contains("hint: "),
+        "{error}"
     );
     node.assert_calicos(30);
 
@@ -371,18 +371,18 @@ fn it_is_not_installed_where_it_could_not_assign() {
     assert!(installed.status.success(), "{installed:?}");
     node.assert_installed(30);
 
-    // One that is in place is not questioned again: the datastore may be away for a moment.
+    // An installed one is not checked again: the datastore may be away for a moment.
     drop(world);
     assert!(install(&node).status.success());
     node.run(&["uninstall"]);
     let refused = install(&node);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("cannot assign addresses on this node"), "{said}");
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && error.contains("cannot assign addresses on this node"), "{error}");
     node.assert_calicos(30);
 }
 
 #[test]
-fn the_node_says_which_plugin_it_uses() {
+fn the_node_records_which_plugin_it_uses() {
     let world = World::kubernetes(Flavour::Classic);
     let folder = configuration(&world);
     let annotation = || {
@@ -394,11 +394,11 @@ fn the_node_says_which_plugin_it_uses() {
     let mut command = Command::new(PLUGIN);
     command.args(["install", "--node", "a"]).arg("--bin-dir").arg(node.folder.path());
     command.arg("--conf-dir").arg(folder.path()).env_clear().env("KUBECONFIG", world.server().kubeconfig());
-    let mut staying = Staying::start(command);
+    let mut watcher = Watcher::start(command);
     wait_until("the node is annotated", || annotation().is_some());
     assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
     node.assert_installed(30);
-    assert_eq!(staying.end(), Some(0));
+    assert_eq!(watcher.end(), Some(0));
     assert_eq!(annotation(), None);
     node.assert_calicos(30);
 }

@@ -1,4 +1,4 @@
-//! Pods of KubeVirt's machines: the machine keeps its addresses over its pods and migrations.
+//! Pods of KubeVirt's machines. The machine keeps its addresses when its pods change and migrate.
 
 use calipam_testkit::kube::{Flavour, create};
 use calipam_testkit::servers::KubeApiserver;
@@ -27,7 +27,7 @@ fn uid(server: &KubeApiserver, path: &str) -> String {
     found["metadata"]["uid"].as_str().expect("a UID").to_owned()
 }
 
-/// A machine, its instance, and a pod of that.
+/// Creates a machine, its instance, and a pod of that.
 fn start_machine(server: &KubeApiserver) {
     let machine = kubevirt("VirtualMachine", "vm", &json!({"finalizers": ["test/keep"]}));
     create(server, MACHINES, &[machine]).unwrap();
@@ -77,7 +77,7 @@ fn a_machine_keeps_its_addresses() {
     assert_eq!(attribute["alternateOwnerAttrs"]["pod"], "virt-launcher-vm-3");
     assert_eq!(attribute["alternateOwnerAttrs"]["vmim-uid"], "m");
 
-    // It goes with the machine, when no pod has it any more; DEL may be repeated.
+    // The address is released with the machine, when no pod has it any more; DEL may be repeated.
     delete(server, &format!("{MACHINES}/vm"));
     runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
     assert_eq!(world.allocated(), held);
@@ -94,7 +94,7 @@ fn a_machine_keeps_its_addresses() {
     assert_eq!(runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0, 999);
 }
 
-/// The one owner record of the one block.
+/// The owner record of the only block.
 fn owners(server: &KubeApiserver) -> Value {
     let path = Flavour::Classic.path("ipamblocks");
     let blocks: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
@@ -114,15 +114,15 @@ fn without_persistence_a_launcher_is_any_pod() {
     assert!(code == 999 && text.contains("migration target"), "{text}");
     runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
 
-    // What a container has of its own goes with it, although machines keep their addresses by now.
+    // The container's own address is released with it, although machines keep theirs by now.
     start_pod(server, "virt-launcher-vm-3", &json!({}));
     runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated().len(), 2);
     set_persistence(server, "Enabled");
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(world.allocated()[0].1, "net.c1");
-    restarted_machines_are_others(&world);
-    // The original gives nothing back where the pod is gone already.
+    pods_of_replaced_instances_get_nothing(&world);
+    // Calico's plugin releases nothing if the pod is gone already.
     delete(server, &format!("{PODS}/virt-launcher-vm-1"));
     runtime.call("DEL", "c1", &args("virt-launcher-vm-1")).success();
     world.assert_empty();
@@ -137,8 +137,8 @@ fn set_persistence(server: &KubeApiserver, persistence: &str) {
     assert_eq!(server.request("PUT", &path, &config.to_string()).unwrap().status, 200);
 }
 
-/// A pod whose instance was replaced by another of the same name gets nothing, and gives back what it has.
-fn restarted_machines_are_others(world: &World) {
+/// A pod whose instance was replaced by another of the same name gets nothing, and releases its addresses.
+fn pods_of_replaced_instances_get_nothing(world: &World) {
     let (server, runtime) = (world.server(), world.runtime());
     start_pod(server, "virt-launcher-vm-4", &json!({}));
     runtime.call("ADD", "c4", &args("virt-launcher-vm-4")).success();

@@ -1,4 +1,4 @@
-//! The plugin as a runtime drives it: environment, stdin, stdout and exit code, on real servers.
+//! The plugin under a runtime: environment, stdin, stdout and exit code, on real servers.
 
 mod bad_input;
 mod client;

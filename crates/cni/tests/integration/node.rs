@@ -1,4 +1,4 @@
-//! A node's folder of plugins, in which Calico and the installer put theirs.
+//! A node's folder of plugins, into which Calico and the installer write.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,14 +16,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// One on which Calico has installed its plugin of a version.
+    /// A node on which Calico has installed its plugin of a version.
     pub(crate) fn with_calico(version: u32) -> Self {
         let node = Self { folder: tempfile::tempdir().unwrap() };
         node.calico_installs(version);
         node
     }
 
-    /// What `install-cni` does: a copy next to it, a rename, the permissions at the end.
+    /// Installs Calico's plugin as `install-cni` does: a copy next to it, a rename, the permissions at the end.
     pub(crate) fn calico_installs(&self, version: u32) {
         let part = self.path("calico-ipam.tmp");
         fs::write(&part, calicos(version)).unwrap();
@@ -65,7 +65,7 @@ impl Node {
         assert_eq!(names, expected);
     }
 
-    /// Ours is in place, and Calico's of a version is kept.
+    /// Expects that ours is in place, and Calico's of a version is kept.
     #[track_caller]
     pub(crate) fn assert_installed(&self, version: u32) {
         self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
@@ -74,7 +74,7 @@ impl Node {
         assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
     }
 
-    /// Calico's of a version is in place beside another one that was kept.
+    /// Expects that Calico's of a version is in place next to a backup of another one.
     #[track_caller]
     pub(crate) fn assert_beside(&self, version: u32, kept: u32) {
         self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
@@ -82,7 +82,7 @@ impl Node {
         assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(kept));
     }
 
-    /// Calico's of a version is in place, and nothing else is left.
+    /// Expects that Calico's of a version is in place, and nothing else is left.
     #[track_caller]
     pub(crate) fn assert_calicos(&self, version: u32) {
         self.assert_files(&["calico-ipam"]);
@@ -90,7 +90,7 @@ impl Node {
     }
 }
 
-/// Calico's plugin of a version: something that runs.
+/// Calico's plugin of a version: a program that runs.
 pub(crate) fn calicos(version: u32) -> Vec<u8> {
     format!("#!/bin/sh\necho v3.{version}.0\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! No block is made over another one, of whatever size, and what says so is equal on all datastores.
+//! No block is created over another one of any size, and all datastores answer queries for that alike.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use calipam_testkit::servers::EtcdVersion;
 
 use crate::world::World;
 
-/// Blocks of several sizes, some around places of the pools and some in them.
+/// Blocks of several sizes, some larger than those of the pools and some smaller.
 const BLOCKS: [&str; 16] = [
     "10.7.0.16/28",
     "10.7.0.64/30",
@@ -68,7 +68,7 @@ fn found(entries: &[Entry]) -> BTreeSet<IpNet> {
 }
 
 #[test]
-fn keys_are_found_by_what_they_name() {
+fn queries_for_keys_find_the_right_blocks() {
     on_all(|world| {
         world.put_blocks(&cidrs().into_iter().map(full).collect::<Vec<_>>());
         let mut asked: Vec<IpNet> = cidrs();
@@ -111,9 +111,9 @@ fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// Nodes claim blocks until the pools are exhausted.
+/// Lets nodes claim blocks until the pools are exhausted.
 #[test]
-fn no_block_is_made_over_another() {
+fn no_block_is_created_over_another() {
     on_all(|world| {
         world.put_blocks(&cidrs().into_iter().map(full).collect::<Vec<_>>());
         on(&world, async |allocator| {
@@ -139,7 +139,7 @@ fn no_block_is_made_over_another() {
         assert_eq!(blocks.len(), BLOCKS.len() + free("10.7.0.0/24", 28) + free("fd00:7::/120", 124));
         for (index, block) in blocks.iter().enumerate() {
             let other = blocks[..index].iter().find(|other| cidr::overlap(**other, *block));
-            // Two of those that were there are in others.
+            // Only blocks from before overlap each other.
             assert!(
                 other.is_none_or(|other| cidrs().contains(other) && cidrs().contains(block)),
                 "{block} {other:?}"
@@ -148,14 +148,14 @@ fn no_block_is_made_over_another() {
     });
 }
 
-/// Many come by pages of a list on Kubernetes, unless there are too many others between them.
+/// Kubernetes lists many blocks by pages, unless there are too many others between them.
 #[test]
-fn many_blocks_are_read_as_each_alone() {
+fn many_blocks_are_read_like_single_ones() {
     on_all(|world| {
         let places: Vec<IpNet> = net("10.7.0.0/20").subnets(28).unwrap().collect();
         let blocks: Vec<IpNet> =
             places.iter().copied().filter(|place| place.addr().to_string().len() != 9).collect();
-        // Others are between those of the last numbers.
+        // Others are between the last blocks.
         let smaller = net("10.7.9.0/24").subnets(31).unwrap().filter(|block| !places.contains(block));
         let all: Vec<TakenBlock> = blocks.iter().copied().chain(smaller).map(full).collect();
         world.put_blocks(&all);
@@ -179,8 +179,8 @@ fn many_blocks_are_read_as_each_alone() {
             for (place, (query, found)) in places.iter().zip(queries.iter().zip(&together)) {
                 assert_eq!(found.len() == 1, blocks.contains(place) && !is_marked(place), "{place}");
                 let alone = store.read(std::slice::from_ref(query)).await.unwrap();
-                let told = |entry: &Entry| (entry.record.clone(), entry.revision.to_string());
-                assert!(found.iter().map(told).eq(alone[0].iter().map(told)), "{place}");
+                let parts = |entry: &Entry| (entry.record.clone(), entry.revision.to_string());
+                assert!(found.iter().map(parts).eq(alone[0].iter().map(parts)), "{place}");
             }
         });
     });

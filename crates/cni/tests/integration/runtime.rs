@@ -1,4 +1,4 @@
-//! A small container runtime: it calls the plugin and reads what it says.
+//! A small container runtime, which calls the plugin and reads its output.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,14 +15,14 @@ pub(crate) const PLUGIN: &str = match option_env!("CALIPAM_TEST_PLUGIN") {
 
 /// A runtime with one network configuration.
 pub(crate) struct Runtime {
-    /// What goes to stdin, without `prevResult`.
+    /// The text for stdin, without `prevResult`.
     pub configuration: Value,
     /// Variables next to those of the protocol.
     pub variables: BTreeMap<String, String>,
     folder: TempDir,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub code: Option<i32>,
@@ -39,14 +39,14 @@ impl Outcome {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The result; the call must have succeeded.
+    /// The result of a call that must have succeeded.
     #[track_caller]
     pub(crate) fn success(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.json()
     }
 
-    /// Code and message of the error; the call must have failed as the protocol says.
+    /// Code and message of the error of a call that must have failed.
     #[track_caller]
     pub(crate) fn error(&self) -> (u64, String) {
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -65,7 +65,7 @@ pub(crate) fn addresses(result: &Value) -> Vec<String> {
 }
 
 impl Runtime {
-    /// A runtime for a network `net` on node `a`, in the datastore that `datastore` names.
+    /// A runtime for a network `net` on node `a`, with the fields of `datastore`.
     pub(crate) fn new(datastore: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut configuration = json!({
@@ -103,7 +103,7 @@ impl Runtime {
         self.call_after(command, container, args, &Value::Null)
     }
 
-    /// As [`Self::call`], with the result of an earlier ADD.
+    /// Calls the plugin for a container with the result of an earlier ADD.
     pub(crate) fn call_after(&self, command: &str, container: &str, args: &str, previous: &Value) -> Outcome {
         let mut configuration = self.configuration.clone();
         if !previous.is_null() {

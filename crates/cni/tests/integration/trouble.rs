@@ -1,4 +1,4 @@
-//! Servers that are dead, records that are missing, files that cannot be made: what the plugin does better than the original.
+//! Dead servers, missing records and files that cannot be created, which the plugin handles better than Calico's.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use crate::runtime::{Outcome, Runtime, addresses, wait};
 use crate::world::World;
 
 #[test]
-fn a_dead_etcd_is_told_and_may_be_tried_again() {
+fn a_dead_etcd_is_an_error_that_may_pass() {
     for command in ["ADD", "DEL", "CHECK"] {
         let runtime = Runtime::on_etcd("http://127.0.0.1:1,http://127.0.0.1:2").with("cniVersion", "1.0.0");
         let (code, text) = runtime.call(command, "c", "").error();
@@ -21,7 +21,7 @@ fn a_dead_etcd_is_told_and_may_be_tried_again() {
 }
 
 #[test]
-fn an_etcd_that_stands_still_is_told_of_and_may_be_tried_again() {
+fn a_paused_etcd_is_an_error_that_may_pass() {
     let etcd = Etcd::start().unwrap();
     etcd.pause().unwrap();
     for command in ["ADD", "DEL"] {
@@ -32,7 +32,7 @@ fn an_etcd_that_stands_still_is_told_of_and_may_be_tried_again() {
 }
 
 #[test]
-fn another_endpoint_answers_for_one_that_does_not() {
+fn another_endpoint_is_used_if_one_does_not_answer() {
     let world = World::etcd(EtcdVersion::V3_6);
     let World::Etcd(alive) = &world else { panic!("an etcd") };
     let frozen = Etcd::start().unwrap();
@@ -76,10 +76,10 @@ fn del_finds_a_borrowed_address_by_the_result_of_add() {
     assert_eq!(world.allocated().len(), 1);
 }
 
-/// A block that contradicts itself or cannot be decoded, and a handle's object that is missing or cannot be decoded: whatever comes
-/// together, DEL frees what the container has elsewhere, and nothing of others.
+/// Combines a block that contradicts itself or cannot be decoded with a handle object that is missing or cannot be decoded.
+/// DEL frees the addresses of the container in other blocks, and none of others.
 #[test]
-fn del_passes_over_what_cannot_be_changed_safely() {
+fn del_passes_over_objects_that_cannot_be_changed_safely() {
     for damage in [json!([0, 1]), json!("none")] {
         for handle in ["sound", "missing", "undecodable"] {
             let world = World::etcd(EtcdVersion::V3_6);
@@ -123,7 +123,7 @@ fn del_removes_a_handle_that_counts_too_much() {
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime();
     runtime.call("ADD", "c1", "").success();
-    // As a crash after the first of the two writes leaves it.
+    // A crash after the first of the two writes leaves this.
     let handle = json!({"block": {"10.7.0.0/28": 1}, "deleted": false});
     world.put_key("/calico/ipam/v2/handle/net.crashed", &handle);
     runtime.call("DEL", "crashed", "").success();
@@ -145,7 +145,7 @@ fn the_handle_of_old_plugins_is_released_too() {
     world.assert_empty();
 }
 
-/// The one block that there is in a part of the keys, under its key.
+/// The key and value of the only block with `part` in its key.
 fn block_in(world: &World, part: &str) -> (String, Value) {
     let World::Etcd(etcd) = world else { panic!("an etcd") };
     let entries = etcd.entries().unwrap();
@@ -163,7 +163,7 @@ fn a_family_that_fails_leaves_nothing_of_the_other() {
     let (code, text) = small(world.runtime()).call("ADD", "second", "").error();
     let expected = "failed to request IPv6 addresses: Assigned 0 out of 1 requested IPv6 addresses";
     assert!(code == 999 && text.starts_with(expected), "{text}");
-    // No pool of the family at all is an error of the allocator, at which the original leaves the IPv4 address.
+    // Without any pool of the family the allocator fails, and Calico's plugin leaves the IPv4 address.
     let none =
         world.runtime().with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["fd00:9::/64"]));
     assert_eq!(none.call("ADD", "third", "").error().0, 999);
@@ -191,14 +191,14 @@ fn the_lock_excludes_other_plugins() {
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime();
     let path = runtime.folder().join("ipam.lock");
-    let held = fs::File::create(&path).unwrap();
-    held.lock().unwrap();
+    let lock = fs::File::create(&path).unwrap();
+    lock.lock().unwrap();
     let mut waiting = runtime.start("ADD", "c", "", runtime.configuration.to_string().as_bytes());
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(waiting.try_wait().unwrap().is_none() && world.allocated().is_empty());
-    drop(held);
+    drop(lock);
     wait(waiting).success();
-    // As Calico's plugin makes the file.
+    // The plugin creates the file with Calico's mode.
     fs::remove_file(&path).unwrap();
     runtime.call("DEL", "c", "").success();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -215,14 +215,14 @@ fn the_log_goes_to_a_file_too() {
     let log = fs::read_to_string(&path).unwrap();
     assert!(log.contains("assigned 10.7.0.") && log.contains("released"), "{log}");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
-    // A log that cannot be written is no reason to fail.
+    // A log that cannot be written is not an error.
     let broken = runtime.with("log_file_path", "/proc/none/cni.log");
     broken.call("ADD", "c", "").success();
     broken.call("DEL", "c", "").success();
 }
 
-/// What the last line of a call says after its message, without the numbers.
-fn told(call: &Outcome) -> String {
+/// The last line of a call, without the numbers.
+fn last_line(call: &Outcome) -> String {
     let line = call.stderr.lines().find(|line| line.contains(" milliseconds=")).expect("a last line");
     let (_, line) = line.split_once(": ").unwrap();
     let field = |field: &str| match field.split_once('=') {
@@ -237,7 +237,7 @@ fn told(call: &Outcome) -> String {
 }
 
 #[test]
-fn every_call_says_at_its_end_what_it_was_about_and_what_it_cost() {
+fn every_call_logs_its_subject_and_cost_at_its_end() {
     const POD: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
     let world = World::etcd(EtcdVersion::V3_6);
     let runtime = world.runtime().with("cniVersion", "1.1.0");
@@ -246,24 +246,24 @@ fn every_call_says_at_its_end_what_it_was_about_and_what_it_cost() {
 
     let add = runtime.call("ADD", "c", POD);
     let block = block_in(&world, "/assignment/").1["cidr"].as_str().unwrap().to_owned();
-    assert_eq!(told(&add), format!("ADD done {} requests", about(&block)));
-    assert_eq!(told(&runtime.call("CHECK", "c", POD)), format!("CHECK done {} requests", about("")));
+    assert_eq!(last_line(&add), format!("ADD done {} requests", about(&block)));
+    assert_eq!(last_line(&runtime.call("CHECK", "c", POD)), format!("CHECK done {} requests", about("")));
     let taken = format!("{POD};IP={}", addresses(&add.success())[0]);
-    assert_eq!(told(&runtime.call("ADD", "c", &taken)), format!("ADD failed {} requests", about("")));
-    assert_eq!(told(&runtime.call("DEL", "c", POD)), format!("DEL done {} requests", about(&block)));
+    assert_eq!(last_line(&runtime.call("ADD", "c", &taken)), format!("ADD failed {} requests", about("")));
+    assert_eq!(last_line(&runtime.call("DEL", "c", POD)), format!("DEL done {} requests", about(&block)));
     let dead = Runtime::on_etcd("http://127.0.0.1:1,http://127.0.0.1:2").call("ADD", "c", POD);
-    assert_eq!(told(&dead), format!("ADD failed {} requests=0", about("")));
+    assert_eq!(last_line(&dead), format!("ADD failed {} requests=0", about("")));
 
     let of_node = r#"container="" pod="" node="a" block="" milliseconds"#;
-    assert_eq!(told(&runtime.call("STATUS", "", "")), format!("STATUS done {of_node} requests"));
-    assert_eq!(told(&runtime.call("GC", "", "")), format!("GC failed {of_node} requests=0"));
+    assert_eq!(last_line(&runtime.call("STATUS", "", "")), format!("STATUS done {of_node} requests"));
+    assert_eq!(last_line(&runtime.call("GC", "", "")), format!("GC failed {of_node} requests=0"));
     let runtime = runtime.with("cni.dev/valid-attachments", json!([]));
-    assert_eq!(told(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
+    assert_eq!(last_line(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
 }
 
-/// What is in the place of its files may be anything: a pipe that no one reads, a folder, a link.
+/// A pipe that no one reads, a folder or a link may be in the place of its files.
 #[test]
-fn garbage_beside_the_lock_is_nothing_to_wait_for() {
+fn garbage_next_to_the_lock_is_not_waited_for() {
     let world = World::kubernetes(Flavour::Classic);
     let runtime = world.runtime().with("nodename", "").with("hostname", "a");
     let folder = runtime.folder().to_owned();
@@ -293,7 +293,7 @@ fn garbage_beside_the_lock_is_nothing_to_wait_for() {
     world.assert_empty();
 }
 
-/// A runtime does not do so, but nothing may come of it.
+/// Runtimes do not do this, but it must be harmless.
 #[test]
 fn calls_for_one_container_at_the_same_time_leave_nothing() {
     let world = World::etcd(EtcdVersion::V3_6);
@@ -304,7 +304,7 @@ fn calls_for_one_container_at_the_same_time_leave_nothing() {
         let running = commands.map(|command| (command, runtime.start(command, "c", "", stdin.as_bytes())));
         for (command, child) in running {
             let ended = wait(child);
-            // CHECK comes to a container that has none.
+            // CHECK may find no address.
             assert!(ended.code == Some(0) || command == "CHECK", "{command}: {ended:?}");
         }
         let held = world.allocated();
@@ -315,7 +315,7 @@ fn calls_for_one_container_at_the_same_time_leave_nothing() {
 }
 
 #[test]
-fn a_requested_address_has_the_prefix_of_a_single_one() {
+fn a_requested_address_has_the_prefix_of_a_single_address() {
     let world = World::etcd(EtcdVersion::V3_6);
     let result = world.runtime().call("ADD", "c", "IP=fd00:7::5").success();
     assert_eq!(result["ips"][0]["address"], "fd00:7::5/128");
@@ -325,7 +325,7 @@ fn a_requested_address_has_the_prefix_of_a_single_one() {
 }
 
 #[test]
-fn prefixed_variables_go_over_the_configuration() {
+fn prefixed_variables_override_the_configuration() {
     let world = World::etcd(EtcdVersion::V3_6);
     let mut runtime = world.runtime();
     runtime.variables.insert("CALICO_ETCD_ENDPOINTS".into(), "http://127.0.0.1:1".into());
@@ -333,9 +333,9 @@ fn prefixed_variables_go_over_the_configuration() {
     world.assert_empty();
 }
 
-/// Runtimes hand their own variables on, those of proxies among them.
+/// Runtimes pass on their own variables, including those of proxies.
 #[test]
-fn a_proxy_that_does_not_count_is_no_reason_to_fail() {
+fn a_proxy_that_is_not_used_is_not_an_error() {
     let world = World::kubernetes(Flavour::Classic);
     let mut runtime = world.runtime();
     for (name, value) in [("HTTPS_PROXY", "http://u:hunter2@:1"), ("NO_PROXY", "10.0.0.0/8, ;,,:80,")] {

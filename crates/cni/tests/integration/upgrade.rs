@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use calipam_cni::upgrade::{Places, migrate};
+use calipam_cni::upgrade::{NodeFiles, migrate};
 use calipam_testkit::kube::{Flavour, create};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::world::World;
 
 #[test]
-fn what_host_local_gave_out_is_taken_over() {
+fn addresses_of_host_local_are_taken_over() {
     for flavour in [Flavour::Classic, Flavour::Native] {
         takes_over(&World::kubernetes(flavour), flavour);
     }
@@ -45,7 +45,7 @@ fn takes_over(world: &World, flavour: Flavour) {
 }
 
 #[test]
-fn what_cannot_be_taken_over_is_refused_before_the_cluster_is_stopped() {
+fn addresses_that_cannot_be_taken_over_are_refused_before_the_cluster_is_stopped() {
     let flavour = Flavour::Classic;
     let world = World::kubernetes(flavour);
     pod_with(&world, &["10.7.0.70", "fd00:8::46"]);
@@ -77,7 +77,7 @@ fn a_failure_half_way_starts_the_cluster_again() {
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
 }
 
-/// A pod of node `a` that runs and has these addresses, the first of which is its `podIP`.
+/// Creates a running pod on node `a` with these addresses, the first of which is its `podIP`.
 fn pod_with(world: &World, addresses: &[&str]) {
     let server = world.server();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "ns"},
@@ -99,7 +99,7 @@ fn cluster(world: &World, flavour: Flavour) -> Value {
     get(world, &format!("{}/default", flavour.path("clusterinformations")))
 }
 
-/// The files of a node: what host-local has given out, and its program.
+/// The files of host-local on a node: assigned addresses, and its program.
 struct Node(TempDir);
 
 impl Node {
@@ -122,9 +122,9 @@ impl Node {
     }
 
     fn migrate(&self, world: &World) -> Result<(), String> {
-        let places =
-            Places { addresses: self.networks(), plugins: vec![self.plugin()], wait: Duration::ZERO };
+        let (addresses, plugins) = (self.networks(), vec![self.plugin()]);
+        let files = NodeFiles { addresses, plugins, wait: Duration::ZERO };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(migrate(&world.settings(), "a", &places)).map_err(|error| error.to_string())
+        runtime.block_on(migrate(&world.settings(), "a", &files)).map_err(|error| error.to_string())
     }
 }

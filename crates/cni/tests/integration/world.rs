@@ -54,7 +54,7 @@ impl World {
         world
     }
 
-    /// A pool for all nodes.
+    /// Creates a pool for all nodes.
     pub(crate) fn put_pool(&self, name: &str, spec: &Value) {
         let mut spec = spec.clone();
         spec["nodeSelector"] = "all()".into();
@@ -110,7 +110,7 @@ impl World {
         etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await).unwrap();
     }
 
-    /// Deletes the keys of etcd that begin so.
+    /// Deletes the keys of etcd with a prefix.
     pub(crate) fn delete_prefix(&self, prefix: &str) {
         let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
         let options = etcd_client::DeleteOptions::new().with_prefix();
@@ -149,7 +149,6 @@ impl World {
         }
     }
 
-    /// Settings of a connection.
     pub(crate) fn settings(&self) -> Settings {
         let overrides = match self {
             Self::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
@@ -172,7 +171,7 @@ impl World {
         })
     }
 
-    /// What is allocated: address and handle, ascending.
+    /// The allocated addresses with their handles, ascending.
     pub(crate) fn allocated(&self) -> Vec<(String, String)> {
         allocated(&self.observe())
     }
@@ -189,7 +188,7 @@ impl World {
     }
 }
 
-/// What is allocated: address and handle, ascending.
+/// The allocated addresses with their handles, ascending.
 pub(crate) fn allocated(snapshot: &Snapshot) -> Vec<(String, String)> {
     let blocks = snapshot.blocks.iter().map(|block| block.value.content.sound().expect("a sound block"));
     let records = blocks.flat_map(|block| block.allocations()).map(|held| {
@@ -201,7 +200,7 @@ pub(crate) fn allocated(snapshot: &Snapshot) -> Vec<(String, String)> {
     records.into_iter().map(|(address, handle)| (address.to_string(), handle)).collect()
 }
 
-/// Asserts that a check finds nothing, leaks younger than the usual grace period aside.
+/// Asserts that a check finds nothing, apart from leaks younger than the usual grace period.
 #[track_caller]
 pub(crate) fn assert_sound(snapshot: &Snapshot) {
     let report = calipam_check::check(snapshot, &Options::default());
