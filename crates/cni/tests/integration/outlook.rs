@@ -28,7 +28,7 @@ impl Dice {
 }
 
 #[test]
-fn the_program_does_what_is_foretold() {
+fn the_program_does_what_the_outlook_predicts() {
     let world = World::etcd(EtcdVersion::V3_6);
     let (mut given, mut refused) = (0, 0);
     for seed in 0..CLUSTERS {
@@ -37,10 +37,10 @@ fn the_program_does_what_is_foretold() {
             let snapshot = world.observe();
             let request = NextAddress { node, family, pools: &[], namespace_labels: None };
             let outlook = Outlook::new(&snapshot).expect("all is known");
-            let foretold = outlook.next(&request).outcome;
+            let predicted = outlook.next(&request).outcome;
             let of_node = snapshot.nodes.iter().find(|stored| stored.value.name == node).unwrap();
             let remembered = outlook.refusal(&of_node.value, family).expect("all is known");
-            assert_eq!(remembered.is_none(), foretold.is_ok(), "{seed} {node} {family:?}");
+            assert_eq!(remembered.is_none(), predicted.is_ok(), "{seed} {node} {family:?}");
 
             let wants = |wanted: Family| if wanted == family { "true" } else { "false" };
             let runtime = world
@@ -49,7 +49,7 @@ fn the_program_does_what_is_foretold() {
                 .with_ipam("assign_ipv4", wants(Family::V4))
                 .with_ipam("assign_ipv6", wants(Family::V6));
             let outcome = runtime.call("ADD", "c1", "");
-            match foretold {
+            match predicted {
                 Ok(expected) => {
                     let got = addresses(&outcome.success());
                     assert_eq!(got, [expected.address.to_string()], "{seed} {node} {family:?}");
