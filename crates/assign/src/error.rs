@@ -73,7 +73,7 @@ pub enum Error {
     /// An address that was asked for is in no enabled pool. Calico ends this text with a line break.
     #[error("The provided IP address is not in a configured pool\n")]
     AddressOutsidePools(IpAddr),
-    /// As above, for an operation on an assigned address.
+    /// An assigned address is in no enabled pool.
     #[error("the provided IP address {0} is not in a configured pool")]
     OwnerOutsidePools(IpAddr),
     /// The pool of an address must not be used for this.

@@ -9,7 +9,6 @@ use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
 use super::Search;
-use super::survey::Survey;
 use super::vacant::Vacancy;
 use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::RETRIES;

@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 4;
 struct OnNode(NodeLock);
 
 impl Host for OnNode {
-    type Held = Held;
+    type LockGuard = Held;
     type Error = Infallible;
 
     async fn lock(&self) -> Held {
@@ -319,7 +319,7 @@ pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), Str
 pub(super) struct Alone;
 
 impl Host for Alone {
-    type Held = ();
+    type LockGuard = ();
     type Error = Infallible;
 
     async fn lock(&self) {}
