@@ -21,6 +21,7 @@ pub mod record;
 mod remedy;
 mod report;
 mod rules;
+mod scope;
 mod standing;
 #[cfg(test)]
 mod standing_tests;
@@ -45,6 +46,7 @@ pub use self::message::{names_of_mentions, names_of_owners};
 pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
+pub use self::scope::Scope;
 pub use self::standing::Standing;
 pub use self::suspects::{Recheck, drop_changed, revisions, suspects};
 

@@ -1,15 +1,14 @@
 //! The result of a check.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
-use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::code::{Code, Severity};
-use crate::finding::{Evidence, Finding, Subject};
+use crate::finding::Finding;
+use crate::scope::Scope;
 
 /// Which cluster was read, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,42 +89,19 @@ pub struct Filter {
     pub rules: Vec<Code>,
     /// None of these codes.
     pub skip: Vec<Code>,
-    /// Only what concerns one of these nodes; everything if empty.
-    pub nodes: Vec<String>,
-    /// Only what belongs to an owner in this namespace; everything without one.
-    pub namespace: Option<String>,
-    /// Only what is in one of these CIDRs of pools; everything if empty.
-    pub pools: Vec<IpNet>,
+    /// Only what is in this part of the cluster.
+    pub scope: Scope,
 }
 
 impl Filter {
     /// True if the finding is wanted.
     pub fn admits(&self, finding: &Finding) -> bool {
-        self.admits_rule(finding.code)
-            && (self.nodes.is_empty() || self.nodes.iter().any(|n| finding.nodes.contains(n)))
-            && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
-            && (self.pools.is_empty() || self.in_pools(finding))
+        self.admits_rule(finding.code) && self.scope.has(finding)
     }
 
     /// True if findings of the rule are wanted, as far as that is known without them.
     pub fn admits_rule(&self, code: Code) -> bool {
         (self.rules.is_empty() || self.rules.contains(&code)) && !self.skip.contains(&code)
-    }
-
-    fn in_pools(&self, finding: &Finding) -> bool {
-        let near = |network: IpNet| self.pools.iter().any(|pool| cidr::overlap(*pool, network));
-        match &finding.subject {
-            subject if subject.network().is_some() => subject.network().is_some_and(near),
-            Subject::Handle(_) | Subject::Endpoint(_) => {
-                let blocks = match &finding.evidence {
-                    Evidence::Handle(handle) => handle.blocks.as_slice(),
-                    _ => &[],
-                };
-                blocks.iter().any(|of_block| near(of_block.block))
-                    || finding.addresses().into_iter().any(|address: IpAddr| near(address.into()))
-            }
-            _ => false,
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::args::Global;
 use crate::console::Console;
-use crate::exit::{Failure, INTERRUPTED};
+use crate::exit::{self, Failure, Kind};
 
 /// The time that a run has to end by itself after a signal.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -34,17 +34,17 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 
 /// Compiled once for each `T`, not for each work.
 fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
-    let runtime = runtime().map_err(|error| Failure::Io { doing: "start threads".into(), error })?;
+    let runtime = runtime().map_err(Failure::io("start threads"))?;
     runtime.block_on(async {
         tokio::select! {
             result = work => match result {
                 // Ctrl-c on a terminal ends a credential plugin, too, which may be noticed before.
                 Err(_) if tokio::time::timeout(AT_ONCE, interrupted()).await.is_ok() => {
-                    Err(Failure::Interrupted)
+                    Err(exit::interrupted())
                 }
                 result => result,
             },
-            () = interrupted() => Err(Failure::Interrupted),
+            () = interrupted() => Err(exit::interrupted()),
         }
     })
 }
@@ -78,7 +78,7 @@ fn runtime() -> io::Result<&'static Runtime> {
             }
             INTERRUPT.send_replace(true);
             tokio::time::sleep(LAST_WORDS).await;
-            std::process::exit(INTERRUPTED.into());
+            std::process::exit(Kind::Interrupted as i32);
         }
     });
     Ok(RUNTIME.get_or_init(|| runtime))

@@ -11,8 +11,9 @@ use indicatif::MultiProgress;
 use terminal_size::Width;
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::{Failure, Shown};
 use crate::format::Format;
+use crate::hints;
 use crate::render::document::{self, Document};
 use crate::render::failure::FailureDocument;
 use crate::render::page::Page;
@@ -39,7 +40,8 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
     if PRINTED.load(Ordering::SeqCst) {
         return;
     }
-    let document = FailureDocument { exit_code, message: failure.message(), hint: failure.hint() };
+    let document =
+        FailureDocument { exit_code, message: failure.message.clone(), hint: hints::of_failure(failure) };
     // People were told on stderr. If stdout does not take it, there is nothing left to try.
     let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
 }
@@ -124,7 +126,7 @@ impl Console {
         self.write_data(write).map_err(|error| match error.kind() {
             // A column that the table does not have.
             ErrorKind::InvalidInput => Failure::usage(error.to_string()),
-            _ => Failure::Io { doing: "write the output".into(), error },
+            _ => Failure::io("write the output")(error),
         })
     }
 
@@ -198,11 +200,12 @@ impl Console {
 
     /// Says why the command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
-        if failure.is_printed() {
-            return;
+        match failure.shown {
+            Shown::Labelled => self.labelled("error", ERROR, &failure.message),
+            Shown::Plain => failure.message.lines().for_each(|line| self.say(line)),
+            Shown::Already => return,
         }
-        self.labelled("error", ERROR, &failure.message());
-        if let Some(hint) = failure.hint() {
+        if let Some(hint) = hints::of_failure(failure) {
             // A hint can hold lines to be copied, such as rules of a role. No text of the datastore is in it.
             let mut lines = hint.lines();
             self.labelled("hint", HINT, lines.next().unwrap_or_default());

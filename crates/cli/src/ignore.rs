@@ -43,15 +43,12 @@ impl Ignored {
     /// that is accepted.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        let text = regular::read_to_string(path)
-            .map_err(|error| Failure::Io { doing: format!("read {file}"), error })?;
-        let entries = parse(&text).map_err(|(line, reason)| Failure::Usage {
-            message: format!("{file}:{line}: {reason}"),
-            hint: Some(
+        let text = regular::read_to_string(path).map_err(Failure::io(format!("read {file}")))?;
+        let entries = parse(&text).map_err(|(line, reason)| {
+            Failure::usage(format!("{file}:{line}: {reason}")).hint(
                 "a line has a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
-                 `until 2027-01-31`"
-                    .into(),
-            ),
+                 `until 2027-01-31`",
+            )
         })?;
         Ok(Self { file, entries })
     }

@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
         let code = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
         return ExitCode::from(code.unwrap_or(1));
     }
-    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Failure::Panic));
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(exit::panicked()));
     let code = exit::code(&result);
     if let Err(failure) = &result {
         console::print_failure(failure, code, std::env::args_os().skip(1));

@@ -2,25 +2,26 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
 use std::sync::{Arc, Once};
 
-use calipam_datastore::changes::WhyWhole;
 use calipam_datastore::write::{Consent, Question};
+use calipam_model::hint::{Call, Hint};
 use calipam_plan::PlanKind;
-use calipam_repair::LockState;
-use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
+use calipam_repair::StaleLock;
+use calipam_workflow::{Activity, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::console::Console;
 use crate::render::text::{count, quoted};
-use crate::{hints, preview, progress, render};
+use crate::{hints, preview, progress};
 
 /// The person at the terminal, who may have agreed in advance.
 pub(crate) struct Person<'a> {
     console: &'a Console,
     /// `--yes`.
     agrees: bool,
+    /// It calls calicoctl: it reads stdout, and what it should know is on stderr.
+    is_script: bool,
     /// The whole of what the next question is about, where only a part of it was shown.
     whole: RefCell<Option<String>>,
     /// The next question is about a lock that was left, not about the plan.
@@ -30,7 +31,14 @@ pub(crate) struct Person<'a> {
 impl<'a> Person<'a> {
     /// One who is asked, unless there was agreement in advance.
     pub(crate) fn new(console: &'a Console, agrees: bool) -> Self {
-        Self { console, agrees, whole: RefCell::default(), is_about_lock: Cell::default() }
+        let (whole, is_about_lock) = Default::default();
+        Self { console, agrees, is_script: false, whole, is_about_lock }
+    }
+
+    /// A script that agrees by calling calicoctl, and is never asked.
+    pub(crate) fn script(console: &'a Console) -> Self {
+        let agrees = true;
+        Self { is_script: true, ..Self::new(console, agrees) }
     }
 
     /// One who is not asked anything.
@@ -53,34 +61,20 @@ impl<'a> Person<'a> {
     }
 }
 
-/// Unlocks the datastore whoever has locked it.
-const UNLOCK: &str = "`calicoctl datastore migrate unlock`";
-
-/// The commands that end a lock which the run of a journal has left.
-fn unlocks(journal: &Path) -> String {
-    let undo = hints::command(&["undo", &journal.to_string_lossy()]);
-    format!("{undo} undoes that run and unlocks the datastore; {UNLOCK} only unlocks it")
-}
-
 impl Operator for Person<'_> {
-    fn note(&self, note: Note<'_>) {
+    fn tell(&self, event: Event<'_>) {
         let console = self.console;
-        match note {
-            Note::Read(cluster) => console.verbose(&render::header::read(cluster)),
-            Note::Journal(journal) => console.info(&format!("journal: {}", quoted(journal))),
-            Note::ShortGrace(grace) => console.warn(&format!(
-                "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is just being assigned may look unused; use 10s or more"
-            )),
-            Note::ReadAround { revision, requests } => {
-                console.verbose(&format!("read at revision {revision} in {requests} requests"));
-            }
-            Note::Rereading { objects, after } => {
-                console.verbose(&format!("rechecking {} after {after:#}", count(objects, "object", "objects")));
-            }
-            Note::CannotConfirm => console.warn("`--confirm` has no effect: a file does not change"),
-            Note::SecondRead { addresses, after, kind } => {
+        match event {
+            Event::Detail(text) => console.verbose(&text),
+            Event::Info(text) => console.info(&text),
+            Event::Said(text) => console.say(text),
+            Event::Warning(text) => console.warn(&text),
+            Event::Hint(hint) => console.hint(&hints::text(&hint)),
+            Event::SecondRead { addresses, after, kind } => {
                 console.info(&second_read(addresses, after));
                 let release = match kind {
+                    // calicoctl has no option for it.
+                    _ if self.is_script => return,
                     PlanKind::Release => hints::again(&["--from-report", "report.json"], &[]),
                     PlanKind::Rebuild => hints::command_with(
                         &["release", "--leaked", "--from-report", "report.json"],
@@ -97,115 +91,26 @@ impl Operator for Person<'_> {
                     ),
                 ));
             }
-            Note::WrittenFirst { waiting, after } => console.info(&format!(
-                "{} found unused once and checked again in {after:#}: what does not have to wait is written first",
-                count(waiting, "address or handle was", "addresses or handles were")
-            )),
-            Note::SecondLook { after } => console.info(&format!(
-                "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled may still get a block there"
-            )),
-            Note::LongWait { activity, time } => self.waits(activity, time),
-            Note::PlanHasChanged => console.info("the plan has changed since the first check"),
-            Note::SecondReadAssumed { addresses, after } => console.warn(&format!(
-                "{} found unused once; planned as if a second check, {after:#} later, had found the same",
-                count(addresses, "address or handle was", "addresses or handles were")
-            )),
-            Note::ReportForced { report, objection } => {
-                console.warn(&format!("--force: {objection} ({report})"));
-            }
-            Note::BlockFiles { files, directory } => {
-                console.verbose(&format!("{} in {}", count(files, "file", "files"), quoted(directory)));
-            }
-            Note::StaleLock(lock, left) => {
-                let run = format!("the run `{}` of {}", lock.command, lock.started_at);
-                let journal = quoted(&lock.journal);
-                if left == LockState::AsItWas {
-                    self.is_about_lock.set(true);
-                    console.warn(&format!(
-                        "{run} did not finish and left the datastore locked: no pod starts or stops (journal {journal})"
-                    ));
-                    console.hint(&unlocks(&lock.journal));
-                    if !self.agrees {
-                        console.say("This restores `datastoreReady` to its value before that run.");
-                    }
-                } else {
-                    console.warn(&format!(
-                        "the datastore is locked: no pod starts or stops. {run} did not finish while it held the lock, but \
-                         ClusterInformation has changed since, and another program may hold the lock (journal {journal})"
-                    ));
-                    console.hint(&format!("once you know whose lock it is: {UNLOCK}"));
+            Event::LongWait { activity, time } => self.waits(activity, time),
+            Event::StaleLock(lock) => {
+                self.is_about_lock.set(true);
+                let StaleLock { command, started_at, journal, .. } = lock;
+                console.warn(&format!(
+                    "the run `{command}` of {started_at} did not finish and left the datastore locked: no pod starts or stops (journal {})",
+                    quoted(journal)
+                ));
+                console.hint(&hints::text(&lock.hint()));
+                if !self.agrees {
+                    console.say("This restores `datastoreReady` to its value before that run.");
                 }
             }
-            Note::LockRestored => console.say("The lock is restored."),
-            Note::LockStays => {
+            Event::LockStays if self.is_script => {
+                console.warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");
+            }
+            Event::LockStays => {
                 console.warn("the datastore stays locked: `--yes` does not restore a lock");
                 console.hint(&format!("to be asked for it: {} on a terminal", hints::again(&[], &["yes"])));
             }
-            Note::LockStaysForPools(lock) => {
-                console.warn("the datastore stays locked: pools of that run are not undone, and may overlap");
-                console.hint(&format!("once the reason is gone: {}", unlocks(&lock.journal)));
-            }
-            Note::LockOfRun(lock) => console.warn(&format!(
-                "the run did not finish and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
-                 (journal {})",
-                quoted(&lock.journal)
-            )),
-            Note::LockChanged => console.warn(
-                "the datastore stays locked: ClusterInformation has changed since, and another program may hold the lock",
-            ),
-            Note::TwoClustersForced { guids } => {
-                console.warn(&format!("--force: comparing two clusters, {} and {}", guids[0], guids[1]));
-            }
-            Note::JournalPassedOver { reason } => {
-                console.warn(&format!("{reason}: changes of that run are not marked"));
-            }
-            Note::ArchiveOfUnknown => console.warn(
-                "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster",
-            ),
-            Note::ExportDamaged { reason } => {
-                console.warn(&format!("{reason}: this export of the archive is damaged, and left as it is"));
-            }
-            Note::ArchiveSetBack { times: [first, second] } => console.warn(&format!(
-                "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
-                 restored; events between the two may be in another order"
-            )),
-            Note::RecordingBegun { path, why } => console.info(&match why {
-                None | Some(WhyWhole::New) => format!("recording from {} on", quoted(path)),
-                Some(why) => format!("a gap: {why}; recording from {} on", quoted(path)),
-            }),
-            Note::RecordingResumed { path, last } => {
-                console.info(&format!("recording continues after {last}, {}", quoted(path)));
-            }
-            Note::RecordingClock { now, last } => console.warn(&format!(
-                "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"
-            )),
-            Note::RecordedSetBack { path, by } => console.warn(&format!(
-                "the clock was set back by {by:#} while {} was recorded: later changes carry the time before that, until the clock had passed it",
-                quoted(path)
-            )),
-            Note::RecordingDamaged { reason, until } => {
-                console.warn(&format!("{reason}: nothing is known between {until} and the next export"));
-            }
-            Note::NotRecorded { time, last, next } => {
-                let end = next.map_or_else(|| "and none since".to_owned(), |next| format!("and not before {next}"));
-                console.warn(&format!("nothing was recorded at {time}: this is the state of {last}; no change is known after it, {end}"));
-            }
-            Note::ClusterNotKnown { location } => console.warn(&format!(
-                "{location} does not name its cluster: it cannot be checked whether both are the same one"
-            )),
-            Note::Evicted { pods, tied, refused } => {
-                console.info(&format!("evicted {}", count(pods, "pod", "pods")));
-                if tied > 0 {
-                    let tied = count(tied, "pod", "pods");
-                    console.warn(&format!("not evicted, since an annotation asks for the old pool or an address of it: {tied}"));
-                }
-                for machine in refused {
-                    console.warn(&format!("KubeVirt does not migrate the virtual machine {machine}"));
-                }
-            }
-            Note::JournalWithoutEnd => console.warn(
-                "the run of this journal did not finish: anything it did after the last line of the journal is not undone",
-            ),
         }
     }
 
@@ -214,19 +119,31 @@ impl Operator for Person<'_> {
     }
 
     /// YAML and JSON are printed once, at the end: where the operator will be asked, a table goes to stderr meanwhile.
-    fn show(&self, proposal: Proposal<'_>) -> io::Result<()> {
-        let asked = !self.agrees && io::stdin().is_terminal();
-        if asked {
-            self.whole.replace(preview::whole(proposal, self.console)?);
+    fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure> {
+        if self.is_script {
+            // stdout has the lines of calicoctl alone.
+            if let Proposal::Plan(plan) = proposal {
+                plan.warnings.iter().for_each(|warning| self.console.warn(&hints::text(warning)));
+            }
+            return Ok(());
         }
-        preview::preview(proposal, asked, self.console)
+        let asked = !self.agrees && io::stdin().is_terminal();
+        let failed = Failure::io("show the plan");
+        if asked {
+            self.whole.replace(preview::whole(proposal, self.console).map_err(&failed)?);
+        }
+        preview::preview(proposal, asked, self.console).map_err(failed)
     }
 
-    fn can_agree(&self) -> Result<(), NoConsent> {
-        if self.agrees || io::stdin().is_terminal() { Ok(()) } else { Err(NoConsent::NoTerminal) }
+    fn can_agree(&self) -> Result<(), Failure> {
+        if self.agrees || io::stdin().is_terminal() {
+            return Ok(());
+        }
+        let hint = Hint::new("use {}; {} only shows the plan", [Call::Agreed, Call::DryRun]);
+        Err(Failure::usage("confirmation needed, but stdin is not a terminal").hint(hint))
     }
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, NoConsent>> {
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
         Box::pin(async move {
             if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {
                 self.console.verbose(&format!("{question} --yes"));
@@ -236,13 +153,14 @@ impl Operator for Person<'_> {
             let is_about_lock = self.is_about_lock.replace(false);
             let whole = self.whole.borrow().clone().filter(|_| !is_about_lock);
             let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
+            let failed = Failure::io("ask");
             loop {
-                let answer = answer(format!("{question} [{answers}] ")).await.map_err(NoConsent::Failed)?;
+                let answer = answer(format!("{question} [{answers}] ")).await.map_err(&failed)?;
                 match &whole {
                     Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
-                        write!(io::stderr().lock(), "{whole}").map_err(NoConsent::Failed)?;
+                        write!(io::stderr().lock(), "{whole}").map_err(&failed)?;
                     }
-                    _ => return Consent::from_answer(question, &answer).ok_or(NoConsent::Declined),
+                    _ => return Consent::from_answer(question, &answer).ok_or_else(Failure::declined),
                 }
             }
         })
@@ -250,7 +168,7 @@ impl Operator for Person<'_> {
 }
 
 /// That so many addresses are checked again after this time.
-pub(crate) fn second_read(addresses: usize, after: SignedDuration) -> String {
+fn second_read(addresses: usize, after: SignedDuration) -> String {
     let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
     format!("rechecking {what} in {after:#}, at {}", end(after))
 }

@@ -45,7 +45,7 @@ pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    replace(path, write).map_err(|error| Failure::Io { doing: format!("write {}", path.display()), error })
+    replace(path, write).map_err(Failure::io(format!("write {}", path.display())))
 }
 
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

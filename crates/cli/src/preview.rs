@@ -19,7 +19,7 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
     match proposal {
         Proposal::Plan(plan) => {
             if asked || console.format.is_for_people() {
-                plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
+                plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
             }
             preview_document(&PlanDocument { plan, run: None }, asked, console)
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::args::Global;
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Kind, Outcome};
 use crate::format::Format;
 use crate::render::document::{self, Document};
 
@@ -82,7 +82,7 @@ pub(crate) fn repeat(
         });
         match waited.and_then(|()| round(&console)) {
             Ok(ended) => outcome = ended,
-            Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+            Err(failure) if failure.kind == Kind::Interrupted => return Err(failure),
             Err(failure) => console.failure(&failure),
         }
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use calipam_model::hint::{Call, Hint};
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A file of data that cannot be used.
@@ -109,6 +111,50 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// What to do about it, if there is something to say.
+    pub fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::Empty | Self::UnknownKind(_) => Hint::new(
+                "a file is what {}, `etcdctl snapshot save FILE` or `kubectl get … -o json` has written",
+                [Call::Export],
+            ),
+            Self::EtcdFolder => {
+                "serve a copy of it: `etcd --data-dir COPY --force-new-cluster --enable-v2 --listen-client-urls \
+                 http://127.0.0.1:2399 --advertise-client-urls http://127.0.0.1:2399` (etcd 3.4 or older), and read that with \
+                 DATASTORE_TYPE=etcdv2. The data of Calico 3 lies in its file member/snap/db".into()
+            }
+            Self::NoCalico => {
+                "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
+                 with the Kubernetes datastore, Calico uses no etcd of its own. Data of Calico 2.x is read with \
+                 DATASTORE_TYPE=etcdv2".into()
+            }
+            Self::ObjectsMissing { .. } => {
+                "write it again with all pages: `kubectl get … -o json` follows them, `kubectl get --raw` with a limit does not".into()
+            }
+            Self::Objects(_) | Self::NoObjects => {
+                "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
+                 ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`".into()
+            }
+            Self::ExportVersion(_) | Self::ChangesVersion(_) => "use the version of calipam that wrote it".into(),
+            Self::ExportLine { .. } | Self::ExportCut { .. } | Self::Unpack(_) => {
+                Hint::new("write it again with {}, or copy it again", [Call::Export])
+            }
+            Self::SnapshotCut(_) | Self::SnapshotChecksum | Self::SnapshotDamaged(_) => {
+                "take it again with `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
+                 runs is not consistent".into()
+            }
+            Self::OtherCluster { .. } => "each cluster has an archive of its own: name another folder".into(),
+            Self::ArchiveBusy => "wait until it has ended; files left by a killed run do no harm".into(),
+            Self::ChangesDamaged { .. } | Self::Archived(_) | Self::NoTime(_) => {
+                "move the file out of the archive: the time that it covered becomes a gap, which the output shows".into()
+            }
+            Self::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                "is the path right, and does its folder exist?".into()
+            }
+            Self::Io(_) => return None,
+        })
+    }
+
     /// The same of a file that is in an archive: what is damaged cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {

@@ -17,6 +17,7 @@ pub mod edit;
 pub mod endpoint;
 mod error;
 pub mod handle;
+pub mod hint;
 mod json;
 pub mod key;
 pub mod names;
@@ -33,6 +34,7 @@ pub mod service;
 pub mod snapshot;
 pub mod text;
 pub mod time;
+pub mod words;
 pub mod writable;
 
 pub use error::DecodeError;

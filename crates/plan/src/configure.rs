@@ -7,9 +7,11 @@ use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
 use calipam_model::edit::{ConfigEdit, Edit, Step};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source};
+use calipam_model::words::count;
 
-use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
+use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 
 /// The longest cooldown that Calico takes, in seconds.
 const LONGEST_COOLDOWN: i64 = 1200;
@@ -34,6 +36,19 @@ pub enum ConfigureRefusal {
     /// What is stored now cannot be decoded, and why.
     #[error("the configuration that is stored cannot be decoded: {0}")]
     Undecodable(DecodeError),
+}
+
+impl ConfigureRefusal {
+    pub fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::NeedsAutoAllocation => Some(Hint::new("set this with it: {}", [Call::AutoAllocation])),
+            Self::LimitNeedsStrictAffinity => Some(Hint::new(
+                "set strict affinity, too, {}; or no limit, {}",
+                [Call::StrictAffinity, Call::NoBlockLimit],
+            )),
+            Self::Nothing | Self::OutOfRange { .. } | Self::Undecodable(_) => None,
+        }
+    }
 }
 
 /// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
@@ -73,17 +88,17 @@ pub fn plan(
         && snapshot
             .ipam_configuration
             .is_some_and(|shown| settings.iter().any(|setting| !setting.is_set(&shown)));
-    let mut warnings: Vec<Warning> = differs.then_some(Warning::ResourceSaysOtherwise).into_iter().collect();
+    let mut warnings: Vec<Hint> = differs.then(|| OTHER_RESOURCE.into()).into_iter().collect();
     let plan = Plan::new(PlanKind::Configure, &snapshot, actions);
     if before != after && snapshot.has_read(Source::Blocks) {
-        warnings.extend(consequences(snapshot, after));
+        warnings.extend(consequences(snapshot, after).into_iter().map(Hint::from));
     }
     Ok(Plan { warnings, ..plan })
 }
 
 /// What a check finds with this configuration and not now: nodes above the limit of blocks, addresses that are borrowed
 /// under strict affinity, and nodes that get no further address.
-fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<Warning> {
+fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
     let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
     let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
         let findings = check(snapshot, &Options::default()).findings.into_iter();
@@ -104,10 +119,32 @@ fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<Warning> {
     let follows = |code: Code| {
         let new = then.difference(&now).filter(|(found, _)| *found == code);
         let subjects: Vec<Subject> = new.map(|(_, subject)| subject.clone()).collect();
-        (!subjects.is_empty()).then_some(Warning::Follows { code, subjects })
+        (!subjects.is_empty()).then(|| follows(code, &subjects))
     };
     codes.into_iter().filter_map(follows).collect()
 }
+
+fn follows(code: Code, subjects: &[Subject]) -> String {
+    const SHOWN: usize = 3;
+    let number = subjects.len();
+    let named: Vec<String> = subjects.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = if number > SHOWN { format!(" and {} more", number - SHOWN) } else { String::new() };
+    let what = match code {
+        Code::NodeOverBlockLimit => {
+            format!("{} above the limit of blocks", count(number, "node is", "nodes are"))
+        }
+        Code::BorrowedUnderStrictAffinity => format!(
+            "{} still in a block of another node, which strict affinity does not allow",
+            count(number, "address is", "addresses are")
+        ),
+        _ => format!("{} no further address for pods", count(number, "node gets", "nodes get")),
+    };
+    format!("after this, {what}: {}{more}", named.join(", "))
+}
+
+/// With etcd Calico does not allocate by the resource.
+const OTHER_RESOURCE: &str = "the resource IPAMConfiguration `default` differs; with etcd, Calico reads what is set here, and the two are \
+                              not kept in sync";
 
 fn change(setting: IpamSetting) -> Change {
     Change {

@@ -22,7 +22,7 @@ pub mod split;
 
 pub use self::basis::Basis;
 pub use self::kinship::{Doubt, doubt};
-pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb, Warning};
+pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb};
 pub use self::range::RangeRefusal;
 pub use self::skipped::{SkipReason, Skipped, SuggestedAction};
 pub use self::trial::{FailedTrial, Refusal, StepError, apply_plan, try_plan, verify};

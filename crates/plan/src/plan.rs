@@ -6,8 +6,10 @@ use std::net::IpAddr;
 
 use calipam_check::{ClusterIdentity, Code, Subject};
 use calipam_model::edit::{Edit, Step, cooling};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::words::count;
 use serde::Serialize;
 
 use crate::skipped::Skipped;
@@ -46,10 +48,12 @@ pub struct Plan {
     /// What is left as it is although it was asked for, or although it is broken.
     pub skipped: Vec<Skipped>,
     /// What the operator should know before it is carried out.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Hint>,
     /// Addresses that are released although something says that they are in use, or assigned although nothing uses them:
     /// the operator insists, so that findings about them are no objection.
     pub forced: Vec<IpAddr>,
+    /// Those of them that are assigned against an objection.
+    pub objected: Vec<IpAddr>,
     /// Findings that corrupt blocks have hidden, and that show as soon as these are repaired: not of this plan's
     /// making.
     pub revealed: Vec<(Code, Subject)>,
@@ -63,7 +67,7 @@ pub struct PlanSummary {
     pub totals: Totals,
     pub changes: Vec<Change>,
     pub skipped: Vec<Skipped>,
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Hint>,
 }
 
 impl PlanSummary {
@@ -86,38 +90,6 @@ impl PlanSummary {
     pub fn says_the_same(&self, other: &Self) -> bool {
         (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
     }
-}
-
-/// What the operator should know before a plan is carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// So many unused addresses have records that do not say whose they are. They stay.
-    UnknownOwners(usize),
-    /// The node does not exist, but endpoints or pods still name it; what they use is kept.
-    NodeStillNamed(String),
-    /// Something is released despite this: the operator insists.
-    Forced(Skipped),
-    /// Pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be as old
-    /// as the blocks.
-    EndpointsAlone,
-    /// The pool that is split is disabled, and so are its parts; calicoctl enables them.
-    PartsStayDisabled(String),
-    /// This address is assigned despite this: the operator insists.
-    AssignForced(Skipped),
-    /// The pool of this address does not select the node, which keeps it from automatic assignment alone.
-    PoolOfOtherNodes { address: IpAddr, pool: String, selector: String },
-    /// So many of the addresses that it releases are not assigned again for so many seconds.
-    CoolDown { addresses: usize, seconds: i64 },
-    /// These findings follow.
-    Follows { code: Code, subjects: Vec<Subject> },
-    /// What follows is not known, and why.
-    FollowsUnknown(String),
-    /// The address is reserved. That keeps it from automatic assignment alone.
-    Reserved { address: IpAddr, reservation: String },
-    /// Something alive has addresses under the handle: what is assigned goes with its own.
-    HandleOfLive { handle: String, owner: String },
-    /// The resource IPAMConfiguration says otherwise; in etcd Calico does not allocate by it.
-    ResourceSaysOtherwise,
 }
 
 /// One step of a plan, and what it does in words.
@@ -253,6 +225,7 @@ impl Plan {
             skipped: Vec::new(),
             warnings: Vec::new(),
             forced: Vec::new(),
+            objected: Vec::new(),
             revealed: Vec::new(),
         }
     }
@@ -305,7 +278,10 @@ impl Plan {
         let totals = self.totals();
         let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;
         let cooling = cooling(actions.iter().flat_map(|action| action.step.edits()));
-        warnings.extend(cooling.map(|(addresses, seconds)| Warning::CoolDown { addresses, seconds }));
+        warnings.extend(cooling.map(|(addresses, seconds)| {
+            let what = count(addresses, "released address cools", "released addresses cool");
+            Hint::new(format!("{what} down for {seconds} s; {{}} ends that at once"), [Call::NoCooldown])
+        }));
         let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
             actions.into_iter().map(|action| (action.step, action.changes)).unzip();
         let changes = changes.into_iter().flatten().collect();

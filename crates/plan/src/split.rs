@@ -11,10 +11,11 @@ use calipam_model::cidr::overlap;
 use calipam_model::digest::sha256_hex;
 use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit, Step};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
-use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
+use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range::{self, RangeRefusal};
 
 /// Most parts: each is an object that every node watches.
@@ -57,6 +58,36 @@ pub enum SplitRefusal {
     /// The pool is being deleted already.
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
+    /// The datastore is not locked, and the call wants others to have locked it.
+    #[error("the datastore is not locked")]
+    NotLocked,
+}
+
+impl SplitRefusal {
+    pub fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::NotPowerOfTwo { .. } => "2, 4, 8 and so on are possible".into(),
+            Self::TooManyParts { .. } | Self::SmallerThanBlock { .. } => "split it into fewer parts".into(),
+            Self::BlockTooLarge { .. } => {
+                "the block dates from before the pool's block size was changed; split into fewer parts, or wait until it is gone".into()
+            }
+            Self::NameTaken(_) => Hint::new(
+                "if an earlier attempt left it behind, undo that; {} names its journal",
+                [Call::Journals],
+            ),
+            Self::Finalizer { .. } => {
+                "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts".into()
+            }
+            Self::Range(_) => "move its users to a pool of another range, with `migrate`".into(),
+            Self::NamespaceSelectorOfTunnels(_) => {
+                "set its allowedUses to Workload alone, or remove the namespaceSelector".into()
+            }
+            Self::NotLocked => {
+                "lock it with `calicoctl datastore migrate lock`; `calipam split` locks it by itself".into()
+            }
+            Self::BeingDeleted(_) => return None,
+        })
+    }
 }
 
 fn too_many(cidr: IpNet, parts: u32) -> String {
@@ -117,7 +148,9 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
     actions.push(Action { step, changes });
 
-    let warnings = pool.disabled.then(|| Warning::PartsStayDisabled(pool.name.clone())).into_iter().collect();
+    let parts = "is disabled, and so are its parts; calicoctl would enable them";
+    let warning = pool.disabled.then(|| format!("the pool {} {parts}", pool.name));
+    let warnings = warning.into_iter().map(Hint::from).collect();
     Ok(Plan { warnings, ..Plan::new(PlanKind::Split, snapshot, actions) })
 }
 

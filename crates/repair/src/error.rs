@@ -1,5 +1,7 @@
 //! Why a repair does not begin, or ends early.
 
+use calipam_model::hint::{Call, Hint};
+
 use crate::journal::JournalError;
 use crate::lock::{LockAction, LockFailure};
 
@@ -32,4 +34,27 @@ pub enum RepairError {
     /// The datastore lock cannot be taken or restored.
     #[error("cannot {action} the datastore lock: {reason}")]
     Lock { action: LockAction, reason: Box<LockFailure> },
+}
+
+impl RepairError {
+    pub fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::Datastore(error) => return error.hint(),
+            Self::Journal(error) => error.hint(),
+            Self::OtherCluster { .. } => Hint::new(
+                "connect to the cluster that it was made for; {} prints the GUID",
+                [Call::ShowConfiguration],
+            ),
+            Self::StrangeKey { .. } => "use an unchanged copy of the journal".into(),
+            Self::NotAgreed { .. } => "retry, and confirm the new plan".into(),
+            Self::Lock { action: LockAction::Restore, .. } => {
+                "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
+                    .into()
+            }
+            Self::Lock { .. } => Hint::new(
+                "wait for the other run; or run without the lock, since every write checks that nothing has changed: {}",
+                [Call::Unlocked],
+            ),
+        })
+    }
 }

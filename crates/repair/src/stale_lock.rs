@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use calipam_datastore::write::{Consent, Stored};
 use calipam_datastore::{Datastore, clock};
+use calipam_model::hint::{Call, Hint};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::RepairError;
@@ -28,6 +29,15 @@ pub struct StaleLock {
     revision: Option<String>,
     /// The name of the run in its lock.
     name: String,
+}
+
+impl StaleLock {
+    pub fn hint(&self) -> Hint {
+        Hint::new(
+            "{} undoes that run and unlocks the datastore; `calicoctl datastore migrate unlock` only unlocks it",
+            [Call::Undo(self.journal.clone())],
+        )
+    }
 }
 
 /// What has become of a lock that was left.

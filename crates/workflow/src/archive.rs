@@ -1,4 +1,4 @@
-//! Archives of exports: adding to one, and reading what happened from it.
+//! Exports, and archives of them: adding to one, and reading what happened from it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -15,15 +15,29 @@ use calipam_files::recording::{Known, Reached, States, Told, Version, each_versi
 use calipam_history::keep::Keep;
 use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
 use calipam_model::handle::clean_id;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
+use calipam_model::words::quoted;
 use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
-use crate::error::Error;
+use crate::failure::{Failure, Kind};
 use crate::history::written;
-use crate::operator::{Activity, Note, Operator, Pending};
+use crate::operator::{Activity, Operator, Pending};
 use crate::read::{progress, watched};
+use crate::scope::only_handle;
+
+/// Writes what a check reads into a file, and gives the number of objects.
+pub fn export<'a>(
+    datastore: &'a Datastore,
+    path: &'a Path,
+    operator: &'a dyn Operator,
+) -> Pending<'a, Result<u64, Failure>> {
+    Box::pin(watched(Activity::Exporting, operator, async move |progress| {
+        datastore.export(path, progress).await
+    }))
+}
 
 /// What became of an archive.
 pub struct Archiving {
@@ -44,31 +58,45 @@ pub fn archive<'a>(
     folder: &'a Path,
     keep: Option<&'a Keep>,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Archiving, Error>> {
+) -> Pending<'a, Result<Archiving, Failure>> {
     Box::pin(async move {
         let added = watched(Activity::Exporting, operator, async |progress| {
             datastore.add_to_archive(folder, progress).await
         })
         .await?;
         if added.export.guid.is_empty() {
-            operator.note(Note::ArchiveOfUnknown);
+            warn_of_unknown(operator);
         }
 
         let (archive, damaged) = Archive::sound(folder)?;
         for error in damaged {
-            operator.note(Note::ExportDamaged { reason: error.to_string() });
+            operator.warn(format!("{error}: this export of the archive is damaged, and left as it is"));
         }
         let removed = match keep {
             Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
             None => Vec::new(),
         };
         let exports = archive.exports().len() - removed.len();
+        if let Some(later) = added.later {
+            operator.warn(format!(
+                "the archive has an export of {later}, which is later than this one of {}: a clock was set back",
+                added.export.taken_at
+            ));
+        }
         Ok(Archiving { added, removed, exports })
     })
 }
 
+/// What was added to an archive has no GUID: the next export may be of another cluster.
+pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
+    operator.warn(
+        "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster"
+            .into(),
+    );
+}
+
 /// Removes what is not to be kept, with the changes that were recorded after it.
-pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Error> {
+pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Failure> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
     for (export, _) in archive.exports().iter().zip(keep.superfluous(&times, now)).filter(|(_, goes)| *goes) {
@@ -96,7 +124,7 @@ pub fn archive_history(
     about: About,
     journals: Option<&Path>,
     operator: &dyn Operator,
-) -> Result<ArchiveHistory, Error> {
+) -> Result<ArchiveHistory, Failure> {
     let archive = open(folder, operator)?;
     let about = whole_id(&archive, about, operator)?;
     let guid = archive.guid().unwrap_or_default();
@@ -139,7 +167,7 @@ pub fn archive_history(
 }
 
 /// The keys of a part that concern what a history is about, in any version.
-fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Error> {
+fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Failure> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
         each_version(export, &mut known, &|key| part.holds(key), |version| {
@@ -154,14 +182,23 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
     Ok(keys)
 }
 
+/// Changes are known until where a recording is damaged.
+fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
+    if let Some(damage) = &reached.damage {
+        operator.warn(format!("{damage}: nothing is known between {} and the next export", reached.until));
+    }
+}
+
 /// Says what is not as it was recorded.
 pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
     if reached.set_back > CLOCK_SKEW {
-        operator.note(Note::RecordedSetBack { path: &export.changes(), by: reached.set_back });
+        let (path, by) = (export.changes(), reached.set_back);
+        operator.warn(format!(
+            "the clock was set back by {by:#} while {} was recorded: later changes carry the time before that, until the clock had passed it",
+            quoted(&path)
+        ));
     }
-    if let Some(damage) = &reached.damage {
-        operator.note(Note::RecordingDamaged { reason: damage.to_string(), until: reached.until });
-    }
+    warn_of_gap(reached, operator);
 }
 
 /// Tells what the wanted objects were, change by change, where changes were recorded, and otherwise export by export. If two
@@ -172,7 +209,7 @@ fn each_state(
     is_wanted: &dyn Fn(&[u8]) -> bool,
     operator: Option<&dyn Operator>,
     mut take: impl FnMut(Told),
-) -> Result<(Vec<Timestamp>, Vec<[Timestamp; 2]>), Error> {
+) -> Result<(Vec<Timestamp>, Vec<[Timestamp; 2]>), Failure> {
     let (mut times, mut recorded): (_, Vec<[Timestamp; 2]>) = (Vec::new(), Vec::new());
     let mut states = States::default();
     for export in archive.exports() {
@@ -198,9 +235,9 @@ fn each(
     part: Part<'_>,
     operator: &dyn Operator,
     mut take: impl FnMut(Snapshot),
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let meter = operator.start(Activity::Reading);
-    let mut read = || -> Result<(), Error> {
+    let mut read = || -> Result<(), Failure> {
         for export in archive.exports() {
             if let Some(snapshot) = export.read(part, &progress(&meter))? {
                 take(snapshot);
@@ -215,7 +252,7 @@ fn each(
 }
 
 /// Of a handle whose beginning is named, the whole ID, if one handle in any export begins so.
-fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Error> {
+fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Failure> {
     let About::Handle(begin) = about else { return Ok(about) };
     let mut ids = BTreeSet::new();
     each(archive, Part::Records { handle: None }, operator, |snapshot| {
@@ -224,7 +261,7 @@ fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<
     if ids.contains(clean_id(&begin)) {
         return Ok(About::Handle(begin));
     }
-    Ok(About::Handle(Error::only_handle(&begin, ids)?.unwrap_or(begin)))
+    Ok(About::Handle(only_handle(&begin, ids)?.unwrap_or(begin)))
 }
 
 /// A state of an archive: an export, or what it and the changes after it come to.
@@ -242,17 +279,18 @@ impl ArchivedState {
     }
 
     /// What an export and its changes come to at a time, or at their end.
-    fn written(export: &Archived, until: Option<Timestamp>, operator: &dyn Operator) -> Result<Self, Error> {
+    fn written(
+        export: &Archived,
+        until: Option<Timestamp>,
+        operator: &dyn Operator,
+    ) -> Result<Self, Failure> {
         if !export.changes().exists() {
             return Ok(Self::of(export));
         }
-        let folder = tempfile::tempdir()
-            .map_err(|error| Error::Io { doing: "write a temporary file".into(), error })?;
+        let folder = tempfile::tempdir().map_err(Failure::io("write a temporary file"))?;
         let path = folder.path().join(export.path.file_name().unwrap_or_default());
         let (reached, _) = write_state(export, until, &path)?;
-        if let Some(damage) = reached.damage {
-            operator.note(Note::RecordingDamaged { reason: damage.to_string(), until: reached.until });
-        }
+        warn_of_gap(&reached, operator);
         Ok(Self { path, at: reached.until, _written: Some(folder) })
     }
 }
@@ -266,7 +304,7 @@ const QUIET: SignedDuration = SignedDuration::from_secs(120);
 ///
 /// # Errors
 /// If there is no export before it.
-pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Error> {
+pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Failure> {
     let archive = open(folder, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
     let first = archive.exports().first().map(|export| export.taken_at);
@@ -281,15 +319,19 @@ pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Resu
             break;
         }
     }
-    let state = best.ok_or_else(|| Error::BeforeArchive {
-        folder: folder.to_owned(),
-        time,
-        first: first.unwrap_or(time),
+    let state = best.ok_or_else(|| {
+        let (folder, first) = (folder.display(), first.unwrap_or(time));
+        Failure::usage(format!("{folder} has no export of {time} or before; the first one is of {first}"))
+            .hint("name a later time, or a file: nothing is known from before the first export")
     })?;
     let is_recorded = state._written.is_some();
     if is_recorded && time.duration_since(state.at) > QUIET {
         let next = archive.exports().get(later).map(|export| export.taken_at);
-        operator.note(Note::NotRecorded { time, last: state.at, next });
+        let last = state.at;
+        let end = next.map_or_else(|| "and none since".to_owned(), |next| format!("and not before {next}"));
+        operator.warn(format!(
+            "nothing was recorded at {time}: this is the state of {last}; no change is known after it, {end}"
+        ));
     }
     Ok(state)
 }
@@ -300,7 +342,7 @@ pub fn states_around(
     folder: &Path,
     time: Timestamp,
     operator: &dyn Operator,
-) -> Result<(ArchivedState, Option<ArchivedState>), Error> {
+) -> Result<(ArchivedState, Option<ArchivedState>), Failure> {
     let before = state_at(folder, time, operator)?;
     let archive = Archive::open(folder)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
@@ -313,23 +355,36 @@ pub fn states_around(
 }
 
 /// An archive that holds something.
-pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Error> {
+pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Failure> {
+    open_unless_empty(folder, operator)?.ok_or_else(|| {
+        Failure::new(Kind::Failed, format!("{} holds no export", folder.display()))
+            .hint(Hint::new("{} adds one", [Call::Archive(folder.to_owned())]))
+    })
+}
+
+pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Result<Option<Archive>, Failure> {
     let archive = Archive::open(folder)?;
     if archive.exports().is_empty() {
-        return Err(Error::EmptyArchive(folder.to_owned()));
+        return Ok(None);
     }
-    for pair in archive.set_back() {
-        operator.note(Note::ArchiveSetBack { times: pair.map(|export| export.taken_at) });
+    for [first, second] in archive.set_back().map(|pair| pair.map(|export| export.taken_at)) {
+        operator.warn(format!(
+            "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
+             restored; events between the two may be in another order"
+        ));
     }
-    Ok(archive)
+    Ok(Some(archive))
 }
 
 /// Says of leaked addresses when they were last seen in use. Exports that do not tell who uses addresses are passed over.
-pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Error> {
+pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Failure> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
     if guids[0] != guids[1] {
-        return Err(Error::ArchiveOfAnother { guids });
+        let [archive, checked] = guids;
+        let message =
+            format!("the archive is of cluster {archive:?}, but the checked data is of {checked:?}");
+        return Err(Failure::usage(message).hint("name the archive of this cluster"));
     }
 
     let leaked = |finding: &&mut Finding| finding.code == Code::LeakedAddress;

@@ -6,9 +6,8 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::Plan;
 use calipam_plan::assign;
 
-use crate::error::{Error, NotFound};
+use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
-use crate::planning::try_plan;
 use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope;
@@ -33,12 +32,12 @@ pub fn assign<'a>(
     datastore: &'a Datastore,
     request: &'a AssignRequest,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Error>> {
+) -> Pending<'a, Result<Repaired, Failure>> {
     Box::pin(async move {
         let run = Run::new(datastore, &request.intent, operator);
         let seen = read_and_check(datastore, &request.criteria, operator).await?;
         let plan = plan(&seen, request)?;
-        let plan = try_plan(seen, plan, &request.criteria)?;
+        let plan = seen.try_plan(plan, &request.criteria)?;
         let planned = plan.clone();
         let holds = async |was_asked: bool| {
             if !was_asked {
@@ -46,7 +45,7 @@ pub fn assign<'a>(
             }
             let now = read_and_check(datastore, &request.criteria, operator).await?;
             match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
-                Some(taken) => Err(Error::TakenSince(taken.detail)),
+                Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
                 None => Ok(()),
             }
         };
@@ -54,16 +53,16 @@ pub fn assign<'a>(
     })
 }
 
-fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Error> {
+fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node, Failure> {
     let wanted = &request.wanted.node;
     let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
     nodes.find(|node| node.name == *wanted).ok_or_else(|| {
         let known = snapshot.nodes.iter().map(|node| node.value.name.clone()).collect();
-        Error::UnknownNode(NotFound::of(wanted, &known))
+        scope::unknown_node(wanted, &known)
     })
 }
 
-fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan, Error> {
+fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan, Failure> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(snapshot, name)).collect::<Result<_, _>>()?;

@@ -4,13 +4,13 @@ use calipam_datastore::{Datastore, clock};
 use calipam_model::DecodeError;
 use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
 use calipam_model::document::Document;
+use calipam_model::hint::Hint;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
-use calipam_plan::Warning;
 use calipam_plan::configure::{self, ConfigureRefusal};
 
-use crate::error::Error;
+use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 use crate::read::read;
 use crate::run::{Intent, Run};
@@ -33,7 +33,7 @@ pub fn configure<'a>(
     datastore: &'a Datastore,
     request: &'a ConfigureRequest,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Error>> {
+) -> Pending<'a, Result<Repaired, Failure>> {
     Box::pin(async move {
         let what = ["change the settings of the allocator", "to configure it"];
         let run = Run::on_live(datastore, &request.intent, operator, what)?;
@@ -62,7 +62,9 @@ pub fn configure<'a>(
         let (snapshot, unknown) = match whole {
             Some(Ok(snapshot)) => (snapshot, None),
             // Who may write the configuration need not be allowed to read everything.
-            Some(Err(error)) => (few(), Some(Warning::FollowsUnknown(error.to_string()))),
+            Some(Err(error)) => {
+                (few(), Some(format!("the effect on nodes and addresses is not known: {error}")))
+            }
             None => (few(), None),
         };
         let config = match &config {
@@ -79,7 +81,7 @@ pub fn configure<'a>(
 
         let mut plan = configure::plan(snapshot, config, &request.settings)?;
         if !plan.is_empty() {
-            plan.warnings.extend(unknown);
+            plan.warnings.extend(unknown.map(Hint::from));
         }
         let repaired = run.write(plan, None).await?;
         if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
@@ -90,7 +92,7 @@ pub fn configure<'a>(
 }
 
 /// What was written is there: an older schema of Kubernetes drops fields that it does not know, and says nothing.
-async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Error> {
+async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Failure> {
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());
     }
@@ -98,7 +100,11 @@ async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(
     let Some(Object::IpamConfig(document)) = stored.and_then(|stored| stored.object) else { return Ok(()) };
     let Ok(config) = document.ipam_config() else { return Ok(()) };
     match settings.iter().find(|setting| !setting.is_set(&config)) {
-        Some(setting) => Err(Error::SettingNotKept { setting: setting.name() }),
+        Some(setting) => Err(Failure::refused(format!(
+            "{} was written, but this cluster drops it: its custom resource definitions are older",
+            setting.name()
+        ))
+        .hint("install the custom resource definitions of the Calico that runs")),
         None => Ok(()),
     }
 }

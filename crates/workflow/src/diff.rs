@@ -4,19 +4,22 @@ use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
-use calipam_check::{Code, Context, Finding, Options, Report, Subject, check};
+use calipam_check::{Code, Context, Finding, Options, Report, Scope, Subject, check};
 use calipam_datastore::Datastore;
-use calipam_history::diff::{Difference, Scope, align, compare};
+use calipam_history::diff::{Difference, align, compare};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
-use calipam_model::selector::Selector;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::error::Error;
-use crate::operator::{Note, Operator, Pending};
+use crate::failure::Failure;
+use crate::operator::{Operator, Pending};
 use crate::read::{read_at, read_two};
-use crate::scope::{is_known_block, is_known_network, nodes, pool, texts};
+use crate::scope::{
+    Names, is_known_block, is_known_network, nodes, nothing_in_common, pool, texts, unknown_block,
+    unknown_network,
+};
 use crate::second_read::settle::recheck;
 
 /// Where one of two states is read.
@@ -50,7 +53,7 @@ pub fn read_pair<'a>(
     new: &'a Side,
     force: bool,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Pair, Error>> {
+) -> Pending<'a, Result<Pair, Failure>> {
     Box::pin(async move {
         let (mut before, mut after) = read_both(old, new, operator).await?;
         compare_clusters(&before, &after, force, operator)?;
@@ -67,7 +70,7 @@ pub async fn diff<'p>(
     wanted: &Scope,
     pause: SignedDuration,
     operator: &dyn Operator,
-) -> Result<Difference<'p>, Error> {
+) -> Result<Difference<'p>, Failure> {
     let Pair { old: before, new: after } = pair;
     let options = Options::default();
     let (unchecked, mut of_old, mut of_new) = thread::scope(|scope| {
@@ -90,7 +93,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Reads both states. Of files side by side: decoding one keeps one core busy, and no server has to be spared.
-async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Error> {
+async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Failure> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
         return read_two(&old.datastore, &new.datastore, operator).await;
@@ -105,20 +108,25 @@ fn compare_clusters(
     new: &Snapshot,
     force: bool,
     operator: &dyn Operator,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let guids = [old, new].map(|snapshot| snapshot.guid().to_owned());
     if let Some(unknown) = [old, new].into_iter().zip(&guids).find(|(_, guid)| guid.is_empty()) {
-        operator.note(Note::ClusterNotKnown { location: &unknown.0.location });
+        operator.warn(format!(
+            "{} does not name its cluster: it cannot be checked whether both are the same one",
+            unknown.0.location
+        ));
         return Ok(());
     }
     if guids[0] == guids[1] {
         return Ok(());
     }
     if !force {
-        return Err(Error::TwoClusters { what: "the two", guids });
+        let message = format!("the two are of two clusters: {} and {}", guids[0], guids[1]);
+        let hint = "name two states of the same cluster, or compare them anyway: {}";
+        return Err(Failure::usage(message).hint(Hint::new(hint, [Call::Forced])));
     }
 
-    operator.note(Note::TwoClustersForced { guids: [&guids[0], &guids[1]] });
+    operator.warn(format!("--force: comparing two clusters, {} and {}", guids[0], guids[1]));
     Ok(())
 }
 
@@ -150,7 +158,7 @@ async fn recheck_side(
     other: &Report,
     pause: SignedDuration,
     operator: &dyn Operator,
-) -> Result<(), Error> {
+) -> Result<(), Failure> {
     let known = subjects(other);
     let is_known = |finding: &Finding| known.contains(&finding.key_ref());
     let mut new = report.findings.iter().filter(|finding| !is_known(finding));
@@ -164,19 +172,14 @@ async fn recheck_side(
 ///
 /// # Errors
 /// If a name is not found, or the networks of two kinds have nothing in common.
-pub fn scope(
-    pair: &Pair,
-    networks: [Vec<IpNet>; 2],
-    named: &[String],
-    selector: Option<&Selector>,
-    pools: &[String],
-) -> Result<Scope, Error> {
+pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope, Failure> {
     let sides = [&pair.old, &pair.new];
     let mut scope = Scope::default();
     // Each name for itself, since either side may have it; what a selector leaves of them is asked of all at once.
+    let (named, selector) = (names.nodes.as_slice(), names.selector.as_ref());
     let each = if selector.is_some() { vec![named] } else { named.chunks(1).collect() };
-    for names in each {
-        let [old, new] = sides.map(|snapshot| nodes(snapshot, names, selector));
+    for named in each {
+        let [old, new] = sides.map(|snapshot| nodes(snapshot, named, selector));
         match (old, new) {
             (Err(_), Err(error)) => return Err(error),
             (old, new) => scope.nodes.extend(old.into_iter().chain(new).flatten()),
@@ -184,7 +187,7 @@ pub fn scope(
     }
 
     let mut of_pools = Vec::new();
-    for name in pools {
+    for name in &names.pools {
         let [old, new] = sides.map(|snapshot| pool(snapshot, name));
         match (old, new) {
             (Err(_), Err(error)) => return Err(error),
@@ -196,10 +199,10 @@ pub fn scope(
         |cidr: IpNet, known: fn(&Snapshot, IpNet) -> bool| sides.into_iter().any(|side| known(side, cidr));
     let [addresses, blocks] = &networks;
     if let Some(unknown) = addresses.iter().find(|address| !is_known(**address, is_known_network)) {
-        return Err(Error::UnknownNetwork(*unknown));
+        return Err(unknown_network(*unknown));
     }
     if let Some(unknown) = blocks.iter().find(|block| !is_known(**block, is_known_block)) {
-        return Err(Error::UnknownBlock(*unknown));
+        return Err(unknown_block(*unknown));
     }
     for named in networks.into_iter().chain([of_pools]) {
         scope.networks = in_both(std::mem::take(&mut scope.networks), named)?;
@@ -210,7 +213,7 @@ pub fn scope(
 }
 
 /// What is in networks of both kinds; of one kind alone, all of it.
-fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Error> {
+fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Failure> {
     if some.is_empty() || others.is_empty() {
         return Ok(if some.is_empty() { others } else { some });
     }
@@ -218,7 +221,7 @@ fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Error> {
         |a: &IpNet, b: &IpNet| overlap(*a, *b).then(|| if a.prefix_len() < b.prefix_len() { *b } else { *a });
     let both: Vec<IpNet> = some.iter().flat_map(|a| others.iter().filter_map(move |b| inner(a, b))).collect();
     if both.is_empty() {
-        return Err(Error::NothingInCommon { nodes: texts(&some), pools: texts(&others) });
+        return Err(nothing_in_common(&texts(&some), &others));
     }
     Ok(both)
 }

@@ -8,10 +8,12 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
 use calipam_history::timeline::{About, Event, Kept, Run, Timeline, Version, What, Written, timeline};
 use calipam_model::snapshot::Snapshot;
-use calipam_repair::journal::{ChangeRecord, Listed, Outcome, Recorded, list};
+use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
 
-use crate::error::Error;
-use crate::operator::{Note, Operator, Pending};
+use crate::failure::Failure;
+use crate::operator::{Operator, Pending};
+use crate::read::tell_requests;
+use crate::scope::only_handle;
 
 /// The history of something.
 pub struct History {
@@ -30,7 +32,7 @@ pub fn history<'a>(
     about: About,
     journals: Option<&'a Path>,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<History, Error>> {
+) -> Pending<'a, Result<History, Failure>> {
     Box::pin(async move {
         let about = whole_id(datastore, about).await?;
         let of = match &about {
@@ -42,7 +44,7 @@ pub fn history<'a>(
         let before = datastore.request_count();
         let past = datastore.past(&of).await?;
         let requests = datastore.request_count() - before;
-        operator.note(Note::ReadAround { revision: past.newest.to_string(), requests });
+        tell_requests(past.newest, requests, operator);
 
         let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
         let written = journals.map(read).unwrap_or_default();
@@ -75,13 +77,13 @@ pub fn last_events<'a>(
 }
 
 /// Of a handle whose beginning is named, the whole ID, if one handle that exists begins so.
-async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Error> {
+async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Failure> {
     let About::Handle(begin) = &about else { return Ok(about) };
     let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
     if !exact.handles.is_empty() {
         return Ok(about);
     }
-    let only = Error::only_handle(begin, datastore.names(NameKind::Handles, begin).await?)?;
+    let only = only_handle(begin, datastore.names(NameKind::Handles, begin).await?)?;
     Ok(only.map_or(about, About::Handle))
 }
 
@@ -115,10 +117,13 @@ pub(crate) fn written(
     datastore: Option<&str>,
     operator: &dyn Operator,
 ) -> Vec<Written> {
+    let pass_over = |error: JournalError| {
+        operator.warn(format!("{error}: changes of that run are not marked"));
+    };
     let listed = match list(folder) {
         Ok(listed) => listed,
         Err(error) => {
-            operator.note(Note::JournalPassedOver { reason: error.to_string() });
+            pass_over(error);
             return Vec::new();
         }
     };
@@ -133,7 +138,7 @@ pub(crate) fn written(
     for journal in here {
         match Recorded::read(&journal.path) {
             Ok(recorded) => all.extend(of_journal(journal, &recorded)),
-            Err(error) => operator.note(Note::JournalPassedOver { reason: error.to_string() }),
+            Err(error) => pass_over(error),
         }
     }
 

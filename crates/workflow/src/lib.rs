@@ -6,13 +6,11 @@ mod archive;
 mod assign;
 mod configure;
 mod diff;
-mod error;
-mod export;
+mod failure;
 mod history;
 mod live;
 mod migrate;
 mod operator;
-mod planning;
 mod preflight;
 mod rates;
 mod read;
@@ -28,29 +26,28 @@ mod undo;
 mod write;
 
 pub use self::archive::{
-    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, note_last_use, state_at,
+    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, export, note_last_use, state_at,
     states_around,
 };
 pub use self::assign::{AssignRequest, assign};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
-pub use self::error::{Error, NotFound, nearest};
-pub use self::export::export;
+pub use self::failure::{Failure, Kind, Shown};
 pub use self::history::{History, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{
     Estimate, EvictError, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
 };
-pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Pending, Proposal};
-pub use self::preflight::LeftLocks;
+pub use self::operator::{Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};
 pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};
+pub use self::reports::{UnusableReport, no_report};
 pub use self::run::{Intent, Writing};
 pub use self::scope::{
-    Found, Names, Part, found_nodes, found_pools, guid, matching, nearest_pod, nodes, pool,
+    Found, Names, UnknownPool, found_nodes, found_pools, guid, matching, nearest, nearest_pod, nodes, pool,
 };
 pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};

@@ -15,7 +15,7 @@ use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::error::Error;
+use crate::failure::Failure;
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{Criteria, name_unread, wait, watched};
 
@@ -83,7 +83,7 @@ impl Live {
         datastore: &'a Datastore,
         criteria: &'a Criteria,
         operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<Result<Self, WhyWhole>, Error>> {
+    ) -> Pending<'a, Result<Result<Self, WhyWhole>, Failure>> {
         Box::pin(async move {
             let (snapshot, followed) = match follow(datastore, operator).await? {
                 Ok(read) => read,
@@ -134,7 +134,7 @@ impl Live {
     }
 
     /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true if something has.
-    pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Error> {
+    pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
         }
@@ -154,7 +154,7 @@ impl Live {
         &'a mut self,
         datastore: &'a Datastore,
         operator: &'a dyn Operator,
-    ) -> Pending<'a, Result<Step, Error>> {
+    ) -> Pending<'a, Result<Step, Failure>> {
         Box::pin(async move {
             if self.is_due() {
                 return self.read(datastore, operator).await;
@@ -179,7 +179,7 @@ impl Live {
 
     /// Reads again what the findings rest on that have stood for long enough, and gives it with the time: quicker than a proof of everything
     /// where the changes of several kinds are reported apart. `None` where it is much, or would not be enough.
-    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Error> {
+    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
         let due = || waiting.clone().filter(|finding| self.standing.is_due(&finding.key(), now));
@@ -230,7 +230,7 @@ impl Live {
     ///
     /// # Errors
     /// Fails where [`Self::step`] does.
-    pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Error> {
+    pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
         self.read_for(datastore, operator, None).await
     }
 
@@ -239,7 +239,7 @@ impl Live {
         datastore: &Datastore,
         operator: &dyn Operator,
         why: Option<WhyWhole>,
-    ) -> Result<Step, Error> {
+    ) -> Result<Step, Failure> {
         let (snapshot, followed) = match follow(datastore, operator).await? {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
@@ -273,7 +273,7 @@ impl Found {
 async fn follow(
     datastore: &Datastore,
     operator: &dyn Operator,
-) -> Result<Result<(Snapshot, Followed), WhyWhole>, Error> {
+) -> Result<Result<(Snapshot, Followed), WhyWhole>, Failure> {
     let read =
         watched(Activity::Reading, operator, async |progress| datastore.follow(progress).await).await?;
     Ok(read.map(|(mut snapshot, followed)| {

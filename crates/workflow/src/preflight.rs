@@ -3,29 +3,21 @@
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Source;
+use calipam_model::words::quoted;
 use calipam_plan::PlanSummary;
 use calipam_repair::journal::check_place;
 use calipam_repair::{LockState, StaleLock, stale_locks};
 
-use crate::error::Error;
-use crate::operator::Note;
+use crate::failure::Failure;
+use crate::operator::Event;
 use crate::run::{Run, Writing};
 
 /// The plan of this run, or one that was expected to be the same, passed the preflight.
 pub(crate) struct Passed {
-    pub locks: LeftLocks,
+    /// A lock that a killed run has left stays.
+    pub stays_locked: bool,
     /// What the operator was shown of the plan that was expected.
     pub shown: Option<PlanSummary>,
-}
-
-/// What became of locks that killed runs have left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LeftLocks {
-    /// There are none any more, as far as that is known.
-    #[default]
-    Gone,
-    /// The datastore stays locked.
-    Stay,
 }
 
 impl Run<'_> {
@@ -36,13 +28,13 @@ impl Run<'_> {
         cluster: &str,
         sources: &[Source],
         changes: usize,
-    ) -> Result<Passed, Error> {
+    ) -> Result<Passed, Failure> {
         self.check(writing, cluster, sources, changes).await?;
 
         // While a lock is left no pod starts: it is named even if the operator cannot agree.
-        let locks = self.restore_stale_locks(writing, cluster).await?;
-        self.operator.can_agree().map_err(Error::NoConsent)?;
-        Ok(Passed { locks, shown: None })
+        let stays_locked = self.restore_stale_locks(writing, cluster).await?;
+        self.operator.can_agree()?;
+        Ok(Passed { stays_locked, shown: None })
     }
 
     /// The same but for locks that killed runs have left.
@@ -52,7 +44,7 @@ impl Run<'_> {
         cluster: &str,
         sources: &[Source],
         changes: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         self.check_limit(changes)?;
         self.datastore.may_write(sources, writing.lock).await?;
         match &self.begun {
@@ -61,13 +53,14 @@ impl Run<'_> {
         }
     }
 
-    /// Names locks of the datastore that killed runs have left, and restores them if the operator agrees, now and to this.
+    /// Names locks of the datastore that killed runs have left, and restores them if the operator agrees, now and to this. True if one
+    /// stays.
     pub(crate) async fn restore_stale_locks(
         &self,
         writing: &Writing,
         cluster: &str,
-    ) -> Result<LeftLocks, Error> {
-        let (mut left, mut stay) = (Vec::new(), LeftLocks::Gone);
+    ) -> Result<bool, Failure> {
+        let (mut left, mut stays_locked) = (Vec::new(), false);
         for folder in writing.folders() {
             left.extend(stale_locks(&folder, cluster)?);
         }
@@ -77,21 +70,34 @@ impl Run<'_> {
             if now == LockState::Unlocked {
                 continue;
             }
-            self.operator.note(Note::StaleLock(&lock, now));
             if now == LockState::Unclear {
+                self.warn_of_unclear(&lock);
                 continue;
             }
 
+            self.operator.tell(Event::StaleLock(&lock));
             let consent = self.ask(self.question_of_lock(cluster)).await?;
             // Agreed in advance was the command, not this.
             if consent.was_typed() {
-                stay = self.restore(&lock, consent).await?;
+                stays_locked = self.restore(&lock, consent).await?;
             } else {
-                self.operator.note(Note::LockStays);
-                stay = LeftLocks::Stay;
+                self.operator.tell(Event::LockStays);
+                stays_locked = true;
             }
         }
-        Ok(stay)
+        Ok(stays_locked)
+    }
+
+    /// Names a lock that another program may hold by now.
+    pub(crate) fn warn_of_unclear(&self, lock: &StaleLock) {
+        let StaleLock { command, started_at, journal, .. } = lock;
+        self.operator.warn(format!(
+            "the datastore is locked: no pod starts or stops. the run `{command}` of {started_at} did not finish while it held the \
+             lock, but ClusterInformation has changed since, and another program may hold the lock (journal {})",
+            quoted(journal)
+        ));
+        self.operator
+            .tell(Event::Hint("once you know whose lock it is: `calicoctl datastore migrate unlock`".into()));
     }
 
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
@@ -99,9 +105,16 @@ impl Run<'_> {
         Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
-    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<LeftLocks, Error> {
+    /// True if the lock stays.
+    pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
         let restored = lock.restore(self.datastore, consent).await?;
-        self.operator.note(if restored { Note::LockRestored } else { Note::LockChanged });
-        Ok(if restored { LeftLocks::Gone } else { LeftLocks::Stay })
+        self.operator.tell(if restored {
+            Event::Said("The lock is restored.")
+        } else {
+            Event::Warning(
+                "the datastore stays locked: ClusterInformation has changed since, and another program may hold the lock".into(),
+            )
+        });
+        Ok(!restored)
     }
 }

@@ -12,18 +12,19 @@ use calipam_history::past::{Follows, Past, PastReader};
 use calipam_history::rates::Rates;
 use calipam_history::trend::{KEPT, Trends};
 use calipam_model::IpNet;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use crate::archive::{note_damage, open};
-use crate::error::Error;
+use crate::archive::{note_damage, open, open_unless_empty};
+use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 
 /// How often pods got addresses and how long they kept them, by the exports of an archive and the changes between them.
 ///
 /// # Errors
 /// If it holds one state only.
-pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
+pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
     let archive = open(folder, operator)?;
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
@@ -33,7 +34,7 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Error> {
 ///
 /// # Errors
 /// If the datastore is no etcd v3, or nothing is known of any time before now.
-pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Error>> {
+pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure>> {
     Box::pin(async move {
         let past = datastore.past(&PastOf::Blocks).await?;
         let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
@@ -62,9 +63,13 @@ pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Error>>
 }
 
 /// Rates, if they are of any time.
-fn observed(rates: Rates, location: &Path) -> Result<Rates, Error> {
+fn observed(rates: Rates, location: &Path) -> Result<Rates, Failure> {
     match rates.observed.is_zero() {
-        true => Err(Error::OneState(location.to_owned())),
+        true => Err(Failure::usage(format!(
+            "{} tells no rates: it holds one state, and no changes after it",
+            location.display()
+        ))
+        .hint(Hint::new("{} records every change", [Call::Record(location.to_owned())]))),
         false => Ok(rates),
     }
 }
@@ -75,25 +80,25 @@ fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
     blocks.flat_map(|block| block.attributes()).filter_map(|record| record.allocated_at()).max()
 }
 
-/// What became of these pools until `now`, as far as a recording tells it.
+/// What became of these pools until `now`, as far as a recording tells it; `None` if it is empty.
 ///
 /// # Errors
-/// If it is empty, or cannot be read.
+/// If it cannot be read.
 pub fn trends(
     folder: &Path,
     pools: impl Iterator<Item = IpNet>,
     now: Timestamp,
     operator: &dyn Operator,
-) -> Result<Trends, Error> {
-    let archive = open(folder, operator)?;
+) -> Result<Option<Trends>, Failure> {
+    let Some(archive) = open_unless_empty(folder, operator)? else { return Ok(None) };
     let exports = archive.exports();
     let is_old = |export: &Archived| now.duration_since(export.taken_at) >= KEPT;
     let from = exports.iter().rposition(is_old).unwrap_or_default();
-    read(&exports[from..], Trends::of_pools(pools), operator)
+    read(&exports[from..], Trends::of_pools(pools), operator).map(Some)
 }
 
 /// What exports and the changes between them tell.
-fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P, Error> {
+fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P, Failure> {
     let part = Part::Records { handle: None };
     let mut reader = PastReader::new(past);
     let (mut last, mut known): (Option<Reached>, _) = (None, Known::default());

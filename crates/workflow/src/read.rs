@@ -1,5 +1,6 @@
 //! Reading a cluster, checking what was read, and reading again what could be half-changed.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,12 +11,13 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
-use calipam_plan::Basis;
+use calipam_plan::{Basis, FailedTrial, Plan, try_plan};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use crate::error::Error;
-use crate::operator::{Activity, Meter, Note, Operator, Pending};
+use crate::failure::Failure;
+use crate::operator::{Activity, Event, Meter, Operator, Pending};
+use crate::scope::only_handle;
 use crate::second_read::settle;
 
 /// What counts as a finding.
@@ -39,6 +41,19 @@ impl CheckResult {
     pub(crate) fn basis(&self, criteria: &Criteria) -> Basis<'_> {
         Basis::new(&self.snapshot, &self.report, &criteria.options)
     }
+
+    /// Tries a plan in memory. What it comes to is the plan without the steps that fail there.
+    pub(crate) fn try_plan(mut self, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
+        // What the recheck dropped is found in the data of the trial, too, and is not new there.
+        self.report.findings.extend(self.dropped);
+        try_plan(self.snapshot, self.report, plan, &criteria.options)
+    }
+}
+
+/// Seconds for which the cluster lets released addresses cool down; 0 if its datastore does not keep the time.
+pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
+    let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
+    if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
 }
 
 /// Reads and checks. What a half-done operation of Calico could explain is read again, and dropped where it has
@@ -47,7 +62,7 @@ pub(crate) fn read_and_check<'a>(
     datastore: &'a Datastore,
     criteria: &'a Criteria,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<CheckResult, Error>> {
+) -> Pending<'a, Result<CheckResult, Failure>> {
     Box::pin(async move {
         let snapshot = read(datastore, operator).await?;
         settle::check_twice(datastore, snapshot, criteria, operator).await
@@ -58,7 +73,7 @@ pub(crate) fn read_and_check<'a>(
 pub fn read<'a>(
     datastore: &'a Datastore,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Snapshot, Error>> {
+) -> Pending<'a, Result<Snapshot, Failure>> {
     Box::pin(read_at(datastore, None, operator))
 }
 
@@ -67,14 +82,14 @@ pub fn read_sources<'a>(
     datastore: &'a Datastore,
     sources: &'a [Source],
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Snapshot, Error>> {
+) -> Pending<'a, Result<Snapshot, Failure>> {
     Box::pin(async move {
         let extent = Extent::Sources(sources.iter().copied().collect());
         let snapshot = watched(Activity::Reading, operator, async |progress| {
             datastore.observe_extent(&extent, progress).await
         })
         .await?;
-        operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+        tell_read(&snapshot, operator);
         Ok(snapshot)
     })
 }
@@ -84,7 +99,7 @@ pub(crate) async fn read_at(
     datastore: &Datastore,
     revision: Option<i64>,
     operator: &dyn Operator,
-) -> Result<Snapshot, Error> {
+) -> Result<Snapshot, Failure> {
     let snapshot = watched(Activity::Reading, operator, async |progress| match revision {
         Some(revision) => datastore.observe_at(revision, progress).await,
         None => datastore.observe(progress).await,
@@ -98,7 +113,7 @@ pub(crate) async fn watched<T>(
     activity: Activity,
     operator: &dyn Operator,
     work: impl AsyncFnOnce(&ProgressFn) -> calipam_datastore::Result<T>,
-) -> Result<T, Error> {
+) -> Result<T, Failure> {
     let meter = operator.start(activity);
     let result = work(&progress(&meter)).await;
     meter.end();
@@ -108,8 +123,23 @@ pub(crate) async fn watched<T>(
 /// What was read, with the sources that could have been. The operator gets a note of it.
 fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
     name_unread(&mut snapshot);
-    operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+    tell_read(&snapshot, operator);
     snapshot
+}
+
+/// `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at 2026-11-21T10:15:00Z`.
+fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
+    let identity = ClusterIdentity::of(snapshot);
+    let [guid, version, revision] = [&identity.guid, &identity.calico_version, &identity.revision]
+        .map(|text| if text.is_empty() { "unknown" } else { text });
+    let taken_at = identity.taken_at;
+    operator
+        .tell(Event::Detail(format!("cluster {guid}, Calico {version}, revision {revision}, at {taken_at}")));
+}
+
+/// So many requests were enough.
+pub(crate) fn tell_requests(revision: impl Display, requests: u64, operator: &dyn Operator) {
+    operator.tell(Event::Detail(format!("read at revision {revision} in {requests} requests")));
 }
 
 /// Reads two datastores at the same time. Progress is that of both together.
@@ -117,7 +147,7 @@ pub(crate) async fn read_two(
     first: &Datastore,
     second: &Datastore,
     operator: &dyn Operator,
-) -> Result<(Snapshot, Snapshot), Error> {
+) -> Result<(Snapshot, Snapshot), Failure> {
     let meter = operator.start(Activity::Reading);
     let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let progress = |side: usize| -> ProgressFn {
@@ -140,12 +170,12 @@ pub fn read_around<'a>(
     datastore: &'a Datastore,
     lookup: &'a Lookup,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Snapshot, Error>> {
+) -> Pending<'a, Result<Snapshot, Failure>> {
     Box::pin(async move {
         let before = datastore.request_count();
         let mut snapshot = datastore.lookup(lookup).await?;
         let requests = datastore.request_count() - before;
-        operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests });
+        tell_requests(&snapshot.revision, requests, operator);
         name_unread(&mut snapshot);
         Ok(snapshot)
     })
@@ -157,7 +187,7 @@ pub fn read_around_handle<'a>(
     datastore: &'a Datastore,
     begin: &'a str,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<(Snapshot, String), Error>> {
+) -> Pending<'a, Result<(Snapshot, String), Failure>> {
     Box::pin(async move {
         let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
         let known = handle_ids(&snapshot, begin);
@@ -168,7 +198,7 @@ pub fn read_around_handle<'a>(
         // A file was read whole, with the IDs that only blocks record.
         let is_whole = snapshot.has_read(Source::Blocks);
         let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
-        let Some(id) = Error::only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
+        let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
         if is_whole {
             return Ok((snapshot, id));
         }
@@ -195,7 +225,7 @@ const LONG: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {
     if time > LONG {
-        operator.note(Note::LongWait { activity, time });
+        operator.tell(Event::LongWait { activity, time });
     }
     let time = Duration::try_from(time).unwrap_or_default();
     let begin = Instant::now();

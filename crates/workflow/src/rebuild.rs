@@ -10,31 +10,29 @@ use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
-use calipam_model::selector::Selector;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::words::{count, quoted};
 use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::release::Observations;
-use calipam_plan::{FailedTrial, Plan};
+use calipam_plan::{Basis, FailedTrial, Plan};
 use calipam_repair::RepairError;
 
-use crate::error::Error;
-use crate::operator::{Note, Operator, Pending};
-use crate::planning::{cooldown, try_plan};
-use crate::read::{CheckResult, Criteria, read_and_check};
+use crate::failure::Failure;
+use crate::operator::{Event, Operator, Pending};
+use crate::read::{CheckResult, Criteria, cooldown, read_and_check};
 use crate::run::{Intent, Run};
-use crate::scope::{Names, Part, is_known_block};
+use crate::scope::{Names, is_known_block, unknown_block};
 use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
 use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
-    /// All but the pools.
-    pub scope: Request,
-    /// Names or CIDRs.
-    pub pools: Vec<String>,
-    pub selector: Option<Selector>,
+    /// All but the scope, which the names give.
+    pub wanted: Request,
+    pub names: Names,
     /// Where each block before and after goes, in a file of its own.
     pub output_dir: Option<PathBuf>,
     pub criteria: Criteria,
@@ -46,7 +44,7 @@ pub fn rebuild<'a>(
     datastore: &'a Datastore,
     request: &'a RebuildRequest,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Error>> {
+) -> Pending<'a, Result<Repaired, Failure>> {
     Box::pin(async move {
         let criteria = &request.criteria;
         let mut run = Run::new(datastore, &request.intent, operator);
@@ -56,27 +54,30 @@ pub fn rebuild<'a>(
         let mut seen = read_and_check(datastore, criteria, operator).await?;
         // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
         if run.writing().is_some()
-            && !request.scope.endpoints_only
+            && !request.wanted.endpoints_only
             && rebuild::needs_endpoints_only(&seen.snapshot)
         {
-            return Err(Error::PodsNotRead);
+            return Err(pods_not_read());
         }
         run.refuse_doubtful(&seen.snapshot)?;
 
-        let scope = scope(request, &seen.snapshot)?;
+        let scope = wanted(request, &seen.snapshot)?;
         warn_of_short_grace(&seen.snapshot, criteria, operator);
-        let plan = async |seen: &CheckResult, observations: &[Observations]| {
-            plan(datastore, seen, &scope, criteria, observations).await
+        let plan = |basis: &Basis<'_>, observations: &[Observations], cooldown| {
+            rebuild::plan(basis, &scope, observations, cooldown)
         };
         let mut written = None;
         if run.writing().is_some() {
-            let first = plan(&seen, &[]).await;
+            let first = plan(&seen.basis(criteria), &[], cooldown(datastore, &seen.snapshot).await);
             let waiting = seen_once(&first);
             if waiting > 0 && !first.actions.is_empty() {
                 // What needs no second look is not held back by what does.
                 let after = calipam_check::grace(&seen.snapshot, &criteria.options);
                 run.check_limit(first.changes().count() + waiting)?;
-                operator.note(Note::WrittenFirst { waiting, after });
+                operator.info(format!(
+                    "{} found unused once and checked again in {after:#}: what does not have to wait is written first",
+                    count(waiting, "address or handle was", "addresses or handles were")
+                ));
                 let first = tried(request, &scope, seen, first, request.output_dir.clone(), operator)?;
                 let (repaired, rest) = run.write_first(first).await?;
                 match rest {
@@ -110,6 +111,15 @@ pub fn rebuild<'a>(
     })
 }
 
+/// On etcd, only endpoints say what runs, and after a restore they are as old as the blocks.
+fn pods_not_read() -> Failure {
+    let message = "no pods were read, and the endpoints in etcd may be as old as the blocks";
+    Failure::refused(message).hint(Hint::new(
+        "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
+        [Call::Kubeconfig, Call::EndpointsOnly],
+    ))
+}
+
 /// The folder, below that of the first ones, of the blocks that are written after the wait.
 const SECOND: &str = "second";
 
@@ -121,68 +131,51 @@ fn tried(
     plan: Plan,
     directory: Option<PathBuf>,
     operator: &dyn Operator,
-) -> Result<Plan, Error> {
+) -> Result<Plan, Failure> {
     scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
     let files = match directory {
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
         None => Ok(Vec::new()),
     };
     let by_host = seen.snapshot.datastore == DatastoreKind::EtcdV2;
-    let plan = try_plan(seen, plan, &request.criteria)?;
+    let plan = seen.try_plan(plan, &request.criteria)?;
     if let Some(directory) = &directory {
         let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
-        operator.note(Note::BlockFiles { files, directory });
+        operator.tell(Event::Detail(format!("{} in {}", count(files, "file", "files"), quoted(directory))));
     }
     Ok(plan)
 }
 
-fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
-    let names = Names {
-        nodes: request.scope.nodes.clone(),
-        pools: request.pools.clone(),
-        namespace: None,
-        selector: request.selector.clone(),
-    };
-    let Part { nodes, pools, .. } = names.part(snapshot)?;
-    let blocks = request.scope.blocks.iter().map(IpNet::trunc).collect();
-    Ok(Request { nodes, pools, blocks, ..request.scope.clone() })
-}
-
-async fn plan(
-    datastore: &Datastore,
-    seen: &CheckResult,
-    scope: &Request,
-    criteria: &Criteria,
-    observations: &[Observations],
-) -> Plan {
-    let cooldown = cooldown(datastore, &seen.snapshot).await;
-    rebuild::plan(&seen.basis(criteria), scope, observations, cooldown)
+fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Failure> {
+    let scope = request.names.scope(snapshot)?;
+    let blocks = request.wanted.blocks.iter().map(IpNet::trunc).collect();
+    Ok(Request { scope, blocks, ..request.wanted.clone() })
 }
 
 /// A block that is there, be it one that cannot be decoded, or that the plan has something to say about, as where it is
 /// missing.
-fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
     let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
     let is_known = is_known_block(snapshot, cidr)
         || plan.changes().any(|change| lies_there(&change.subject))
         || plan.skipped.iter().any(|skipped| lies_there(&skipped.subject));
-    if is_known { Ok(()) } else { Err(Error::UnknownBlock(cidr)) }
+    if is_known { Ok(()) } else { Err(unknown_block(cidr)) }
 }
 
 /// What is written for a directory goes into that one, not where a link leads.
-fn refuse_link(directory: &Path) -> Result<(), Error> {
+fn refuse_link(directory: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
         let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
-        return Err(Error::io("create", directory)(refused));
+        return Err(Failure::io_at("create", directory)(refused));
     }
     Ok(())
 }
 
 /// Writes each block of the plan before and after into a file of its own, and gives the number of files. With `by_host`
 /// there is also one of the values after it for each host.
-fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Error> {
+fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
     refuse_link(directory)?;
-    fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
+    fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
     let written: HashSet<Key> =
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
     let files: Vec<BlockFile> =
@@ -193,13 +186,13 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
         let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
-        write_new(&path, &text).map_err(Error::io("write", &path))?;
+        write_new(&path, &text).map_err(Failure::io_at("write", &path))?;
     }
 
     let hosts = if by_host { rebuild::host_files(&files) } else { BTreeMap::new() };
     for (name, text) in &hosts {
         let path = directory.join(name);
-        write_new(&path, text.as_bytes()).map_err(Error::io("write", &path))?;
+        write_new(&path, text.as_bytes()).map_err(Failure::io_at("write", &path))?;
     }
     Ok(files.len() + hosts.len())
 }

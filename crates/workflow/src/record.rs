@@ -10,11 +10,12 @@ use calipam_files::archive::Archive;
 use calipam_files::recording::{Journal, Positions, Recorder};
 use calipam_history::keep::Keep;
 use calipam_model::time::CLOCK_SKEW;
+use calipam_model::words::quoted;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::archive::thin_out;
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator, Pending};
+use crate::archive::{thin_out, warn_of_unknown};
+use crate::failure::Failure;
+use crate::operator::{Activity, Operator, Pending};
 use crate::read::watched;
 use crate::scope::guid;
 
@@ -33,10 +34,10 @@ pub fn record<'a>(
     keep: Option<&'a Keep>,
     has_begun: &'a Cell<bool>,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Infallible, Error>> {
+) -> Pending<'a, Result<Infallible, Failure>> {
     Box::pin(async move {
         if !datastore.is_live() {
-            return Err(Error::NotLive("a recording"));
+            return Err(Failure::not_live("a recording"));
         }
         // What cannot be followed is refused before anything is written.
         datastore.changes_after(Positions::new()).await?;
@@ -44,7 +45,8 @@ pub fn record<'a>(
         let guid = guid(datastore).await?;
         let mut journal = match recording.recorder.resume(&guid)? {
             Some(journal) => {
-                operator.note(Note::RecordingResumed { path: &journal.export().path, last: journal.last() });
+                let path = quoted(&journal.export().path);
+                operator.info(format!("recording continues after {}, {path}", journal.last()));
                 journal
             }
             None => recording.begin(None).await?,
@@ -76,11 +78,13 @@ struct Recording<'a> {
 
 impl Recording<'_> {
     /// Records what has happened.
-    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Error> {
+    fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Failure> {
         let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
         if last.duration_since(now) > CLOCK_SKEW {
-            self.operator.note(Note::RecordingClock { now, last });
+            self.operator.warn(format!(
+                "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"
+            ));
         }
         let is_old = now.duration_since(journal.export().taken_at) >= OLD || journal.length() >= LONG;
         // A large cluster has a large first state of the values that change.
@@ -88,14 +92,14 @@ impl Recording<'_> {
         if is_old {
             let adding = self.recorder.begin()?;
             journal = tokio::task::block_in_place(|| journal.renew(adding))?;
-            self.operator.note(Note::RecordingBegun { path: &journal.export().path, why: None });
+            self.tell_begun(&journal, None);
             self.thin_out(&journal)?;
         }
         Ok(journal)
     }
 
     /// Begins with a full state of the datastore; with why, and the time of what was recorded before.
-    async fn begin(&self, lost: Option<(&WhyWhole, Timestamp)>) -> Result<Journal, Error> {
+    async fn begin(&self, lost: Option<(&WhyWhole, Timestamp)>) -> Result<Journal, Failure> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;
         let (entries, positions) = watched(Activity::Exporting, self.operator, async |progress| {
@@ -104,16 +108,24 @@ impl Recording<'_> {
         .await?;
         let added = adding.finish_last(entries, last)?;
         if added.export.guid.is_empty() {
-            self.operator.note(Note::ArchiveOfUnknown);
+            warn_of_unknown(self.operator);
         }
         let is_restored = matches!(why, Some(WhyWhole::AnotherHistory(_)));
         let journal = Journal::create(&added, positions, is_restored)?;
-        self.operator.note(Note::RecordingBegun { path: &added.export.path, why });
+        self.tell_begun(&journal, why);
         self.thin_out(&journal)?;
         Ok(journal)
     }
 
-    fn thin_out(&self, journal: &Journal) -> Result<(), Error> {
+    /// A recording begins with this full state: because nothing is there to go on from, since changes were lost, or, where no reason is
+    /// given, since the one before is old.
+    fn tell_begun(&self, journal: &Journal, why: Option<&WhyWhole>) {
+        let gap = why.filter(|why| **why != WhyWhole::New).map(|why| format!("a gap: {why}; "));
+        let path = quoted(&journal.export().path);
+        self.operator.info(format!("{}recording from {path} on", gap.unwrap_or_default()));
+    }
+
+    fn thin_out(&self, journal: &Journal) -> Result<(), Failure> {
         let Some(keep) = self.keep else { return Ok(()) };
         let (archive, _) = Archive::sound(self.recorder.folder())?;
         thin_out(&archive, keep, journal.export().taken_at).map(drop)

@@ -4,22 +4,37 @@ use std::path::Path;
 
 use calipam_check::read_document;
 use calipam_files::regular;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{
     Force, Observations, ReadReport, ReportError, ReportFile, objections, read_report,
 };
 use jiff::Timestamp;
 
-use crate::error::Error;
-use crate::operator::{Note, Operator};
+use crate::failure::{Failure, Kind};
+use crate::operator::Operator;
 use crate::release::ReleaseRequest;
+
+/// A report that cannot be used here.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the report {report} cannot be used: {objection}")]
+pub struct UnusableReport {
+    pub report: String,
+    pub objection: ReportError,
+}
+
+/// The file of a report holds something else.
+pub fn no_report(path: &Path, error: &ReportError) -> Failure {
+    Failure::new(Kind::Failed, format!("{}: {error}", path.display()))
+        .hint(Hint::new("write one with {} or `calicoctl ipam check --output FILE`", [Call::Check]))
+}
 
 /// What the reports of a request saw, if nothing forbids using them.
 pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,
     operator: &dyn Operator,
-) -> Result<Vec<Observations>, Error> {
+) -> Result<Vec<Observations>, Failure> {
     let is_locked = snapshot.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
     let locked = request.lock || is_locked;
     let reports: Vec<ReadReport> =
@@ -27,21 +42,22 @@ pub(crate) fn read(
 
     for (report, objection) in objections(&reports) {
         if !objection.can_be_forced() || request.targets.force != Force::Reported {
-            return Err(Error::UnusableReport { report: report.to_owned(), objection: objection.clone() });
+            let unusable = UnusableReport { report: report.to_owned(), objection: objection.clone() };
+            return Err(Failure::of(Kind::Refused, unusable, Some(objection.hint())));
         }
-        operator.note(Note::ReportForced { report, objection });
+        operator.warn(format!("--force: {objection} ({report})"));
     }
     Ok(reports.into_iter().map(|report| report.observations).collect())
 }
 
-fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Error> {
-    let file = regular::open(path).map_err(Error::io("read", path))?;
-    let written = file.metadata().and_then(|meta| meta.modified()).map_err(Error::io("read", path))?;
+fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Failure> {
+    let file = regular::open(path).map_err(Failure::io_at("read", path))?;
+    let written = file.metadata().and_then(|meta| meta.modified()).map_err(Failure::io_at("read", path))?;
     let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
 
     let name = path.display().to_string();
     read_document::<ReportFile>(file)
         .map_err(ReportError::from)
         .and_then(|file| read_report(&name, file, written, snapshot, locked))
-        .map_err(|error| Error::NoReport { path: path.to_owned(), error })
+        .map_err(|error| no_report(path, &error))
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_datastore::{Datastore, clock};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::doubt;
 use calipam_repair::journal::{Disk, Journal, default_path};
 
-use crate::error::Error;
+use crate::failure::Failure;
 use crate::operator::Operator;
 
 /// Whether and how much to write.
@@ -38,11 +39,11 @@ pub struct Writing {
 
 impl Writing {
     /// The file of the journal.
-    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Error> {
+    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Failure> {
         match (&self.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
             (None, Some(folder)) => Ok(default_path(folder, cluster, clock::now())),
-            (None, None) => Err(Error::NoJournalDirectory),
+            (None, None) => Err(Failure::no_journal_directory()),
         }
     }
 
@@ -79,10 +80,10 @@ impl<'a> Run<'a> {
         intent: &'a Intent,
         operator: &'a dyn Operator,
         what: [&'static str; 2],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Failure> {
         datastore.require_calico_3(what[0])?;
         if !datastore.is_live() {
-            return Err(Error::NotLive(what[1]));
+            return Err(Failure::not_live(what[1]));
         }
         Ok(Self::new(datastore, intent, operator))
     }
@@ -93,10 +94,17 @@ impl<'a> Run<'a> {
     }
 
     /// Refuses to write by what a Kubernetes says that may be of another cluster than the etcd, unless it was named.
-    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Error> {
+    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
-                Err(Error::DoubtfulKubernetes(doubt))
+                let message = format!(
+                    "the Kubernetes of the kubeconfig may be of another cluster than the etcd: {doubt}"
+                );
+                Err(Failure::refused(message).hint(Hint::new(
+                    "name the context of the cluster that uses this etcd: {}; if it is this one, name it as well. Or read etcd alone, \
+                     without a kubeconfig",
+                    [Call::KubeconfigAndContext],
+                )))
             }
             _ => Ok(()),
         }
@@ -107,14 +115,20 @@ impl<'a> Run<'a> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }
 
-    pub(crate) fn check_limit(&self, changes: usize) -> Result<(), Error> {
+    pub(crate) fn check_limit(&self, changes: usize) -> Result<(), Failure> {
         match self.exceeds(changes) {
-            Some(limit) => Err(Error::TooManyChanges { changes, limit }),
+            Some(limit) => Err(Failure::refused(format!(
+                "the plan makes {changes} changes, more than the limit of {limit}; nothing was changed"
+            ))
+            .hint(Hint::new(
+                "review the plan with {}, then allow it with {}",
+                [Call::DryRun, Call::MaxChanges(changes)],
+            ))),
             None => Ok(()),
         }
     }
 
-    pub(crate) async fn ask(&self, question: Question) -> Result<Consent, Error> {
-        self.operator.ask(question).await.map_err(Error::NoConsent)
+    pub(crate) async fn ask(&self, question: Question) -> Result<Consent, Failure> {
+        self.operator.ask(question).await
     }
 }

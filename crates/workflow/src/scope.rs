@@ -1,22 +1,24 @@
 //! Names of nodes, pools and namespaces, as a request gives them.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use calipam_check::Scope;
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
 use calipam_model::config::ClusterInformation;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{Defect, Snapshot, Source};
 use calipam_model::text::TextRef;
 use wildmatch::WildMatch;
 
-use crate::error::{Error, NotFound, nearest};
+use crate::failure::{Failure, Kind};
 use crate::operator::Pending;
 
 /// The part of a cluster that a call names; all of it where nothing is named.
@@ -31,37 +33,29 @@ pub struct Names {
     pub selector: Option<Selector>,
 }
 
-/// The same in one cluster: nodes by name, pools by CIDR.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    pub nodes: Vec<String>,
-    pub pools: Vec<IpNet>,
-    pub namespace: Option<String>,
-}
-
 impl Names {
     /// What is meant by the names.
     ///
     /// # Errors
     /// If one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
     /// look like a clean cluster.
-    pub fn part(&self, snapshot: &Snapshot) -> Result<Part, Error> {
+    pub fn scope(&self, snapshot: &Snapshot) -> Result<Scope, Failure> {
         self.found(snapshot)?.all()
     }
 
     /// What is meant by the names that are found, where a reader need not go without what is there.
     ///
     /// # Errors
-    /// As [`Self::part`], where not one of the nodes or of the pools is found.
-    pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Part>, Error> {
-        let nodes = found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
+    /// As [`Self::scope`], where not one of the nodes or of the pools is found.
+    pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Scope>, Failure> {
+        let Found { found: nodes, mut not_found } =
+            found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
         let pools = found_pools(snapshot, &self.pools)?;
-        let (found, mut not_found) = (nodes.found.into_iter().collect::<Vec<String>>(), nodes.not_found);
         not_found.extend(pools.not_found);
-        have_in_common(snapshot, &found, &pools.found)?;
+        let scope = Scope { nodes, networks: pools.found, namespace: self.namespace.clone() };
+        have_in_common(snapshot, &scope)?;
         self.namespace.iter().try_for_each(|name| known_namespace(snapshot, name))?;
-        let part = Part { nodes: found, pools: pools.found, namespace: self.namespace.clone() };
-        Ok(Found { found: part, not_found })
+        Ok(Found { found: scope, not_found })
     }
 }
 
@@ -70,7 +64,7 @@ impl Names {
 pub struct Found<T> {
     pub found: T,
     /// An error for each name that nothing has.
-    pub not_found: Vec<Error>,
+    pub not_found: Vec<Failure>,
 }
 
 impl<T> Found<T> {
@@ -78,7 +72,7 @@ impl<T> Found<T> {
     ///
     /// # Errors
     /// If nothing has one of them.
-    fn all(mut self) -> Result<T, Error> {
+    fn all(mut self) -> Result<T, Failure> {
         if self.not_found.is_empty() { Ok(self.found) } else { Err(self.not_found.swap_remove(0)) }
     }
 }
@@ -88,7 +82,7 @@ impl<T> Found<Vec<T>> {
     ///
     /// # Errors
     /// If nothing has any of them: no name at all would mean everything.
-    fn of(each: impl Iterator<Item = Result<T, Error>>) -> Result<Self, Error> {
+    fn of(each: impl Iterator<Item = Result<T, Failure>>) -> Result<Self, Failure> {
         let (mut found, mut not_found) = (Vec::new(), Vec::new());
         for one in each {
             match one {
@@ -104,7 +98,7 @@ impl<T> Found<Vec<T>> {
 }
 
 /// The GUID of the cluster that a datastore holds; empty if it has none.
-pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> {
+pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Failure>> {
     Box::pin(async move {
         let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
         let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
@@ -116,14 +110,84 @@ pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Error>> 
 ///
 /// # Errors
 /// If it is not found: a misspelt name would look like a clean cluster.
-fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
+fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
     let is_known = snapshot.nodes.iter().any(|node| node.value.name == name)
         || snapshot.affinities.iter().any(|affinity| affinity.value.key.node == name)
         || snapshot.blocks.iter().any(|b| b.value.content.sound().is_some_and(|block| owns(block.owner())))
         || snapshot.endpoints.iter().any(|endpoint| endpoint.value.node() == *name)
         || attributes(snapshot).any(|record| record.get("node").is_some_and(|node| node == *name));
-    if is_known { Ok(()) } else { Err(Error::UnknownNode(NotFound::of(name, &known_nodes(snapshot)))) }
+    if is_known { Ok(()) } else { Err(unknown_node(name, &known_nodes(snapshot))) }
+}
+
+/// Of the names that are known, the one that was probably meant: the first that contains the text, else the one with the
+/// fewest letters that differ.
+pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<&'k str> {
+    let part = |name: &&str| text.len() > 3 && name.contains(text);
+    known.clone().find(part).or_else(|| {
+        let near = known.map(|name| (strsim::levenshtein(text, name), name)).min();
+        near.filter(|(distance, _)| *distance <= 3 && *distance < text.len()).map(|(_, name)| name)
+    })
+}
+
+/// A hint about a name that nothing has, after the one that is most like it.
+fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
+    let Hint { text, mut calls } = hint.into();
+    let Some(near) = nearest(name, known.iter().map(String::as_str)) else { return Hint { text, calls } };
+    calls.insert(0, Call::Name(near.to_owned()));
+    Hint { text: format!("did you mean `{{}}`? {text}").into(), calls }
+}
+
+pub(crate) fn unknown_node(name: &str, known: &BTreeSet<String>) -> Failure {
+    let list = Hint::new("{} lists nodes and what they hold", [Call::ShowNodes]);
+    Failure::refused(format!("node {name:?} not found")).hint(did_you_mean(name, known, list))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no pool {0:?}")]
+pub struct UnknownPool(pub String);
+
+pub(crate) fn unknown_pool(snapshot: &Snapshot, name: &str) -> Failure {
+    let known = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
+    let list = Hint::new("{} lists the pools; a CIDR is accepted as well", [Call::Show]);
+    let hint = did_you_mean(name, &known, list);
+    Failure::of(Kind::Refused, UnknownPool(name.to_owned()), Some(hint))
+}
+
+pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
+    Failure::refused(format!("nothing is in {cidr}: no pool, no block, and no address in use"))
+        .hint(Hint::new("{} lists the pools", [Call::Show]))
+}
+
+/// Nothing is there, and nothing uses an address of it.
+pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
+    Failure::refused(format!("there is no block {cidr}"))
+        .hint(Hint::new("{} lists the blocks", [Call::ShowBlocks]))
+}
+
+/// What is named has no address in common.
+pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
+    Failure::refused(format!("nothing of {some} is in {}", texts(others)))
+        .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
+}
+
+/// Handles that are named at most.
+const CANDIDATES: usize = 10;
+
+/// The only one of the handles that begin so; `None` if there is none.
+pub(crate) fn only_handle(
+    begin: &str,
+    ids: impl IntoIterator<Item = String>,
+) -> Result<Option<String>, Failure> {
+    let mut ids: Vec<String> = ids.into_iter().collect();
+    if ids.len() < 2 {
+        return Ok(ids.pop());
+    }
+    let more = if ids.len() > CANDIDATES { "\n  …" } else { "" };
+    ids.truncate(CANDIDATES);
+    let text = format!("use a longer prefix of one of these IDs:{}{more}", "\n  {}".repeat(ids.len()));
+    let named: Vec<Call> = ids.into_iter().map(Call::Name).collect();
+    Err(Failure::refused(format!("several handles begin with {begin:?}")).hint(Hint::new(text, named)))
 }
 
 /// Everything that sound blocks record.
@@ -136,7 +200,7 @@ fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
 const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// A namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
-fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
+fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
     let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
     let named = named
@@ -152,7 +216,12 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
             last = namespace;
         }
     }
-    if known.contains(name) { Ok(()) } else { Err(Error::UnknownNamespace(NotFound::of(name, &known))) }
+    if known.contains(name) {
+        return Ok(());
+    }
+    let message = format!("namespace {name:?} not found: no pod, endpoint, service or record names it");
+    let hint = did_you_mean(name, &known, "namespaces in which nothing has an address are not known");
+    Err(Failure::refused(message).hint(hint))
 }
 
 /// The pod that was probably meant, as `namespace/name`; `None` for one that exists.
@@ -176,7 +245,7 @@ pub fn nodes(
     snapshot: &Snapshot,
     names: &[String],
     selector: Option<&Selector>,
-) -> Result<BTreeSet<String>, Error> {
+) -> Result<BTreeSet<String>, Failure> {
     found_nodes(snapshot, names, selector)?.all()
 }
 
@@ -185,7 +254,7 @@ pub fn found_nodes(
     snapshot: &Snapshot,
     names: &[String],
     selector: Option<&Selector>,
-) -> Result<Found<BTreeSet<String>>, Error> {
+) -> Result<Found<BTreeSet<String>>, Failure> {
     let known = LazyCell::new(|| known_nodes(snapshot));
     let named = |name: &String| {
         if !is_pattern(name) {
@@ -193,7 +262,7 @@ pub fn found_nodes(
         }
         let pattern = WildMatch::new(name);
         let matching: Vec<String> = known.iter().filter(|node| pattern.matches(node)).cloned().collect();
-        if matching.is_empty() { Err(Error::UnknownNode(NotFound::of(name, &known))) } else { Ok(matching) }
+        if matching.is_empty() { Err(unknown_node(name, &known)) } else { Ok(matching) }
     };
     let Found { found, not_found } = Found::of(names.iter().map(named))?;
     let found: BTreeSet<String> = found.into_iter().flatten().collect();
@@ -203,7 +272,12 @@ pub fn found_nodes(
         snapshot.nodes.iter().map(|node| &node.value).filter(|node| selector.matches(&node.labels));
     let is_named = |name: &String| names.is_empty() || found.contains(name);
     let selected: BTreeSet<String> = matching.map(|node| node.name.clone()).filter(is_named).collect();
-    if selected.is_empty() { Err(Error::NoNodeSelected) } else { Ok(Found { found: selected, not_found }) }
+    if selected.is_empty() {
+        return Err(Failure::refused("the selector matches none of the nodes").hint(
+            "labels are those of Calico's nodes: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
+        ));
+    }
+    Ok(Found { found: selected, not_found })
 }
 
 /// True for a name that stands for others.
@@ -228,20 +302,20 @@ fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
 }
 
 /// The CIDR of a pool by its name, or a CIDR itself in which there is anything: blocks may be in no pool.
-pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
+pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Failure> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);
     }
     let cidr = name.parse().map(|cidr: IpNet| cidr.trunc());
-    let cidr = cidr.map_err(|_| Error::UnknownPool(unknown_pool(snapshot, name)))?;
+    let cidr = cidr.map_err(|_| unknown_pool(snapshot, name))?;
     if !snapshot.has_read(Source::Pools) || is_known_network(snapshot, cidr) {
         return Ok(cidr);
     }
-    Err(Error::UnknownNetwork(cidr))
+    Err(unknown_network(cidr))
 }
 
 /// The CIDRs of the pools that are found.
-pub fn found_pools(snapshot: &Snapshot, names: &[String]) -> Result<Found<Vec<IpNet>>, Error> {
+pub fn found_pools(snapshot: &Snapshot, names: &[String]) -> Result<Found<Vec<IpNet>>, Failure> {
     Found::of(names.iter().map(|name| pool(snapshot, name)))
 }
 
@@ -267,28 +341,23 @@ pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
         || snapshot.defects.iter().any(is_undecodable)
 }
 
-/// A pool of which there is none.
-pub(crate) fn unknown_pool(snapshot: &Snapshot, name: &str) -> NotFound {
-    let names: BTreeSet<String> = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
-    NotFound::of(name, &names)
-}
-
 /// Where nodes and pools were named: one of the nodes has something in one of the pools.
-fn have_in_common(snapshot: &Snapshot, nodes: &[String], pools: &[IpNet]) -> Result<(), Error> {
-    if nodes.is_empty() || pools.is_empty() || has_any(snapshot, nodes, pools) {
+fn have_in_common(snapshot: &Snapshot, scope: &Scope) -> Result<(), Failure> {
+    let Scope { nodes, networks, .. } = scope;
+    if nodes.is_empty() || networks.is_empty() || has_any(snapshot, scope) {
         return Ok(());
     }
-    Err(Error::NothingInCommon { nodes: nodes.join(", "), pools: texts(pools) })
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    Err(nothing_in_common(&nodes.join(", "), networks))
 }
 
 pub(crate) fn texts(pools: &[IpNet]) -> String {
     pools.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn has_any(snapshot: &Snapshot, nodes: &[String], pools: &[IpNet]) -> bool {
-    let nodes: HashSet<&str> = nodes.iter().map(String::as_str).collect();
-    let is_named = |node: &str| nodes.contains(node);
-    let lies_there = |cidr: IpNet| pools.iter().any(|pool| overlap(*pool, cidr));
+fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
+    let is_named = |node: &str| scope.nodes.contains(node);
+    let lies_there = |cidr: IpNet| scope.has_network(cidr);
 
     let by_affinity = || {
         let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);

@@ -2,13 +2,14 @@
 
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
-use calipam_plan::split::{self, Split};
+use calipam_plan::split::{self, Split, SplitRefusal};
 
-use crate::error::Error;
+use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 use crate::read::read;
 use crate::run::{Intent, Run, Writing};
@@ -43,20 +44,20 @@ pub fn split<'a>(
     datastore: &'a Datastore,
     request: &'a SplitRequest,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Repaired, Error>> {
+) -> Pending<'a, Result<Repaired, Failure>> {
     Box::pin(async move {
         let run = Run::on_live(datastore, &request.intent, operator, ["split a pool", "a split"])?;
         let snapshot = read(datastore, operator).await?;
         let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
         if request.needs_lock && !is_locked {
-            return Err(Error::NotLocked);
+            return Err(SplitRefusal::NotLocked.into());
         }
 
         let pool = pool(&snapshot, &request.pool)?;
         let key = Key::Pool(pool.name.clone());
         let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
         let Some(Object::Pool(document)) = stored else {
-            return Err(Error::UnknownPool(unknown_pool(&snapshot, &pool.name)));
+            return Err(unknown_pool(&snapshot, &pool.name));
         };
         let how = Split { parts: request.parts, disables_first: request.disables_first };
         let plan = split::plan(&snapshot, pool, &document, how)?;
@@ -68,7 +69,7 @@ pub fn split<'a>(
     })
 }
 
-fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> {
+fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Failure> {
     let is_meant = |pool: &&Pool| match name {
         PoolName::Name(name) => pool.name == *name,
         PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),
@@ -78,9 +79,10 @@ fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> 
     match (found.next(), found.next(), name) {
         (Some(pool), None, _) => Ok(pool),
         (Some(pool), Some(other), _) => {
-            Err(Error::SeveralPools { pools: [pool.name.clone(), other.name.clone()] })
+            let message = format!("the pools {} and {} have the same CIDR", pool.name, other.name);
+            Err(Failure::refused(message).hint(Hint::new("name the pool: {}", [Call::ByName])))
         }
-        (None, _, PoolName::Name(name)) => Err(Error::UnknownPool(unknown_pool(snapshot, name))),
-        (None, _, PoolName::Cidr(cidr)) => Err(Error::UnknownPool(unknown_pool(snapshot, &cidr.to_string()))),
+        (None, _, PoolName::Name(name)) => Err(unknown_pool(snapshot, name)),
+        (None, _, PoolName::Cidr(cidr)) => Err(unknown_pool(snapshot, &cidr.to_string())),
     }
 }

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use calipam_check::{Context, Options};
 use calipam_datastore::Datastore;
 use calipam_datastore::write::RECORDS;
+use calipam_model::hint::Hint;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
+use calipam_model::words::quoted;
 use calipam_plan::migrate;
 use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
 
-use crate::error::Error;
-use crate::operator::{Note, Operator, Pending, Proposal};
-use crate::preflight::LeftLocks;
+use crate::failure::Failure;
+use crate::operator::{Event, Operator, Pending, Proposal};
 use crate::read::read;
 use crate::run::{Intent, Run, Writing, folder_of};
 use crate::write::Executed;
@@ -30,7 +31,8 @@ pub struct Undone {
     pub exceeds: Option<usize>,
     /// `None` if nothing was to be written.
     pub run: Option<Executed>,
-    pub locks: LeftLocks,
+    /// A lock that a killed run has left stays.
+    pub stays_locked: bool,
 }
 
 /// The kinds of objects that an undo writes.
@@ -53,12 +55,16 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 }
 
 /// The lock that the run of this journal has left, if it can be restored.
-async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Error> {
+async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;
     match now {
-        LockState::AsItWas => run.operator.note(Note::LockOfRun(&lock)),
-        LockState::Unclear => run.operator.note(Note::StaleLock(&lock, now)),
+        LockState::AsItWas => run.operator.warn(format!(
+            "the run did not finish and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
+             (journal {})",
+            quoted(&lock.journal)
+        )),
+        LockState::Unclear => run.warn_of_unclear(&lock),
         LockState::Unlocked => {}
     }
     Ok((now == LockState::AsItWas).then_some(lock))
@@ -73,7 +79,7 @@ async fn check_pools(
     datastore: &Datastore,
     mut plan: UndoPlan,
     operator: &dyn Operator,
-) -> Result<UndoPlan, Error> {
+) -> Result<UndoPlan, Failure> {
     if !plan.steps().iter().any(UndoStep::writes_pools) {
         return Ok(plan);
     }
@@ -117,9 +123,11 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
 }
 
 /// While pools overlap no pod starts.
-fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> LeftLocks {
-    run.operator.note(Note::LockStaysForPools(lock));
-    LeftLocks::Stay
+fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
+    run.operator.warn("the datastore stays locked: pools of that run are not undone, and may overlap".into());
+    let Hint { text, calls } = lock.hint();
+    run.operator.tell(Event::Hint(Hint::new(format!("once the reason is gone: {text}"), calls)));
+    true
 }
 
 /// Plans the inverse of a run, shows it, asks, and restores what was there: last the lock that the run has left. `journals` is
@@ -131,15 +139,17 @@ pub fn undo<'a>(
     journals: Option<PathBuf>,
     intent: &'a Intent,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Undone, Error>> {
+) -> Pending<'a, Result<Undone, Failure>> {
     Box::pin(async move {
         if !datastore.is_live() {
-            return Err(Error::NotLive("an undo"));
+            return Err(Failure::not_live("an undo"));
         }
         let run = Run::new(datastore, intent, operator);
         let (header, ended) = (recorded.header.clone(), recorded.ended);
         if !ended {
-            operator.note(Note::JournalWithoutEnd);
+            operator.warn(
+                "the run of this journal did not finish: anything it did after the last line of the journal is not undone".into(),
+            );
         }
         let recorded = resolve(recorded, datastore).await?.0;
         let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
@@ -154,27 +164,34 @@ pub fn undo<'a>(
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
             // A run that was killed before its first change has left a lock anyway.
-            let locks = match (lock, run.writing()) {
+            let stays_locked = match (lock, run.writing()) {
                 (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
                 (Some(lock), Some(_)) => {
                     let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
                     run.restore(&lock, consent).await?
                 }
                 (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
-                (_, None) => LeftLocks::Gone,
+                (_, None) => false,
             };
-            return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None, locks });
+            return Ok(Undone {
+                header,
+                plan,
+                ended,
+                exceeds: run.exceeds(changes),
+                run: None,
+                stays_locked,
+            });
         };
 
-        operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
-        let mut locks = LeftLocks::Gone;
+        operator.show(Proposal::Undo(&header, &plan))?;
+        let mut locked = false;
         let (cluster, sources) = (plan.cluster(), sources(&plan));
         match &lock {
             // No one else can have left it, too.
             Some(_) => {
                 run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?
             }
-            None => locks = run.preflight(writing, cluster, &sources, changes).await?.locks,
+            None => locked = run.preflight(writing, cluster, &sources, changes).await?.stays_locked,
         }
         let mut question = plan.question(&datastore.location());
         question.others += usize::from(lock.is_some());
@@ -186,10 +203,10 @@ pub fn undo<'a>(
         let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
         let executed = run.execute(&writing, cluster, work).await?;
         match lock {
-            Some(lock) if leaves_pools(&plan, Some(&executed)) => locks = stays_locked(&run, &lock),
-            Some(lock) => locks = run.restore(&lock, agreed).await?,
+            Some(lock) if leaves_pools(&plan, Some(&executed)) => locked = stays_locked(&run, &lock),
+            Some(lock) => locked = run.restore(&lock, agreed).await?,
             None => {}
         }
-        Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), locks })
+        Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), stays_locked: locked })
     })
 }

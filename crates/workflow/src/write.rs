@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::write::{Question, RECORDS};
 use calipam_model::snapshot::Source;
+use calipam_model::words::quoted;
 use calipam_plan::{Plan, PlanKind, PlanSummary};
 use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute};
 use tokio::sync::Notify;
 
-use crate::error::Error;
-use crate::operator::{Activity, Note, Proposal};
-use crate::preflight::{LeftLocks, Passed};
+use crate::failure::Failure;
+use crate::operator::{Activity, Proposal};
+use crate::preflight::Passed;
 use crate::run::{Run, Writing};
 
 /// What a plan came to.
@@ -23,7 +24,8 @@ pub struct Repaired {
     pub exceeds: Option<usize>,
     /// `None` if nothing was to be written.
     pub run: Option<Executed>,
-    pub locks: LeftLocks,
+    /// A lock that a killed run has left stays.
+    pub stays_locked: bool,
 }
 
 impl Repaired {
@@ -58,12 +60,12 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 
 impl Run<'_> {
     /// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
-    pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Error> {
+    pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
         self.write_if(plan, passed, async |_: bool| Ok(())).await
     }
 
     /// The same for the first part of what the run writes. If it ended as it should, gives it with the run that writes the rest.
-    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Error> {
+    pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
         let mut repaired = self.write_part(plan, None, async |_: bool| Ok(()), true).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
         let rest = begun
@@ -76,8 +78,8 @@ impl Run<'_> {
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<(), Error>,
-    ) -> Result<Repaired, Error> {
+        holds: impl AsyncFnOnce(bool) -> Result<(), Failure>,
+    ) -> Result<Repaired, Failure> {
         self.write_part(plan, passed, holds, false).await
     }
 
@@ -85,29 +87,29 @@ impl Run<'_> {
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<(), Error>,
+        holds: impl AsyncFnOnce(bool) -> Result<(), Failure>,
         goes_on: bool,
-    ) -> Result<Repaired, Error> {
+    ) -> Result<Repaired, Failure> {
         let (summary, steps) = plan.divide();
         let changes = summary.changes.len();
         let cluster = summary.cluster.guid.clone();
         let Some(writing) = self.writing().filter(|_| !steps.is_empty()) else {
-            let locks = match (passed, self.writing()) {
-                (Some(passed), _) => passed.locks,
+            let stays_locked = match (passed, self.writing()) {
+                (Some(passed), _) => passed.stays_locked,
                 (None, Some(writing)) => self.restore_stale_locks(writing, &cluster).await?,
-                (None, None) => LeftLocks::Gone,
+                (None, None) => false,
             };
-            return Ok(Repaired { plan: summary, exceeds: self.exceeds(changes), run: None, locks });
+            return Ok(Repaired { plan: summary, exceeds: self.exceeds(changes), run: None, stays_locked });
         };
 
         let shown = passed.as_ref().and_then(|passed| passed.shown.as_ref());
         if shown.is_none_or(|shown| !shown.says_the_same(&summary)) {
             if shown.is_some() {
-                self.operator.note(Note::PlanHasChanged);
+                self.operator.info("the plan has changed since the first check".into());
             }
-            self.operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
+            self.operator.show(Proposal::Plan(&summary))?;
         }
-        let Passed { locks, .. } = match passed {
+        let Passed { stays_locked, .. } = match passed {
             // What passed was the plan that was expected.
             Some(passed) => {
                 self.check_limit(changes)?;
@@ -124,7 +126,7 @@ impl Run<'_> {
                 execute(self.datastore, &cluster, steps, consent, &options).await
             })
             .await?;
-        Ok(Repaired { plan: summary, exceeds: None, run: Some(executed), locks })
+        Ok(Repaired { plan: summary, exceeds: None, run: Some(executed), stays_locked })
     }
 
     fn question(&self, plan: &PlanSummary) -> Question {
@@ -145,14 +147,13 @@ impl Run<'_> {
         writing: &Writing,
         cluster: &str,
         work: impl AsyncFnOnce(Options) -> Result<Execution, RepairError>,
-    ) -> Result<Executed, Error> {
+    ) -> Result<Executed, Failure> {
         let journal = match &self.begun {
             Some(begun) => begun.path().to_owned(),
             None => writing.journal_of(cluster)?,
         };
         let now = WritingNow::begin();
-        let interrupt =
-            Interrupt::on_signals().map_err(|error| Error::Io { doing: "wait for signals".into(), error })?;
+        let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
 
         let meter = self.operator.start(Activity::Writing);
         let steps = Arc::clone(&meter);
@@ -173,7 +174,7 @@ impl Run<'_> {
         let execution = tokio::select! {
             biased;
             () = opened.notified(), if is_new => {
-                self.operator.note(Note::Journal(&journal));
+                self.operator.info(format!("journal: {}", quoted(&journal)));
                 work.await
             }
             execution = &mut work => execution,

@@ -40,7 +40,7 @@ fn a_place_that_cannot_be_written() {
         let told = format!("error: cannot write the journal {place}: ");
         assert!(run.stderr.contains(&told), "{run:?}");
         assert!(
-            run.stderr.contains("\nhint: nothing is written to the datastore without a journal; choose a place for it: `calipam release --leaked "),
+            run.stderr.contains("\nhint: nothing is written to the datastore without a journal: name a file with `calipam release --leaked "),
             "{run:?}"
         );
         assert!(!run.stderr.contains("calipam undo"), "there is nothing to undo: {run:?}");

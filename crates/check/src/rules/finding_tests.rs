@@ -13,7 +13,7 @@ use super::structure_tests::{findings, handle, only, pod, verdict, whole};
 use crate::claim::{Claim, describe};
 use crate::context::Context;
 use crate::test_cluster::Cluster;
-use crate::{Code, Filter, Options, Remedy, Severity, awaits_first_block, check};
+use crate::{Code, Filter, Options, Remedy, Scope, Severity, awaits_first_block, check};
 
 #[test]
 fn a_handle_is_in_the_pools_of_the_blocks_that_it_names() {
@@ -21,7 +21,7 @@ fn a_handle_is_in_the_pools_of_the_blocks_that_it_names() {
     handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.0/30": 1}));
     let left = |pool: &str| {
         let mut report = check(&cluster.0, &Options::default());
-        report.filter(&Filter { pools: vec![pool.parse().unwrap()], ..Filter::default() });
+        report.filter(&Filter { scope: Scope::of_networks([pool.parse().unwrap()]), ..Filter::default() });
         assert_eq!(report.counts.findings.values().sum::<usize>(), report.findings.len());
         report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
     };
@@ -34,9 +34,9 @@ fn a_filter_by_nodes_admits_what_concerns_one_of_them() {
     let mut unclaimed = whole();
     unclaimed.0.affinities.clear();
     let left = |nodes: &[&str], rules: &[Code]| {
-        let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+        let scope = Scope::of_nodes(nodes.iter().map(|node| (*node).to_owned()));
         let mut report = check(&unclaimed.0, &Options::default());
-        report.filter(&Filter { nodes, rules: rules.to_vec(), ..Filter::default() });
+        report.filter(&Filter { scope, rules: rules.to_vec(), ..Filter::default() });
         report.findings.len()
     };
     let all = left(&[], &[]);
@@ -265,7 +265,8 @@ fn a_leaked_address_is_of_the_namespace_that_its_record_names() {
     cluster.0.endpoints.clear();
     let left = |namespace: &str| {
         let mut report = check(&cluster.0, &Options::default());
-        report.filter(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() });
+        let scope = Scope { namespace: Some(namespace.to_owned()), ..Scope::default() };
+        report.filter(&Filter { scope, ..Filter::default() });
         report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>()
     };
     assert_eq!(left("default"), [Code::LeakedAddress]);

@@ -8,9 +8,8 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::blocks::pool_of;
-use super::scope::Scope;
 use crate::claim::{Claim, describe};
-use crate::{Context, Options};
+use crate::{Context, Options, Scope};
 
 pub type PodName = (String, String);
 
@@ -48,14 +47,16 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     let mut list = AddressList { addresses: Vec::new() };
     for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.usable?))) {
         let host = indexed.owner.and_then(|owner| owner.host());
-        for allocation in block.allocations().filter(|allocation| scope.has(allocation.address.into())) {
+        for allocation in
+            block.allocations().filter(|allocation| scope.has_network(allocation.address.into()))
+        {
             let record = allocation.attribute;
             let claim = Claim::of(&record);
             if matches!(claim, Claim::Cooling | Claim::WindowsReserved) {
                 continue;
             }
             let node = record.get("node").map(|node| node.to_string()).or_else(|| host.map(str::to_owned));
-            if !node.as_deref().map_or(scope.has_all_nodes(), |node| scope.has_node(node)) {
+            if !node.as_deref().map_or(scope.nodes.is_empty(), |node| scope.has_node(node)) {
                 continue;
             }
             let is_used = used.remove(&allocation.address);
@@ -76,7 +77,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
         }
     }
     // What is left of these no block records.
-    for address in used.into_iter().filter(|address| scope.has((*address).into())) {
+    for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
         let around =
             context.index.blocks.iter().map(|block| block.key).find(|block| block.contains(&address));
         list.addresses.push(HeldAddress {
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn by_node_with_the_owner_of_the_block_for_old_records() {
-        let scope = Scope { nodes: ["node-1".to_owned()].into(), ..Scope::default() };
+        let scope = Scope::of_nodes(["node-1".to_owned()]);
         assert_eq!(shown(&scope, &[]), ["10.0.0.0 pod ns/a", "10.0.0.2 pod ns/old"]);
         assert_eq!(shown(&Scope::default(), &[]).len(), 3);
     }
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn by_pool() {
-        let scope = Scope { pools: vec!["10.0.0.0/31".parse().unwrap()], ..Scope::default() };
+        let scope = Scope::of_networks(["10.0.0.0/31".parse().unwrap()]);
         assert_eq!(shown(&scope, &[]), ["10.0.0.0 pod ns/a", "10.0.0.1 pod ns/b"]);
     }
 }

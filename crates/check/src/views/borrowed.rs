@@ -7,9 +7,8 @@ use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::Scope;
 use crate::claim::{Claim, describe};
-use crate::{Context, Options};
+use crate::{Context, Options, Scope};
 
 /// All borrowed addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,7 +48,9 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         }
         let host = indexed.owner.and_then(|o| o.host());
         let lends = scope.has_owner(indexed.owner);
-        for allocation in block.allocations().filter(|allocation| scope.has(allocation.address.into())) {
+        for allocation in
+            block.allocations().filter(|allocation| scope.has_network(allocation.address.into()))
+        {
             let attribute = allocation.attribute;
             let node = attribute.get("node");
             // Nearly all addresses are held by the owner of their block: nothing else of these is read.

@@ -41,7 +41,6 @@ pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, MappedState, PoolM
 pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, TunnelView, nodes};
 pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
-pub use self::scope::Scope;
 pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
 
 /// A number of addresses. IPv6 pools hold more than 64 bits can count: as JSON and YAML it is a number up

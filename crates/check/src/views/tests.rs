@@ -3,6 +3,7 @@ use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Scope;
 use crate::test_cluster::{Cluster, pod};
 
 /// A /28 pool of /30 blocks instead of the large one.

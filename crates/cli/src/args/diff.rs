@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use calipam_model::IpNet;
 use calipam_model::selector::Selector;
+use calipam_workflow::Names;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
 use jiff::Timestamp;
@@ -69,6 +70,11 @@ pub(crate) struct DiffArgs {
 }
 
 impl DiffArgs {
+    pub(crate) fn names(&self) -> Names {
+        let Self { nodes, pools, selector, .. } = self;
+        Names { nodes: nodes.clone(), pools: pools.clone(), selector: selector.clone(), namespace: None }
+    }
+
     /// Addresses, and blocks, that are named.
     pub(crate) fn networks(&self) -> [Vec<IpNet>; 2] {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));

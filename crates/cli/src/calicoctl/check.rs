@@ -10,9 +10,11 @@ use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::check_and_confirm;
 
 use super::args::CheckArgs;
-use super::{Failed, criteria, print, script};
+use super::{criteria, print};
 use crate::args::Global;
 use crate::console::Console;
+use crate::exit::Failure;
+use crate::operator::Person;
 use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
 use crate::{connect, hints, output_file};
@@ -31,10 +33,10 @@ const LOOKED_FOR: [Code; 7] = [
     Code::UndecodableObject,
 ];
 
-pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failure> {
     let (view, report, snapshot) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let checked = check_and_confirm(&datastore, &criteria(), None, &script(console)).await?;
+        let checked = check_and_confirm(&datastore, &criteria(), None, &Person::script(console)).await?;
         Ok((calicoctl(&checked.snapshot, &checked.report), checked.report, checked.snapshot))
     })?;
     let lines = Lines {

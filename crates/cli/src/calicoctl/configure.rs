@@ -2,16 +2,17 @@
 
 use calipam_model::config::IpamSetting;
 use calipam_plan::configure::ConfigureRefusal;
-use calipam_workflow::{ConfigureRequest, Error};
+use calipam_workflow::ConfigureRequest;
 
 use super::args::ConfigureArgs;
-use super::{Failed, finish, print, script};
+use super::{finish, print, said};
 use crate::args::{Global, WritingArgs};
-use crate::connect;
 use crate::console::Console;
 use crate::exit::Failure;
+use crate::operator::Person;
+use crate::{connect, hints};
 
-pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<(), Failure> {
     let settings = settings(args)?;
     let text: String = settings
         .iter()
@@ -21,37 +22,32 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
     let request = ConfigureRequest { settings, foresees: false, intent };
     let configured = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        Ok(calipam_workflow::configure(&datastore, &request, &script(console)).await?)
+        calipam_workflow::configure(&datastore, &request, &Person::script(console)).await
     });
-    let repaired = match configured {
-        Err(Failure::Workflow(Error::Configure(ConfigureRefusal::Nothing))) => {
-            return Err(Failed::said(ConfigureRefusal::Nothing.to_string()));
-        }
-        Err(Failure::Workflow(Error::Configure(refusal))) => {
-            return Err(Failed::said(format!("error: {refusal}")));
-        }
-        other => other?,
-    };
+    let repaired = configured.map_err(|failure| match failure.cause() {
+        Some(refusal @ ConfigureRefusal::Nothing) => said(refusal.to_string()),
+        Some(refusal) => said(format!("error: {refusal}")),
+        None => failure,
+    })?;
     if repaired.run.is_none() {
-        repaired.plan.warnings.iter().for_each(|w| console.warn(&crate::hints::plan::warning(w)));
+        repaired.plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
     }
     finish(repaired.run, console)?;
     print(&text, console)
 }
 
 /// What is to be set; an empty text is as good as none, as in calicoctl.
-fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failed> {
+fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();
     if let Some(text) = given(&args.strictaffinity) {
         let value = parse_bool(&text)
-            .ok_or_else(|| Failed::said("invalid value. Use true or false to set strictaffinity"))?;
+            .ok_or_else(|| said("invalid value. Use true or false to set strictaffinity"))?;
         settings.push(IpamSetting::StrictAffinity(value));
     }
     if let Some(text) = given(&args.max_blocks_per_host) {
         let number = text.parse();
-        let number =
-            number.map_err(|_| Failed::said("invalid value for maxblockhost. Use a valid number"))?;
+        let number = number.map_err(|_| said("invalid value for maxblockhost. Use a valid number"))?;
         settings.push(IpamSetting::MaxBlocksPerHost(number));
     }
     if let Some(text) = given(&args.kubevirt_ip_persistence) {
@@ -60,7 +56,7 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failed> {
             "Disabled" => false,
             _ => {
                 let message = "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled";
-                return Err(Failed::said(message));
+                return Err(said(message));
             }
         }));
     }
@@ -68,7 +64,7 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failed> {
         settings.push(IpamSetting::Cooldown(args.ip_cooldown_seconds));
     }
     match settings.is_empty() {
-        true => Err(Failed::said(ConfigureRefusal::Nothing.to_string())),
+        true => Err(said(ConfigureRefusal::Nothing.to_string())),
         false => Ok(settings),
     }
 }

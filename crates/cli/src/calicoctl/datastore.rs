@@ -6,12 +6,13 @@ use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use calipam_repair::{LockAction, set_lock};
 
-use super::{Failed, print};
+use super::print;
 use crate::args::Global;
 use crate::connect;
 use crate::console::Console;
+use crate::exit::Failure;
 
-pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Result<(), Failure> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let question = Question {
@@ -21,7 +22,7 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
             ..Question::default()
         };
         if let Some(consent) = Consent::from_option(question, true) {
-            set_lock(&datastore, consent, action).await.map_err(calipam_workflow::Error::from)?;
+            set_lock(&datastore, consent, action).await?;
         }
         Ok(())
     })?;

@@ -6,7 +6,6 @@ mod args;
 mod check;
 mod configure;
 mod datastore;
-mod operator;
 mod real;
 mod release;
 mod show;
@@ -17,12 +16,11 @@ mod version;
 use std::ffi::OsString;
 
 use calipam_repair::LockAction;
-use calipam_workflow::{Criteria, Executed};
+use calipam_workflow::{Criteria, Executed, Shown};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
 use self::args::{Calicoctl, Command, Datastore, DatastoreCommand, IpamCommand, MigrateCommand};
-use self::operator::Script;
 use crate::args::Global;
 use crate::commands::repair;
 use crate::console::Console;
@@ -42,7 +40,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     match carry_out(&call.command, &global, &console) {
         Ok(()) => 0,
         Err(failure) => {
-            failure.print(&console);
+            console.failure(&failure);
             1
         }
     }
@@ -53,7 +51,7 @@ pub(crate) fn command() -> clap::Command {
     Calicoctl::command()
 }
 
-fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<(), Failed> {
+fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<(), Failure> {
     match command {
         Command::Ipam(ipam) => match &ipam.command {
             IpamCommand::Check(args) => check::run(args, global, console),
@@ -75,41 +73,14 @@ fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<()
     }
 }
 
-/// Why a command failed.
-enum Failed {
-    /// In the words of calicoctl, and what to do about it.
-    Said(String, Option<String>),
-    Calipam(Failure),
-}
-
-impl<E: Into<Failure>> From<E> for Failed {
-    fn from(error: E) -> Self {
-        Self::Calipam(error.into())
-    }
-}
-
-impl Failed {
-    fn said(message: impl Into<String>) -> Self {
-        Self::Said(message.into(), None)
-    }
-
-    /// calicoctl prints its errors as they are.
-    fn print(&self, console: &Console) {
-        match self {
-            Self::Said(message, hint) => {
-                message.lines().for_each(|line| console.say(line));
-                if let Some(hint) = hint {
-                    console.hint(hint);
-                }
-            }
-            Self::Calipam(failure) => console.failure(failure),
-        }
-    }
+/// Why a command failed, in the words of calicoctl, which prints its errors as they are.
+fn said(message: impl Into<String>) -> Failure {
+    Failure::refused(message).shown(Shown::Plain)
 }
 
 /// Prints what a command says on stdout.
-fn print(text: &str, console: &Console) -> Result<(), Failed> {
-    Ok(console.data(|out| out.write_all(text.as_bytes()))?)
+fn print(text: &str, console: &Console) -> Result<(), Failure> {
+    console.data(|out| out.write_all(text.as_bytes()))
 }
 
 /// calicoctl has no options for these.
@@ -118,14 +89,10 @@ fn criteria() -> Criteria {
 }
 
 /// Says on stderr what a run met, and where its journal is.
-fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failed> {
+fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failure> {
     let is_partial = false;
     match repair::outcome(run, is_partial, console)? {
         Outcome::Clean => Ok(()),
-        _ => Err(Failed::said("error: something had changed since the read, and not everything was done")),
+        _ => Err(said("error: something had changed since the read, and not everything was done")),
     }
-}
-
-fn script(console: &Console) -> Script<'_> {
-    Script::new(console)
 }

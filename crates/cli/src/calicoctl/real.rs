@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Failed;
 use crate::exit::Failure;
 use crate::render::text::{escape, quoted};
 
@@ -19,7 +18,7 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
 /// Runs the real calicoctl with the arguments of this process, in its place: it has the terminal, the signals and the exit
 /// code. Returns only if that cannot be done; `command` is what the caller wanted.
-pub(super) fn run(command: &str) -> Result<(), Failed> {
+pub(super) fn run(command: &str) -> Result<(), Failure> {
     let mut tried: Vec<PathBuf> =
         env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
     let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
@@ -29,9 +28,8 @@ pub(super) fn run(command: &str) -> Result<(), Failed> {
 
     tried.extend(env::current_exe());
     tried.push(program.clone());
-    let failed = |error: &dyn std::fmt::Display| {
-        Failed::Calipam(Failure::usage(format!("cannot run {}: {error}", quoted(&program))))
-    };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("cannot run {}: {error}", quoted(&program)));
     let tried = env::join_paths(tried).map_err(|error| failed(&error))?;
     Err(failed(&take_over(Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried))))
 }
@@ -52,7 +50,7 @@ fn take_over(command: &mut Command) -> io::Error {
 }
 
 /// What the variable names, which must be another program than this.
-fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
+fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failure> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let what = match () {
         () if !can_be_run(&program) => "is not an executable program",
@@ -60,12 +58,8 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failed> {
         () if tried.contains(&program) => "runs calipam again",
         () => return Ok(program),
     };
-    Err(Failed::Calipam(Failure::Usage {
-        message: format!("{VARIABLE} is {}, which {what}", quoted(&program)),
-        hint: Some(
-            "set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH".into(),
-        ),
-    }))
+    Err(Failure::usage(format!("{VARIABLE} is {}, which {what}", quoted(&program)))
+        .hint("set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH"))
 }
 
 /// The first calicoctl in PATH that is not this program. Relative folders of PATH are passed over: what they hold depends on
@@ -77,17 +71,14 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
         .find(|program| can_be_run(program) && !is_this(program) && !tried.contains(program))
 }
 
-fn missing(command: &str) -> Failed {
-    Failed::Calipam(Failure::Usage {
-        message: format!(
+fn missing(command: &str) -> Failure {
+    Failure::usage(format!(
             "`{}` is a command of the real calicoctl; this is calipam under its name, and PATH has no other calicoctl",
             escape(command)
-        ),
-        hint: Some(format!(
+        )).hint(format!(
             "to have both, put the real calicoctl into a folder of PATH, or name it: \
              `export {VARIABLE}=/opt/calico/bin/calicoctl`"
-        )),
-    })
+        ))
 }
 
 #[cfg(unix)]

@@ -1,22 +1,24 @@
 //! `ipam release`: of one address, or of what reports list.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use calipam_check::Subject;
 use calipam_plan::release::{Force, ReportError, Request};
 use calipam_plan::{SkipReason, Verb};
-use calipam_workflow::{Error, ReleaseRequest, Repaired};
+use calipam_workflow::{Names, ReleaseRequest, Repaired, UnusableReport};
 
 use super::args::ReleaseArgs;
 use super::show::parse_address;
-use super::{Failed, criteria, finish, print, script};
+use super::{criteria, finish, print, said};
 use crate::args::{Global, WritingArgs};
 use crate::console::Console;
 use crate::exit::Failure;
 use crate::hints::Reader;
+use crate::operator::Person;
 use crate::{connect, hints};
 
-pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failure> {
     if !args.from_report.is_empty() {
         return from_reports(args, global, console);
     }
@@ -25,66 +27,56 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     one(parse_address(text, console)?, args.force, global, console)
 }
 
-fn carry_out(request: &ReleaseRequest, global: &Global, console: &Console) -> Result<Repaired, Failure> {
+/// Releases as a call of calicoctl does; `what` is for the journal.
+fn carry_out(
+    targets: Request,
+    reports: Vec<PathBuf>,
+    what: &str,
+    (global, console): (&Global, &Console),
+) -> Result<Repaired, Failure> {
+    let request = ReleaseRequest {
+        targets,
+        names: Names::default(),
+        reports,
+        criteria: criteria(),
+        intent: WritingArgs::agreed(&format!("calicoctl ipam release {what}")),
+        lock: false,
+    };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        Ok(calipam_workflow::release(&datastore, request, &script(console)).await?)
+        calipam_workflow::release(&datastore, &request, &Person::script(console)).await
     })
 }
 
-fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Result<(), Failed> {
-    let request = ReleaseRequest {
-        targets: Request {
-            addresses: vec![address],
-            force: if force { Force::Named } else { Force::Nothing },
-            ..Request::default()
-        },
-        pools: Vec::new(),
-        selector: None,
-        reports: Vec::new(),
-        criteria: criteria(),
-        intent: WritingArgs::agreed("calicoctl ipam release --ip"),
-        lock: false,
-    };
-    let repaired = carry_out(&request, global, console)?;
+fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Result<(), Failure> {
+    let force_named = if force { Force::Named } else { Force::Nothing };
+    let targets = Request { addresses: vec![address], force: force_named, ..Request::default() };
+    let repaired = carry_out(targets, Vec::new(), "--ip", (global, console))?;
     if let Some(skipped) = repaired.plan.skipped.first() {
         let is_free =
             matches!(skipped.reason, SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling);
         if is_free {
-            return Err(Failed::said(format!("IP address {address} is not assigned")));
+            return Err(said(format!("IP address {address} is not assigned")));
         }
         let message = format!(
             "error: IP address {address} is not released: {}",
             hints::plan::skipped(skipped, Reader::Document)
         );
         let hint = "calicoctl would have released it; with `--force` this releases it, too".to_owned();
-        return Err(Failed::Said(message, (!force).then_some(hint)));
+        return Err(said(message).hint_if((!force).then_some(hint)));
     }
     finish(repaired.run, console)?;
     print(&format!("Successfully released IP address {address}\n"), console)
 }
 
-fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
-    let request = ReleaseRequest {
-        targets: Request {
-            leaked: true,
-            orphan_handles: true,
-            force: if args.force { Force::Reported } else { Force::Nothing },
-            ..Request::default()
-        },
-        pools: Vec::new(),
-        selector: None,
-        reports: args.from_report.clone(),
-        criteria: criteria(),
-        intent: WritingArgs::agreed("calicoctl ipam release --from-report"),
-        lock: false,
-    };
-    let repaired = match carry_out(&request, global, console) {
-        Err(Failure::Workflow(Error::UnusableReport { report, objection })) => {
-            return Err(refused(&report, &objection));
-        }
-        other => other?,
-    };
+fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failure> {
+    let force = if args.force { Force::Reported } else { Force::Nothing };
+    let targets = Request { leaked: true, orphan_handles: true, force, ..Request::default() };
+    let repaired = carry_out(targets, args.from_report.clone(), "--from-report", (global, console));
+    let repaired = repaired.map_err(|failure| match failure.cause() {
+        Some(UnusableReport { report, objection }) => refused(report, objection),
+        None => failure,
+    })?;
     for skipped in &repaired.plan.skipped {
         if skipped.reason != SkipReason::NotAllocated {
             console.say(&format!(
@@ -100,8 +92,8 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
 }
 
 /// An objection in the words of calicoctl.
-fn refused(report: &str, objection: &ReportError) -> Failed {
-    Failed::said(match objection {
+fn refused(report: &str, objection: &ReportError) -> Failure {
+    said(match objection {
         ReportError::OtherCluster { .. } => format!(
             "cluster does not match the provided report ({report}): mismatched cluster GUID. Refusing to release"
         ),

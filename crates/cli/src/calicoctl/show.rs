@@ -15,20 +15,24 @@ use jiff::SignedDuration;
 
 use super::args::ShowArgs;
 use super::table::{Side, draw, five_digits, share};
-use super::{Failed, print, script};
+use super::{print, said};
 use crate::args::{Global, address};
 use crate::connect;
 use crate::console::Console;
+use crate::exit::Failure;
+use crate::operator::Person;
 use crate::render::text::escape;
 
-pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failure> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
     let address = address.map(|text| parse_address(text, console)).transpose()?;
     let snapshot = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         Ok(match address {
-            Some(address) => read_around(&datastore, &Lookup::Address(address), &script(console)).await?,
-            None => read_sources(&datastore, sources(args), &script(console)).await?,
+            Some(address) => {
+                read_around(&datastore, &Lookup::Address(address), &Person::script(console)).await?
+            }
+            None => read_sources(&datastore, sources(args), &Person::script(console)).await?,
         })
     })?;
     let text = match address {
@@ -52,13 +56,13 @@ fn sources(args: &ShowArgs) -> &'static [Source] {
 }
 
 /// An address. calicoctl says on stdout that it is none.
-pub(super) fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failed> {
+pub(super) fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failure> {
     if let Ok(address) = address(text) {
         return Ok(address);
     }
     let invalid = format!("Error executing command: invalid IP address specified: {}\n", escape(text));
     print(&invalid, console)?;
-    Err(Failed::Said(String::new(), None))
+    Err(said(""))
 }
 
 fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
@@ -72,7 +76,7 @@ fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
 }
 
-fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {
+fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failure> {
     let found = sound_blocks(snapshot).find_map(|block| block.allocation_of(address));
     let not_assigned = || Ok(format!("{address} is not assigned\n"));
     let Some(found) = found else { return not_assigned() };
@@ -80,7 +84,7 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {
     if attribute.is_cooling() {
         return match has_cooled_down(snapshot, &attribute) {
             true => not_assigned(),
-            false => Err(Failed::said(format!("IP {address} is currently in cooldown"))),
+            false => Err(said(format!("IP {address} is currently in cooldown"))),
         };
     }
     let handle = attribute.clean_handle().map_or("<none>".to_owned(), |handle| handle.to_string());
@@ -197,10 +201,9 @@ fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
 
 /// The settings under their names in Go. Of virtual machines calicoctl prints where in memory the setting lies; here it is
 /// the setting.
-fn configuration(snapshot: &Snapshot) -> Result<String, Failed> {
+fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
     let config = snapshot.effective_ipam_config();
-    let config =
-        config.ok_or_else(|| Failed::said("error: the configuration that is stored cannot be decoded"))?;
+    let config = config.ok_or_else(|| said("error: the configuration that is stored cannot be decoded"))?;
     let settings = [
         IpamSetting::StrictAffinity(config.strict_affinity),
         IpamSetting::AutoAllocateBlocks(config.auto_allocate_blocks),

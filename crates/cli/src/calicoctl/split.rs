@@ -5,16 +5,17 @@ use std::num::{IntErrorKind, ParseIntError};
 use calipam_check::Subject;
 use calipam_plan::split::SplitRefusal;
 use calipam_plan::{PlanKind, Verb};
-use calipam_workflow::{Error, PoolName, Repaired, SplitRequest};
+use calipam_workflow::{PoolName, Repaired, SplitRequest, UnknownPool};
 
 use super::args::SplitArgs;
-use super::{Failed, finish, print, script};
+use super::{finish, print, said};
 use crate::args::{Global, WritingArgs};
 use crate::connect;
 use crate::console::Console;
 use crate::exit::Failure;
+use crate::operator::Person;
 
-pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failure> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
         // In the words of Go.
@@ -22,7 +23,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        Failed::said(format!(
+        said(format!(
             "error reading number to split IP pools into. {number} is not a valid number: strconv.Atoi: parsing {number:?}: {why}"
         ))
     })?;
@@ -32,9 +33,9 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         let (name, cidr) = (name.clone().unwrap_or_default(), cidr.clone().unwrap_or_default());
         if cidr.is_empty() {
             let why = format!("resource does not exist: IPPool({name}) with error: <nil>");
-            Failed::said(format!("unable to find IP pool with name {name}: {why}"))
+            said(format!("unable to find IP pool with name {name}: {why}"))
         } else {
-            Failed::said(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
+            said(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
         }
     };
     let pool = match (&name, &cidr) {
@@ -42,7 +43,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         (None, Some(cidr)) => PoolName::Cidr(cidr.parse().map_err(|_| not_found())?),
         (None, None) => {
             let message = "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split";
-            return Err(Failed::said(message));
+            return Err(said(message));
         }
     };
 
@@ -57,20 +58,16 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
     };
     let split = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        Ok(calipam_workflow::split(&datastore, &request, &script(console)).await?)
+        calipam_workflow::split(&datastore, &request, &Person::script(console)).await
     });
-    let repaired = match split {
-        Err(Failure::Workflow(Error::UnknownPool(_))) => return Err(not_found()),
-        Err(Failure::Workflow(Error::NotLocked)) => {
-            return Err(Failed::said(
-                "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
-            ));
-        }
-        Err(Failure::Workflow(Error::Split(refusal @ SplitRefusal::NotPowerOfTwo { .. }))) => {
-            return Err(Failed::said(refusal.to_string()));
-        }
-        other => other?,
-    };
+    let repaired = split.map_err(|failure| match failure.cause() {
+        _ if failure.cause::<UnknownPool>().is_some() => not_found(),
+        Some(SplitRefusal::NotLocked) => said(
+            "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
+        ),
+        Some(refusal @ SplitRefusal::NotPowerOfTwo { .. }) => said(refusal.to_string()),
+        _ => failure,
+    })?;
     let text = message(&repaired);
     finish(repaired.run, console)?;
     print(&text, console)

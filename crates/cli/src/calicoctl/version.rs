@@ -1,22 +1,23 @@
 //! `version`: four lines that scripts read.
 
 use super::datastore::information;
-use super::{Failed, print};
+use super::{print, said};
 use crate::args::Global;
 use crate::connect;
 use crate::console::Console;
+use crate::exit::Failure;
 use crate::render::text::escape;
 
 /// The calicoctl whose commands these are.
 const STANDS_FOR: &str = "v3.33.0";
 
-pub(super) fn run(global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(global: &Global, console: &Console) -> Result<(), Failure> {
     let calipam = env!("CARGO_PKG_VERSION");
     print(&format!("Client Version:    {STANDS_FOR}\nGit commit:        calipam-{calipam}\n"), console)?;
     let information =
         connect::block_on(async { Ok(information(&connect::open(global, console).await?).await?) })?;
     let Some(information) = information else {
-        return Err(Failed::said(
+        return Err(said(
             "Unable to retrieve Cluster Version or Type: resource does not exist: ClusterInformation(default)",
         ));
     };

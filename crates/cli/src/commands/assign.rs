@@ -9,13 +9,10 @@ use jiff::SignedDuration;
 
 use super::repair;
 use crate::args::{AssignArgs, Global};
-use crate::connect;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::operator::Person;
 
 pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let plans_only = args.dry_run;
     let what = if args.count.is_some() { "--count" } else { "--ip" };
     let request = AssignRequest {
         wanted: Request {
@@ -30,16 +27,11 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
         pools: args.pools.clone(),
         // What a recheck would drop is not an objection to an assignment.
         criteria: Criteria { options: Options::default(), recheck_after: SignedDuration::ZERO },
-        intent: args.writing.intent((!plans_only).then(|| format!("assign {what}"))),
+        intent: args.writing.intent((!args.dry_run).then(|| format!("assign {what}"))),
     };
-    connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        if !plans_only && !datastore.is_live() {
-            return Err(calipam_workflow::Error::NotLive("an assignment").into());
-        }
-        let person = Person::new(console, args.writing.yes);
-        let repaired = calipam_workflow::assign(&datastore, &request, &person).await?;
-        repair::finish(repaired, args.dry_run, datastore.is_live(), console)
+    let on_file = (!args.dry_run).then(|| Failure::not_live("an assignment"));
+    repair::run(&args.writing, !args.dry_run, on_file, (global, console), async |datastore, person| {
+        calipam_workflow::assign(datastore, &request, person).await
     })
 }
 

@@ -14,7 +14,7 @@ use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{CheckResult, Criteria, Error, Found, Names, Part, check_and_confirm, note_last_use};
+use calipam_workflow::{CheckResult, Criteria, Found, Names, check_and_confirm, no_report, note_last_use};
 use serde_json::{Map, Value};
 
 use crate::args::{CheckArgs, CheckOptions, Global};
@@ -42,14 +42,12 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
-                let failed = Err(failure);
                 // If this cannot be written either, the reason for the failure is what the operator needs.
-                if let Err(second) =
-                    write_failure_metrics(begin.elapsed(), exit::code(&failed), args, console)
+                if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console)
                 {
                     console.failure(&second);
                 }
-                return failed;
+                return Err(failure);
             }
         };
     let worst = match &changes {
@@ -94,7 +92,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let Found { found: filter, not_found } =
             checker.keep(&mut checked.report, &checked.snapshot, console)?;
         let is_whole = not_found.is_empty();
-        not_found.into_iter().for_each(|error| console.failure(&error.into()));
+        not_found.into_iter().for_each(|error| console.failure(&error));
         changes.iter_mut().for_each(|changes| changes.narrow(&filter));
         if let Some(folder) = &args.archive {
             note_last_use(folder, &mut checked.report, &Person::watching(console))?;
@@ -131,7 +129,7 @@ impl<'a> Checker<'a> {
         console: &Console,
     ) -> Result<CheckResult, Failure> {
         let (criteria, person) = (self.criteria(), Person::watching(console));
-        Ok(check_and_confirm(datastore, &criteria, self.options.confirm, &person).await?)
+        check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
     }
 
     /// Leaves out of the report what was not asked for, by the names that are found.
@@ -163,11 +161,10 @@ pub(crate) fn earlier<T>(
     path: &Path,
     decode: impl FnOnce(&Map<String, Value>) -> Result<T, NoReport>,
 ) -> Result<T, Failure> {
-    let file = regular::open(path)
-        .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
+    let file = regular::open(path).map_err(Failure::io(format!("read the report {}", path.display())))?;
     let report =
         read_document(file).and_then(|value: Value| decode(value.as_object().ok_or(NoReport::NotAnObject)?));
-    Ok(report.map_err(|reason| Error::NoReport { path: path.into(), error: reason.into() })?)
+    report.map_err(|reason| no_report(path, &reason.into()))
 }
 
 /// The report of a check of one cluster.
@@ -184,10 +181,8 @@ fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> 
     if earlier.guid != *guid {
         let other = ReportError::OtherCluster { reported: earlier.guid, found: guid.clone() };
         let name = path.unwrap_or(Path::new("-")).display();
-        return Err(Failure::Usage {
-            message: format!("cannot compare with {name}: {other}"),
-            hint: Some("keep the reports of different clusters apart".into()),
-        });
+        return Err(Failure::usage(format!("cannot compare with {name}: {other}"))
+            .hint("keep the reports of different clusters apart"));
     }
     Ok(Changes::since(earlier, &checked.report, &checked.dropped))
 }
@@ -245,9 +240,9 @@ fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Found<Filter>, 
         namespace: options.namespace.clone(),
         selector: options.selector.clone(),
     };
-    let Found { found: Part { nodes, pools, namespace }, not_found } = names.found(snapshot)?;
+    let Found { found: scope, not_found } = names.found(snapshot)?;
     let (rules, skip) = (options.rules.clone(), options.skip_rules.clone());
-    Ok(Found { found: Filter { rules, skip, nodes, namespace, pools }, not_found })
+    Ok(Found { found: Filter { rules, skip, scope }, not_found })
 }
 
 /// Says what to do next, the most severe first.
@@ -289,8 +284,8 @@ const BLOCKS: usize = 6;
 /// for the others.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
     // A rebuild is of blocks: those of the findings, where a node or a namespace is all that was asked for.
-    let by_block = !filter.nodes.is_empty() || filter.namespace.is_some();
-    let is_named = |node: &String| filter.nodes.is_empty() || filter.nodes.contains(node);
+    let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
+    let is_named = |node: &String| filter.scope.has_node(node);
     let mut shown: Vec<Remedy> = Vec::new();
     for mut remedy in report.findings.iter().filter_map(Finding::remedy) {
         match &mut remedy {

@@ -33,7 +33,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
         let person = Person::watching(console);
         // Giving back the memory of two million objects one by one would take longer than the process has to live.
         let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
-        let scope = scope(pair, args.networks(), &args.nodes, args.selector.as_ref(), &args.pools)?;
+        let scope = scope(pair, args.networks(), &args.names())?;
         let found = diff(pair, [&old, &new], &scope, args.recheck.settle, &person).await?;
         Ok((old, new, pair, ManuallyDrop::new(found)))
     })?;
@@ -63,9 +63,9 @@ fn states(
     if args.new.is_some() {
         return Err(Failure::usage("with --archive, specify only NEW"));
     }
-    let new = args.old.clone().or_else(|| after.as_ref().map(name)).ok_or_else(|| Failure::Usage {
-        message: format!("the archive has no export after {}", args.at.unwrap_or(before.at)),
-        hint: Some("specify NEW, the state to compare with, such as `etcd` or `kubernetes`".to_owned()),
+    let new = args.old.clone().or_else(|| after.as_ref().map(name)).ok_or_else(|| {
+        Failure::usage(format!("the archive has no export after {}", args.at.unwrap_or(before.at)))
+            .hint("specify NEW, the state to compare with, such as `etcd` or `kubernetes`")
     })?;
     Ok((name(before), new))
 }
@@ -73,12 +73,10 @@ fn states(
 /// Refuses what cannot be meant.
 fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failure> {
     if let Some(named) = &global.datastore {
-        return Err(Failure::Usage {
-            message: format!(
-                "`diff` names what it reads as OLD and NEW; --datastore {named} has no effect here"
-            ),
-            hint: Some(format!("such as {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))),
-        });
+        return Err(Failure::usage(format!(
+            "`diff` names what it reads as OLD and NEW; --datastore {named} has no effect here"
+        ))
+        .hint(format!("such as {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))));
     }
     if old.datastore == "-" && new.datastore == "-" {
         return Err(Failure::usage("stdin cannot be both OLD and NEW"));

@@ -23,15 +23,15 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     }
     let snapshot = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        Ok(calipam_workflow::read(&datastore, &Person::watching(console)).await?)
+        calipam_workflow::read(&datastore, &Person::watching(console)).await
     })?;
     let explanation = match (&args.pod, &args.node) {
         (Some(pod), _) => of_pod(&snapshot, pod)?,
         (None, node) => {
             let node = node.as_deref().unwrap_or_default();
-            views::explain_node(&snapshot, node).ok_or_else(|| Failure::NotFound {
-                message: format!("there is no node {:?}", escape(node)),
-                hint: Some(format!("{} lists the nodes", hints::command(&["show", "--nodes"]))),
+            views::explain_node(&snapshot, node).ok_or_else(|| {
+                Failure::refused(format!("there is no node {:?}", escape(node)))
+                    .hint(format!("{} lists the nodes", hints::command(&["show", "--nodes"])))
             })?
         }
     };
@@ -44,11 +44,12 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
 /// # Errors
 /// If there is no such pod, or pods were not read.
 fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation, Failure> {
-    views::explain_pod(snapshot, namespace, name).ok_or_else(|| Failure::NotFound {
-        message: format!("there is no pod {}", escape(&format!("{namespace}/{name}"))),
-        hint: match snapshot.has_read(Source::Pods) {
-            false => Some(super::show::read_pods()),
-            true => super::show::near_pod(snapshot, namespace, name),
-        },
+    views::explain_pod(snapshot, namespace, name).ok_or_else(|| {
+        Failure::refused(format!("there is no pod {}", escape(&format!("{namespace}/{name}")))).hint_if(
+            match snapshot.has_read(Source::Pods) {
+                false => Some(super::show::read_pods()),
+                true => super::show::near_pod(snapshot, namespace, name),
+            },
+        )
     })
 }

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use calipam_files::archive::Added;
 use calipam_history::keep::Keep;
 use calipam_workflow::{Archiving, archive};
 
@@ -35,19 +34,14 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     if let Some(ending) = file.extension().and_then(|ending| ending.to_str())
         && OTHER_COMPRESSIONS.contains(&ending)
     {
-        return Err(Failure::Usage {
-            message: format!("{}: exports are not compressed as .{ending}", file.display()),
-            hint: Some("a name that ends in .zst compresses; another tool compresses standard output".into()),
-        });
+        return Err(Failure::usage(format!("{}: exports are not compressed as .{ending}", file.display()))
+            .hint("a name that ends in .zst compresses; another tool compresses standard output"));
     }
     if file.exists() && !args.overwrite {
-        return Err(Failure::Usage {
-            message: format!("{} exists", file.display()),
-            hint: Some(format!(
-                "choose another name, or replace it: {}",
-                hints::again(&["--overwrite"], &["overwrite"])
-            )),
-        });
+        return Err(Failure::usage(format!("{} exists", file.display())).hint(format!(
+            "choose another name, or replace it: {}",
+            hints::again(&["--overwrite"], &["overwrite"])
+        )));
     }
     let objects = connect::block_on(async { export(global, file, console).await })?;
     console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), file.display()));
@@ -65,9 +59,8 @@ fn to_archive(
 ) -> Result<Outcome, Failure> {
     let Archiving { added, removed, exports } = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        Ok(archive(&datastore, folder, keep, &Person::watching(console)).await?)
+        archive(&datastore, folder, keep, &Person::watching(console)).await
     })?;
-    warn_where_set_back(&added, console);
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
     console.info(&match added.was_there {
@@ -82,19 +75,10 @@ fn to_archive(
     Ok(Outcome::Clean)
 }
 
-pub(crate) fn warn_where_set_back(added: &Added, console: &Console) {
-    if let Some(later) = added.later {
-        console.warn(&format!(
-            "the archive has an export of {later}, which is later than this one of {}: a clock was set back",
-            added.export.taken_at
-        ));
-    }
-}
-
 /// A temporary file first: if the read fails, or begins again at another revision, nothing is printed.
 fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let failed = |error| Failure::Io { doing: "write a temporary file".into(), error };
-    let folder = tempfile::tempdir().map_err(failed)?;
+    let failed = Failure::io("write a temporary file");
+    let folder = tempfile::tempdir().map_err(&failed)?;
     let path = folder.path().join("export.jsonl");
     connect::block_on(async { export(global, &path, console).await })?;
     let mut file = File::open(&path).map_err(failed)?;

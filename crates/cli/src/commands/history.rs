@@ -23,7 +23,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     let found = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let person = Person::watching(console);
-        Ok(history(&datastore, args.about(), journals_folder().as_deref(), &person).await?)
+        history(&datastore, args.about(), journals_folder().as_deref(), &person).await
     })?;
     let document = HistoryDocument::of_etcd(&found);
     console.print(&document)?;

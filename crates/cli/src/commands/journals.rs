@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use calipam_repair::journal::{JournalState, Listed, list, unreadable};
-use calipam_workflow::Error;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -31,23 +30,21 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
     let found = journals.find(|journal| guid.is_none_or(|guid| journal.header.cluster == guid));
     found.map(|journal| journal.path).ok_or_else(|| {
         let of = guid.map(|guid| format!(" of cluster {guid}")).unwrap_or_default();
-        Failure::NotFound {
-            message: format!("there is no run{of} to undo in {}", folder.display()),
-            hint: Some(format!("{} lists all of them", hints::command_elsewhere(&["undo", "--list"]))),
-        }
+        Failure::refused(format!("there is no run{of} to undo in {}", folder.display()))
+            .hint(format!("{} lists all of them", hints::command_elsewhere(&["undo", "--list"])))
     })
 }
 
 /// Names what lies among the journals and is none: a run that is not listed may have written it.
 fn name_unreadable(folder: &Path, console: &Console) -> Result<(), Failure> {
-    for path in unreadable(folder).map_err(Error::from)? {
+    for path in unreadable(folder)? {
         console.warn(&format!("{} is not a readable journal: skipped", quoted(&path)));
     }
     Ok(())
 }
 
 fn read(folder: &Path) -> Result<Vec<Listed>, Failure> {
-    Ok(list(folder).map_err(Error::from)?)
+    Ok(list(folder)?)
 }
 
 /// Journals as they are printed.

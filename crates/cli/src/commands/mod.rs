@@ -44,12 +44,7 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
     start_log(global.verbose);
     console.format.is_one_of(Format::of_command(name), name)?;
     if global.names_several() && !["check", "show", "diff", "history", "export"].contains(&name) {
-        return Err(Failure::Usage {
-            message: format!("--context names several clusters, and `{name}` works on one"),
-            hint: Some(
-                "`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time".into(),
-            ),
-        });
+        return Err(Failure::usage(format!("--context names several clusters, and `{name}` works on one")).hint("`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time"));
     }
     match command {
         Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),
@@ -94,10 +89,8 @@ fn printing(
     let mut console = console.clone();
     if args.no_headers || args.sort_by.is_some() {
         if !console.format.is_for_people() {
-            return Err(Failure::Usage {
-                message: "--no-headers and --sort-by only apply to tables".into(),
-                hint: Some("select and sort the output of `-o json` with jq: docs/recipes.md".into()),
-            });
+            return Err(Failure::usage("--no-headers and --sort-by only apply to tables")
+                .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
         }
         console.page.rows_only = args.no_headers;
         // Once in a process.

@@ -1,7 +1,6 @@
 //! `record`, and the recorder of `serve`.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use tokio::runtime::Builder;
 use crate::args::{Global, RecordArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{Failure, Kind, Outcome};
 use crate::operator::Person;
 
 /// After what fails it begins again so much later.
@@ -24,13 +23,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// # Errors
 /// If it cannot begin.
 pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let failed = |doing: &str| {
-        let doing = doing.to_owned();
-        move |error| Failure::Io { doing, error }
-    };
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed("start threads"))?;
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))?;
     runtime.block_on(async {
-        let signal = connect::signal().map_err(failed("wait for signals"))?;
+        let signal = connect::signal().map_err(Failure::io("wait for signals"))?;
         tokio::select! {
             () = signal => Ok(Outcome::Clean),
             failure = record_again(&args.folder, args.keep.as_ref(), global, console) => Err(failure),
@@ -45,21 +40,18 @@ pub(super) fn start(
     global: &Global,
     console: &Console,
 ) -> Result<(), Failure> {
-    let failed = |error| Failure::Io { doing: "start threads".into(), error };
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let failed = Failure::io("start threads");
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(&failed)?;
     let (folder, keep) = (folder.to_owned(), keep.cloned());
     let (global, console) = (global.clone(), Console { progress: false, ..console.clone() });
     let record = move || {
         runtime.block_on(async {
             loop {
-                let failed = Err(record_again(&folder, keep.as_ref(), &global, &console).await);
-                let is_wrong_call = exit::code(&failed) == exit::USAGE;
-                if let Err(failure) = failed {
-                    if is_wrong_call {
-                        break console.failure(&failure);
-                    }
-                    pause(&failure, &console).await;
+                let failure = record_again(&folder, keep.as_ref(), &global, &console).await;
+                if failure.kind == Kind::Usage {
+                    break console.failure(&failure);
                 }
+                pause(&failure, &console).await;
             }
         })
     };
@@ -73,7 +65,7 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
         let once = async {
             let datastore = connect::open(global, console).await?;
             let person = Person::watching(console);
-            Ok::<Infallible, Failure>(record(&datastore, folder, keep, &has_begun, &person).await?)
+            record(&datastore, folder, keep, &has_begun, &person).await
         };
         let Err(failure) = once.await;
         if !has_begun.get() {

@@ -3,14 +3,13 @@
 use std::io::{self, BufRead};
 
 use calipam_plan::release::{Force, Request};
-use calipam_workflow::ReleaseRequest;
+use calipam_workflow::{Names, ReleaseRequest};
 
 use super::repair;
 use crate::args::{Global, ReleaseArgs};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
-use crate::operator::Person;
-use crate::{connect, hints};
+use crate::hints;
 
 pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
@@ -20,22 +19,21 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     }
     let request = ReleaseRequest {
         targets: targets(args)?,
-        pools: args.pools.clone(),
-        selector: args.selector.clone(),
+        names: Names {
+            nodes: args.nodes.clone(),
+            pools: args.pools.clone(),
+            namespace: args.namespace.clone(),
+            selector: args.selector.clone(),
+        },
         reports: args.reports.clone(),
         criteria: args.criteria.criteria(),
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };
-    connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        // Without --yes a file is planned on as in a dry run; who agrees in advance expects a write.
-        if args.writing.yes && !args.dry_run && !datastore.is_live() {
-            return Err(calipam_workflow::Error::NotLive("release --yes").into());
-        }
-        let person = Person::new(console, args.writing.yes);
-        let repaired = calipam_workflow::release(&datastore, &request, &person).await?;
-        repair::finish(repaired, args.dry_run, datastore.is_live(), console)
+    // Without --yes a file is planned on as in a dry run; who agrees in advance expects a write.
+    let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
+    repair::run(&args.writing, !args.dry_run, on_file, (global, console), async |datastore, person| {
+        calipam_workflow::release(datastore, &request, person).await
     })
 }
 
@@ -65,9 +63,6 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     let request = Request {
         addresses: args.addresses.clone(),
         handles,
-        nodes: args.nodes.clone(),
-        pools: Vec::new(),
-        namespace: args.namespace.clone(),
         leaked: args.leaked || (by_report && !args.orphan_handles),
         orphan_handles: args.orphan_handles || (by_report && !args.leaked),
         force: match (args.force, by_report) {
@@ -75,40 +70,37 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
             (true, false) => Force::Named,
             (false, _) => Force::Nothing,
         },
+        ..Request::default()
     };
 
     let named = request.addresses.len() + request.handles.len();
-    let others = request.leaked || request.orphan_handles || !request.nodes.is_empty();
+    let others = request.leaked || request.orphan_handles || !args.nodes.is_empty();
     if named == 0 && !others {
-        return Err(Failure::Usage {
-            message:
-                "specify what to release: --leaked, --orphan-handles, --node, --ip, --handle or --from-report"
-                    .into(),
-            hint: Some(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))),
-        });
+        return Err(Failure::usage(
+            "specify what to release: --leaked, --orphan-handles, --node, --ip, --handle or --from-report",
+        )
+        .hint(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))));
     }
     if request.is_of_nodes() && args.selector.is_some() {
-        return Err(Failure::Usage {
-            message: "--selector needs another target than --node: a deleted node has no labels".into(),
-            hint: Some("such as --leaked".into()),
-        });
+        return Err(Failure::usage(
+            "--selector needs another target than --node: a deleted node has no labels",
+        )
+        .hint("such as --leaked"));
     }
     let filtered = !args.pools.is_empty() || args.namespace.is_some() || args.selector.is_some();
     if request.force == Force::Named && (named != 1 || others || filtered) {
-        return Err(Failure::Usage {
-            message: "--force needs exactly one --ip or --handle".into(),
-            hint: Some("without it, what is in use is skipped and its owner named".into()),
-        });
+        return Err(Failure::usage("--force needs exactly one --ip or --handle")
+            .hint("without it, what is in use is skipped and its owner named"));
     }
     Ok(request)
 }
 
 /// Handles, one per line; empty lines and what follows `#` do not count.
 fn handles_of_stdin() -> Result<Vec<String>, Failure> {
-    let read = |error| Failure::Io { doing: "read handles from stdin".into(), error };
+    let read = Failure::io("read handles from stdin");
     let mut handles = Vec::new();
     for line in io::stdin().lock().lines() {
-        let line = line.map_err(read)?;
+        let line = line.map_err(&read)?;
         let id = line.split('#').next().unwrap_or_default().trim();
         if !id.is_empty() {
             handles.push(id.to_owned());

@@ -1,23 +1,47 @@
 //! How the commands that write end.
 
+use calipam_datastore::Datastore;
+use calipam_model::hint::{Call, Hint};
 use calipam_plan::{PlanKind, PlanSummary};
-use calipam_workflow::{Executed, LeftLocks, Repaired};
+use calipam_workflow::{Executed, Repaired};
 
+use crate::args::{Global, WritingArgs};
+use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{self, Failure, Outcome};
 use crate::format::Format;
 use crate::hints;
+use crate::operator::Person;
 use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Prints what a release or rebuild came to. `dry_run`: the call asked for the plan alone.
-pub(crate) fn finish(
-    repaired: Repaired,
-    dry_run: bool,
-    is_live: bool,
-    console: &Console,
+/// Carries out a command that writes if it `applies`, and says what it came to. `on_file`: why a file is refused, if it is.
+pub(super) fn run(
+    writing: &WritingArgs,
+    applies: bool,
+    on_file: Option<Failure>,
+    call: (&Global, &Console),
+    work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired, Failure>,
 ) -> Result<Outcome, Failure> {
+    let (global, console) = call;
+    connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        if let Some(refused) = on_file.filter(|_| !datastore.is_live()) {
+            return Err(refused);
+        }
+        let repaired = work(&datastore, &Person::new(console, writing.yes)).await?;
+        finish(repaired, !applies, datastore.is_live(), console)
+    })
+}
+
+/// A file that could be planned on.
+pub(super) fn not_live(what: &str) -> Failure {
+    Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
+}
+
+/// Prints what a release or rebuild came to. `dry_run`: the call asked for the plan alone.
+fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
     if !nothing || console.prints_nothing_new() {
@@ -39,8 +63,7 @@ pub(super) fn ended(
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
     }
-    let is_partial =
-        repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty() || repaired.locks == LeftLocks::Stay;
+    let is_partial = repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
     outcome(repaired.run, is_partial, console)
 }
 
@@ -52,7 +75,7 @@ pub(super) fn print(
     console: &Console,
 ) -> Result<(), Failure> {
     if is_all && console.format.is_for_people() {
-        plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
+        plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
     }
     console.print(document)
 }
@@ -93,7 +116,7 @@ pub(crate) fn outcome(
     // While the datastore is locked no pod starts or stops: nothing is more urgent.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());
-        hints::repair(error).into_iter().for_each(|hint| console.hint(&hint));
+        error.hint().into_iter().for_each(|hint| console.hint(&hints::text(&hint)));
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(
@@ -118,10 +141,10 @@ pub(crate) fn outcome(
 
     let complete = execution.is_complete();
     if let Some(error) = execution.failure.or(execution.lock_left) {
-        return Err(calipam_workflow::Error::from(error).into());
+        return Err(error.into());
     }
     if execution.interrupted && execution.not_started > 0 {
-        return Err(Failure::Interrupted);
+        return Err(exit::interrupted());
     }
     Ok(if complete { as_planned } else { Outcome::Refused })
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use calipam_check::views::{self, MapLimits, MapList, PodName, Scope};
-use calipam_check::{Options, check};
+use calipam_check::views::{self, MapLimits, MapList, PodName};
+use calipam_check::{Options, Scope, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
@@ -36,10 +36,8 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
         return fleet::show::run(args, &fleet, console);
     }
     if args.find_range.is_some() {
-        return Err(Failure::Usage {
-            message: "--find-range needs several clusters".into(),
-            hint: Some("name them with --fleet or --context, which takes `*` and `?`".into()),
-        });
+        return Err(Failure::usage("--find-range needs several clusters")
+            .hint("name them with --fleet or --context, which takes `*` and `?`"));
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
@@ -56,12 +54,12 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     })?;
     let nodes = found_nodes(&snapshot, &args.in_nodes, args.selector.as_ref())?;
     let pools = found_pools(&snapshot, &args.in_pools)?;
-    let scope = Scope { nodes: nodes.found, pools: pools.found };
+    let scope = Scope { nodes: nodes.found, networks: pools.found, namespace: None };
     let outcome = print_subject(&subject, &scope, &snapshot, &events, console)?;
     console.done_with(snapshot);
     let not_found: Vec<_> = nodes.not_found.into_iter().chain(pools.not_found).collect();
     let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
-    not_found.into_iter().for_each(|error| console.failure(&error.into()));
+    not_found.into_iter().for_each(|error| console.failure(&error));
     Ok(outcome)
 }
 
@@ -193,24 +191,21 @@ fn addresses(
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
         let pod = format!("{namespace}/{name}");
         if !within(&Scope::default()).addresses.is_empty() {
-            return Err(Failure::NotFound {
-                message: format!("the pod {pod} has no address on the nodes or in the pools that are named"),
-                hint: Some(format!("{} shows all that it has", hints::command(&["show", "--pod", &pod]))),
-            });
+            let all = format!("{} shows all that it has", hints::command(&["show", "--pod", &pod]));
+            let message = format!("the pod {pod} has no address on the nodes or in the pools that are named");
+            return Err(Failure::refused(message).hint(all));
         }
         if let Some(explanation) = views::explain_pod(snapshot, namespace, name) {
-            return Err(Failure::NotFound {
-                message: explanation.sentence(),
-                hint: Some(format!("{} says more", hints::command(&["explain", "--pod", &pod]))),
-            });
+            return Err(Failure::refused(explanation.sentence())
+                .hint(format!("{} says more", hints::command(&["explain", "--pod", &pod]))));
         }
-        return Err(Failure::NotFound {
-            message: format!("no address is recorded for the pod {pod}, and it is not known to use one"),
-            hint: match snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
-                false => Some(read_pods()),
-                true => near_pod(snapshot, namespace, name),
-            },
-        });
+        return Err(Failure::refused(format!(
+            "no address is recorded for the pod {pod}, and it is not known to use one"
+        ))
+        .hint_if(match snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
+            false => Some(read_pods()),
+            true => near_pod(snapshot, namespace, name),
+        }));
     }
     print(&list, snapshot, console)?;
     Ok(Outcome::Clean)
@@ -234,10 +229,9 @@ fn name_kubeconfig() -> String {
 /// The comparison that people make by hand before and after a repair; exit code 1 if the two differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
-        return Err(Failure::NotFound {
-            message: "there is nothing to compare with: pods were not read".into(),
-            hint: Some(name_kubeconfig()),
-        });
+        return Err(
+            Failure::refused("there is nothing to compare with: pods were not read").hint(name_kubeconfig())
+        );
     };
     print(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
@@ -249,13 +243,10 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
 
 fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(view) = views::handle(snapshot, id) else {
-        return Err(Failure::NotFound {
-            message: format!("there is no handle {id:?}"),
-            hint: Some(format!(
-                "{} lists handles that allocations name without an object",
-                hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
-            )),
-        });
+        return Err(Failure::refused(format!("there is no handle {id:?}")).hint(format!(
+            "{} lists handles that allocations name without an object",
+            hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
+        )));
     };
     print(&view, snapshot, console)?;
     hint_at_the_rest(&view.partly_read, ["--handle", id], console);

@@ -35,7 +35,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     let rates = match folder.as_os_str() == "etcd" {
         true => connect::block_on(async {
             let datastore = connect::open(global, console).await?;
-            Ok(calipam_workflow::rates_of_etcd(&datastore).await?)
+            calipam_workflow::rates_of_etcd(&datastore).await
         })?,
         false => calipam_workflow::rates(folder, &Person::watching(console))?,
     };
@@ -137,9 +137,9 @@ fn refused(error: &ScenarioError) -> Failure {
         ScenarioError::TooManyPodsOfNode { .. } => "`--max-pods-per-node` raises it",
         ScenarioError::LimitNeedsStrictAffinity => "add `--strict-affinity`",
         ScenarioError::Costs(_) | ScenarioError::Jitter(_) => "for example `--latency read=2ms,write=5ms`",
-        _ => "",
+        _ => return Failure::usage(error.to_string()),
     };
-    Failure::Usage { message: error.to_string(), hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+    Failure::usage(error.to_string()).hint(hint)
 }
 
 fn hint(answers: &Answers, console: &Console) {

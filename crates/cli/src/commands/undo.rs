@@ -4,8 +4,8 @@ use std::path::Path;
 
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target};
 use calipam_datastore::{Datastore, context_of_server};
+use calipam_model::hint::{Call, Hint};
 use calipam_repair::journal::{Header, Recorded, undo_command};
-use calipam_workflow::{Error, LeftLocks};
 
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
@@ -17,26 +17,19 @@ use crate::{connect, hints};
 
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let folder = || {
-        journals_folder().ok_or_else(|| Failure::Usage {
-            message: Error::NoJournalDirectory.to_string(),
-            hint: Some(format!(
-                "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}",
-                hints::command(&["undo", "JOURNAL"])
-            )),
-        })
+        let named = Call::Undo("JOURNAL".into());
+        let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
+        journals_folder().ok_or_else(|| Failure::no_journal_directory().hint(Hint::new(hint, [named])))
     };
     if args.list {
         return journals::run_list(&folder()?, console);
     }
     if args.run.is_none() && !args.last {
-        return Err(Failure::Usage {
-            message: "no run was specified".to_owned(),
-            hint: Some(format!(
-                "{} undoes the newest run, {} lists them",
-                hints::command(&["undo", "--last"]),
-                hints::command(&["undo", "--list"])
-            )),
-        });
+        return Err(Failure::usage("no run was specified").hint(format!(
+            "{} undoes the newest run, {} lists them",
+            hints::command(&["undo", "--last"]),
+            hints::command(&["undo", "--list"])
+        )));
     }
     connect::block_on(async {
         let (path, datastore) = match &args.run {
@@ -48,7 +41,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             }
             None => (journals::last(&folder()?, None, console)?, None),
         };
-        let recorded = Recorded::read(&path).map_err(Error::from)?;
+        let recorded = Recorded::read(&path)?;
         let datastore = match datastore {
             Some(datastore) => datastore,
             None => connect::open(&at_journal(global, &recorded.header, console), console).await?,
@@ -85,10 +78,8 @@ async fn undo(
     if let Some(limit) = undone.exceeds {
         repair::warn_of_limit(limit, console);
     }
-    let is_partial = !undone.ended
-        || undone.exceeds.is_some()
-        || !undone.plan.skipped().is_empty()
-        || undone.locks == LeftLocks::Stay;
+    let is_partial =
+        !undone.ended || undone.exceeds.is_some() || !undone.plan.skipped().is_empty() || undone.stays_locked;
     repair::outcome(undone.run, is_partial, console)
 }
 

@@ -14,10 +14,10 @@ const ROUTED: &str = "routed";
 
 pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure> {
     if let Some(other) = global.datastore.as_ref().filter(|name| *name != "kubernetes") {
-        return Err(Failure::Usage {
-            message: format!("several contexts need the Kubernetes datastore, but --datastore is {other}"),
-            hint: Some("a --fleet file can name clusters of any datastore".into()),
-        });
+        return Err(Failure::usage(format!(
+            "several contexts need the Kubernetes datastore, but --datastore is {other}"
+        ))
+        .hint("a --fleet file can name clusters of any datastore"));
     }
     let settings = KubernetesSettings::resolve(&base(global), &connect::environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
@@ -43,10 +43,7 @@ fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>, Failure> 
                 || "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
-            return Err(Failure::Usage {
-                message: format!("the kubeconfig has no context {pattern:?}"),
-                hint: Some(hint),
-            });
+            return Err(Failure::usage(format!("the kubeconfig has no context {pattern:?}")).hint(hint));
         }
         for name in found {
             if !names.contains(name) {

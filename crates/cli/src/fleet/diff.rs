@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use calipam_check::Scope;
 use calipam_datastore::settings::Settings;
-use calipam_history::diff::Scope;
 use calipam_workflow::{Side, diff, read_pair, state_at};
 use jiff::Timestamp;
 
@@ -49,18 +49,17 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         of_one.map(|(name, _)| *name),
         "compare that cluster alone; with several, OLD is a file or folder as for --fleet",
     )?;
-    let old = match (&args.archive, args.at, &args.old) {
-        (Some(folder), Some(at), None) => Old::Archives(folder, at),
-        (None, _, Some(old)) if old.revision.is_none() => {
-            Old::Fleet(Fleet::earlier(Path::new(&old.datastore))?)
-        }
-        _ => return Err(Failure::Usage {
-            message:
-                "with several clusters, OLD is a file or folder of earlier states; or use --archive and --at"
-                    .into(),
-            hint: Some("such as a folder of `export --fleet`: docs/fleet.md".into()),
-        }),
-    };
+    let old =
+        match (&args.archive, args.at, &args.old) {
+            (Some(folder), Some(at), None) => Old::Archives(folder, at),
+            (None, _, Some(old)) if old.revision.is_none() => {
+                Old::Fleet(Fleet::earlier(Path::new(&old.datastore))?)
+            }
+            _ => return Err(Failure::usage(
+                "with several clusters, OLD is a file or folder of earlier states; or use --archive and --at",
+            )
+            .hint("such as a folder of `export --fleet`: docs/fleet.md")),
+        };
     let compared: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, console, |cluster, console| {
             // What was written of an archive is there until it is read.
@@ -73,12 +72,12 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
                 Old::Archives(folder, at) => {
                     let state = state_at(&place(folder, cluster, ""), *at, &Person::watching(console));
                     let path = state.map(|state| archived.insert(state).path.clone());
-                    path.map(|path| Source::of_file(path, &unattended())).map_err(Failure::from)
+                    path.map(|path| Source::of_file(path, &unattended()))
                 }
             };
             let compared = match earlier.and_then(|earlier| earlier.settings()) {
                 Ok(settings) => compare(cluster, &settings, args, console)?,
-                Err(failure) => Err(failure.message()),
+                Err(failure) => Err(failure.message),
             };
             Ok(Some(compared))
         });
@@ -127,6 +126,6 @@ fn compare(
         let found = diff(&pair, [&old, &new], &Scope::default(), args.recheck.settle, &person).await?;
         let states = [State::of(&pair.old, &old), State::of(&pair.new, &new)];
         let compared = DiffOfCluster::of((name, group), states, &found, console.format);
-        compared.map_err(|error| Failure::Io { doing: "write the difference".into(), error: error.into() })
+        compared.map_err(|error| Failure::io("write the difference")(error.into()))
     })
 }

@@ -7,7 +7,6 @@ use super::folder::place;
 use super::run::read;
 use super::{Fleet, each};
 use crate::args::ExportArgs;
-use crate::commands::export::warn_where_set_back;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
@@ -30,8 +29,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
         let result = read(cluster, &args.fleet, console, async |datastore| {
             let person = Person::watching(console);
             if args.archive.is_some() {
-                let archived = calipam_workflow::archive(datastore, &path, args.keep.as_ref(), &person);
-                warn_where_set_back(&archived.await?.added, console);
+                calipam_workflow::archive(datastore, &path, args.keep.as_ref(), &person).await?;
             } else {
                 calipam_workflow::export(datastore, &path, &person).await?;
             }
@@ -58,17 +56,13 @@ fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<(), Failure> {
     }
     let may_be_there = args.overwrite || args.archive.is_some();
     if let Some(there) = paths.iter().find(|path| path.exists() && !may_be_there) {
-        return Err(Failure::Usage {
-            message: format!("{} exists", there.display()),
-            hint: Some(format!(
-                "choose another folder, or replace it: {}",
-                hints::again(&["--overwrite"], &["overwrite"])
-            )),
-        });
+        return Err(Failure::usage(format!("{} exists", there.display())).hint(format!(
+            "choose another folder, or replace it: {}",
+            hints::again(&["--overwrite"], &["overwrite"])
+        )));
     }
     for folder in paths.iter().filter_map(|path| path.parent()) {
-        fs::create_dir_all(folder)
-            .map_err(|error| Failure::Io { doing: format!("make the folder {}", folder.display()), error })?;
+        fs::create_dir_all(folder).map_err(Failure::io(format!("make the folder {}", folder.display())))?;
     }
     Ok(())
 }

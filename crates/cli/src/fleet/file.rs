@@ -41,12 +41,9 @@ impl Wrong {
 }
 
 pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
-    let file = regular::open(path)
-        .map_err(|error| Failure::Io { doing: format!("read {}", path.display()), error })?;
-    let usage = |Wrong(message, hint): Wrong| Failure::Usage {
-        message: format!("{}: {message}", path.display()),
-        hint,
-    };
+    let file = regular::open(path).map_err(Failure::io(format!("read {}", path.display())))?;
+    let usage =
+        |Wrong(message, hint): Wrong| Failure::usage(format!("{}: {message}", path.display())).hint_if(hint);
     let value: Value = read_document(file).map_err(|error| {
         usage(Wrong::new(format!("it is not YAML: {error}"), "docs/fleet.md has an example"))
     })?;

@@ -73,7 +73,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         paths.sort();
         Ok(paths)
     };
-    list().map_err(|error| Failure::Io { doing: format!("read the folder {}", folder.display()), error })
+    list().map_err(Failure::io(format!("read the folder {}", folder.display())))
 }
 
 /// Endings of what is read; a dot elsewhere is a part of the name.

@@ -6,7 +6,7 @@ use std::path::Path;
 use calipam_datastore::read::Lookup;
 use calipam_datastore::{Datastore, Error as DatastoreError};
 use calipam_history::timeline::{About, recorded_in};
-use calipam_workflow::{Error, archive_history, history, read_around};
+use calipam_workflow::{archive_history, history, read_around};
 
 use super::folder::place;
 use super::run::read;
@@ -66,12 +66,7 @@ fn of_cluster(
     args: &HistoryArgs,
     console: &Console,
 ) -> Result<Result<HistoryOfCluster, String>, Failure> {
-    read(
-        cluster,
-        &args.fleet,
-        console,
-        async |datastore| Ok(of_datastore(datastore, address, console).await?),
-    )
+    read(cluster, &args.fleet, console, async |datastore| of_datastore(datastore, address, console).await)
 }
 
 /// The revisions of an etcd; of everything else, what is recorded now.
@@ -79,7 +74,7 @@ async fn of_datastore(
     datastore: &Datastore,
     address: IpAddr,
     console: &Console,
-) -> Result<HistoryOfCluster, Error> {
+) -> Result<HistoryOfCluster, Failure> {
     let person = Person::watching(console);
     let journals = journals_folder();
     match history(datastore, About::Address(address), journals.as_deref(), &person).await {
@@ -87,14 +82,14 @@ async fn of_datastore(
             let reach = Reach::of_etcd(&found.kept);
             Ok(HistoryOfCluster::new(found.guid, found.location, reach, found.timeline.events))
         }
-        Err(Error::Datastore(DatastoreError::NoRevisions { .. })) => {
+        Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
             let events = recorded_in(snapshot, address).events;
             Ok(HistoryOfCluster::new(guid, location, reach, events))
         }
-        Err(error) => Err(error),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -102,7 +97,7 @@ fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<Histo
     let journals = journals_folder();
     let about = About::Address(address);
     let found = archive_history(folder, about, journals.as_deref(), &Person::watching(console));
-    let found = found.map_err(|error| Failure::from(error).message())?;
+    let found = found.map_err(|failure| failure.message)?;
     let guid = found.archive.guid().unwrap_or_default().to_owned();
     let reach = Reach::of_archive(&found);
     Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.timeline.events))

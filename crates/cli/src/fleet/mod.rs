@@ -39,10 +39,8 @@ impl Fleet {
     pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>, Failure> {
         let several = global.names_several();
         if args.routed && !several {
-            return Err(Failure::Usage {
-                message: "--routed needs several contexts".into(),
-                hint: Some("repeat --context, or use wildcards: --context '*'".into()),
-            });
+            return Err(Failure::usage("--routed needs several contexts")
+                .hint("repeat --context, or use wildcards: --context '*'"));
         }
         if several {
             return contexts::fleet(args, global).map(Some);
@@ -56,9 +54,7 @@ impl Fleet {
     /// # Errors
     /// If it cannot be read, or names no clusters.
     pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
-        let is_folder = fs::metadata(path)
-            .map_err(|error| Failure::Io { doing: format!("read {}", path.display()), error })?
-            .is_dir();
+        let is_folder = fs::metadata(path).map_err(Failure::io(format!("read {}", path.display())))?.is_dir();
         let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
@@ -75,10 +71,10 @@ impl Fleet {
         let mut names: Vec<&str> = fleet.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Failure::Usage {
-                message: format!("{}: two clusters have the name {:?}", path.display(), pair[0]),
-                hint: Some("each cluster needs a name of its own".into()),
-            }),
+            Some(pair) => {
+                Err(Failure::usage(format!("{}: two clusters have the name {:?}", path.display(), pair[0]))
+                    .hint("each cluster needs a name of its own"))
+            }
             None => Ok(fleet),
         }
     }
@@ -113,13 +109,12 @@ fn place(cluster: &Named) -> PathBuf {
 }
 
 /// Refuses what is about one cluster.
-fn refuse(option: Option<&'static str>, hint: &str) -> Result<(), Failure> {
+fn refuse(option: Option<&'static str>, hint: &'static str) -> Result<(), Failure> {
     match option {
         None => Ok(()),
-        Some(option) => Err(Failure::Usage {
-            message: format!("{option} works on one cluster, but several are named"),
-            hint: Some(hint.to_owned()),
-        }),
+        Some(option) => {
+            Err(Failure::usage(format!("{option} works on one cluster, but several are named")).hint(hint))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::Named;
 use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
-use crate::exit::Failure;
+use crate::exit::{self, Failure, Kind};
 
 /// Does some work on each cluster, several at a time, and gives the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
@@ -56,7 +56,7 @@ pub(super) fn read<T>(
     work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
 ) -> Result<Result<T, String>, Failure> {
     if connect::is_interrupted() {
-        return Err(Failure::Interrupted);
+        return Err(exit::interrupted());
     }
     let read = cluster.source.settings().and_then(|settings| {
         let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
@@ -69,7 +69,7 @@ pub(super) fn read<T>(
     match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
         Ok(Some(result)) => Ok(Ok(result)),
         Ok(None) => Ok(Err(format!("it could not be read within {:#}", args.cluster_timeout))),
-        Err(Failure::Interrupted) => Err(Failure::Interrupted),
-        Err(failure) => Ok(Err(failure.message())),
+        Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
+        Err(failure) => Ok(Err(failure.message)),
     }
 }

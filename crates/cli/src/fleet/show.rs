@@ -34,10 +34,8 @@ struct Found {
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let is_narrowed = !args.in_pools.is_empty() || args.printing.watch.is_some();
     if args.subject() != Subject::Pools || is_narrowed {
-        return Err(Failure::Usage {
-            message: "with several clusters, `show` shows all pools and nothing else".into(),
-            hint: Some("for anything else, name one cluster".into()),
-        });
+        return Err(Failure::usage("with several clusters, `show` shows all pools and nothing else")
+            .hint("for anything else, name one cluster"));
     }
     let found: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, console, |cluster, console| find(cluster, args, console));

@@ -23,18 +23,6 @@ pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
     escape(&parts.join(" · ")).into_owned()
 }
 
-/// `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at 2026-11-21T10:15:00Z`.
-pub(crate) fn read(identity: &ClusterIdentity) -> String {
-    let or_unknown = |text: &String| if text.is_empty() { "unknown".to_owned() } else { text.clone() };
-    format!(
-        "cluster {}, Calico {}, revision {}, at {}",
-        or_unknown(&identity.guid),
-        or_unknown(&identity.calico_version),
-        or_unknown(&identity.revision),
-        identity.taken_at
-    )
-}
-
 /// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods are there where they were read.
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;

@@ -214,7 +214,7 @@ impl<'a> PlanDocument<'a> {
             totals: plan.totals,
             changes: &plan.changes,
             skipped: plan.skipped.iter().map(ShownSkipped::new).collect(),
-            warnings: plan.warnings.iter().map(hints::plan::warning).collect(),
+            warnings: plan.warnings.iter().map(hints::text).collect(),
             execution: self.run.map(ShownExecution::new),
         }
     }

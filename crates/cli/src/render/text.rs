@@ -1,8 +1,8 @@
 //! Texts and numbers as people read them.
 
 use std::borrow::Cow;
-use std::fmt::Display;
-use std::path::Path;
+
+pub(crate) use calipam_model::words::{count, is_unsafe, quoted, shell_word, thousands};
 
 /// A text of the datastore as a terminal may see it: control characters are escaped, line breaks and
 /// escape sequences among them, and so are characters that turn the direction of writing.
@@ -15,55 +15,6 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
         if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     Cow::Owned(shown)
-}
-
-/// True for a character that a terminal may take for something else than text.
-pub(crate) fn is_unsafe(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let has_no_width = matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
-    c.is_control() || turns || has_no_width || matches!(c, '\u{2028}' | '\u{2029}')
-}
-
-/// A whole number with commas between thousands. Numbers of addresses can exceed 64 bits.
-pub(crate) fn thousands(number: impl Display) -> String {
-    let digits = number.to_string();
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
-    let mut shown = String::from(sign);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// A number and what it counts: `1 block`, `16,384 blocks`.
-pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(number), if number == 1 { one } else { many })
-}
-
-/// A path as a shell reads it.
-pub(crate) fn quoted(path: &Path) -> String {
-    shell_word(&path.to_string_lossy())
-}
-
-/// A word as a shell reads it; bash and zsh where it holds what a terminal must not see.
-pub(crate) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    if text.chars().any(is_unsafe) {
-        let escaped = text.chars().map(|c| match c {
-            '\'' | '\\' => format!("\\{c}"),
-            c if is_unsafe(c) => format!("\\u{:04x}", u32::from(c)),
-            c => c.to_string(),
-        });
-        return format!("$'{}'", escaped.collect::<String>());
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Several words in one phrase: `a`, `a and b`, `a, b and c`.
@@ -80,38 +31,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(shell_word("shop/web-0"), "shop/web-0");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word("it's\u{1b}[2J\\\u{202e}"), r"$'it\'s\u001b[2J\\\u202e'");
-    }
-
-    #[test]
     fn nothing_reaches_a_terminal_that_moves_its_cursor() {
         assert_eq!(escape("web-0"), "web-0");
         assert_eq!(escape("a\r\neth0"), "a\\r\\neth0");
         assert_eq!(escape("\u{1b}[2J\u{9b}31m"), "\\u{1b}[2J\\u{9b}31m");
         assert_eq!(escape("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(escape("日本 é"), "日本 é");
-    }
-
-    #[test]
-    fn numbers_are_whole() {
-        assert_eq!(thousands(0), "0");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(thousands(1000), "1,000");
-        assert_eq!(thousands(-1_234_567), "-1,234,567");
-        assert_eq!(thousands(u128::MAX), "340,282,366,920,938,463,463,374,607,431,768,211,455");
-        assert_eq!(
-            (count(1, "block", "blocks"), count(0, "block", "blocks")),
-            ("1 block".into(), "0 blocks".into())
-        );
-    }
-
-    #[test]
-    fn paths_can_be_pasted() {
-        assert_eq!(quoted(Path::new("/tmp/a-1.jsonl")), "/tmp/a-1.jsonl");
-        assert_eq!(quoted(Path::new("it's here")), "'it'\\''s here'");
     }
 
     #[test]

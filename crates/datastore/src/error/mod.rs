@@ -1,7 +1,8 @@
-//! What can go wrong with a datastore: typed causes, without secrets. The program that shows them writes the hints.
+//! What can go wrong with a datastore: typed causes, without secrets, and what to do about each.
 
 mod cause;
 mod failure;
+mod hints;
 mod settings;
 
 use std::collections::BTreeMap;

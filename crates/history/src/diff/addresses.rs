@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use calipam_check::Scope;
 use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
@@ -13,7 +14,6 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::regions::Region;
-use super::scope::Scope;
 use super::sums::{NodeName, Part, Pools, Tally};
 
 /// What happened to an address.
@@ -175,7 +175,10 @@ impl<'s> Walk<'s, '_> {
         for allocation in block.allocations() {
             let record = allocation.attribute;
             let node = NodeName::of(&record, block);
-            if self.scope.has_address(allocation.address) && node.is_in(self.scope) && is_allocated(&record) {
+            if self.scope.has_network(allocation.address.into())
+                && node.is_in(self.scope)
+                && is_allocated(&record)
+            {
                 let pool = self.new.of(allocation.address, block.cidr());
                 self.walked.sums.both(node, pool);
             }
@@ -216,7 +219,7 @@ impl<'s> Walk<'s, '_> {
 
     fn compare(&mut self, address: IpAddr, before: Option<Held<'s>>, after: Option<Held<'s>>) {
         let is_wanted = before.iter().chain(&after).any(|held| held.node_name().is_in(self.scope));
-        if !is_wanted || !self.scope.has_address(address) {
+        if !is_wanted || !self.scope.has_network(address.into()) {
             return;
         }
         let kind = kind(before, after);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
 use serde::Serialize;
 
 use super::regions::{Region, Stored};
-use super::scope::Scope;
 
 /// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

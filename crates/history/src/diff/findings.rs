@@ -2,11 +2,9 @@
 
 use std::collections::HashSet;
 
-use calipam_check::{Code, Finding, Report, Subject};
+use calipam_check::{Code, Finding, Report, Scope, Subject};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-
-use super::scope::Scope;
 
 /// A finding that only one side has.
 #[derive(Clone, Debug)]
@@ -33,10 +31,9 @@ pub struct FindingChanges {
 
 /// Two findings are the same where code and subject are: what they say of it may have changed.
 pub(crate) fn changes(mut old: Report, mut new: Report, scope: &Scope) -> FindingChanges {
-    let filter = scope.filter();
     let only = |of: &Report, other: &Report| -> Vec<bool> {
         let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();
-        let is_only = |f: &Finding| !known.contains(&f.key_ref()) && filter.admits(f);
+        let is_only = |f: &Finding| !known.contains(&f.key_ref()) && scope.has(f);
         of.findings.iter().map(is_only).collect()
     };
     let (is_new, is_gone) = (only(&new, &old), only(&old, &new));

@@ -7,13 +7,12 @@ mod findings;
 mod objects;
 mod owned;
 mod regions;
-mod scope;
 mod sums;
 #[cfg(test)]
 mod tests;
 mod uncompared;
 
-use calipam_check::Report;
+use calipam_check::{Report, Scope};
 use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
@@ -23,7 +22,6 @@ pub use self::blocks::{BlockChange, BlockChangeKind, BlockState};
 pub use self::findings::{FindingChanges, FindingSummary};
 pub use self::objects::{ChangeKind, FieldChange, ObjectChange};
 pub use self::owned::{AffinityChange, HandleChange};
-pub use self::scope::Scope;
 pub use self::sums::{NamedSum, Sum, Sums};
 use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use calipam_check::Scope;
 use calipam_model::config::{
     AssignIps, ClusterInformation, IpamConfig, IpamSetting, KubeControllersConfiguration,
 };
@@ -11,7 +12,6 @@ use calipam_model::pool::{Pool, PoolUse, Reservation};
 use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
-use super::scope::Scope;
 use super::uncompared::Hidden;
 
 /// How an object differs.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::handle::Handle;
@@ -13,7 +14,6 @@ use serde::{Serialize, Serializer};
 
 use super::addresses::{AddressChange, handles_of};
 use super::objects::ChangeKind;
-use super::scope::Scope;
 use super::uncompared::Hidden;
 use crate::FastMap;
 

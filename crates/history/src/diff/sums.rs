@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
+use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockOwner};
@@ -12,7 +13,6 @@ use calipam_model::text::TextRef;
 use serde::Serialize;
 
 use super::addresses::{AddressChangeKind, Held};
-use super::scope::Scope;
 use crate::FastMap;
 
 /// Allocated addresses before and after. What cools down or is reserved by Windows is not counted.

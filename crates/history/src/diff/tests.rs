@@ -267,9 +267,9 @@ fn affinities_pools_nodes_and_settings() {
         assert_eq!(field(&found.nodes), texts("spec.bgp.ipv4IPIPTunnelAddr", "10.0.0.1", "10.0.0.2"));
         assert_eq!(field(&found.configuration), texts("StrictAffinity", "false", "true"));
     });
-    let of_another = Scope { networks: vec!["10.9.0.0/16".parse().unwrap()], ..Scope::default() };
+    let of_another = Scope::of_networks(["10.9.0.0/16".parse().unwrap()]);
     compare(&old, &new, &of_another, |found| assert!(found.affinities.is_empty() && found.pools.is_empty()));
-    let of_node = Scope { nodes: ["node-1".to_owned()].into(), ..Scope::default() };
+    let of_node = Scope::of_nodes(["node-1".to_owned()]);
     compare(&old, &new, &of_node, |found| {
         assert_eq!((found.affinities.len(), found.nodes.len(), found.configuration.len()), (1, 1, 0));
     });
@@ -288,9 +288,9 @@ fn a_scope_leaves_the_rest_out() {
         })
     };
     assert_eq!(shown(&Scope::default()), (2, 2, 2));
-    let of_node = Scope { nodes: ["node-2".to_owned()].into(), ..Scope::default() };
+    let of_node = Scope::of_nodes(["node-2".to_owned()]);
     assert_eq!(shown(&of_node), (1, 1, 1));
-    let of_address = Scope { networks: vec!["10.0.0.1/32".parse().unwrap()], ..Scope::default() };
+    let of_address = Scope::of_networks(["10.0.0.1/32".parse().unwrap()]);
     assert_eq!(shown(&of_address), (1, 1, 1));
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -10,7 +11,6 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::regions::Region;
-use super::scope::Scope;
 
 /// Where something is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -14,13 +14,14 @@ use calipam_check::owner::RecordedOwner;
 use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
+use calipam_model::hint::Hint;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 use crate::basis::Basis;
 use crate::basis::handles::HandleAllocations;
-use crate::plan::{Plan, PlanKind, Verb, Warning};
+use crate::plan::{Plan, PlanKind, Verb};
 use crate::range;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
@@ -46,7 +47,8 @@ pub struct Request {
 
 /// Plans an assignment. What cannot be assigned is skipped, with the reason.
 pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
-    let mut planner = Planner { basis, node, request, skipped: Vec::new(), warnings: Vec::new() };
+    let mut planner =
+        Planner { basis, node, request, skipped: Vec::new(), warnings: Vec::new(), objected: Vec::new() };
     let writes = match planner.refusal() {
         Some(refusal) => {
             planner.skipped.push(refusal);
@@ -71,6 +73,7 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
 
     Plan {
         forced: addresses,
+        objected: planner.objected,
         warnings: if actions.is_empty() { Vec::new() } else { planner.warnings },
         skipped: planner.skipped,
         ..Plan::new(PlanKind::Assign, basis.snapshot, actions)
@@ -82,7 +85,8 @@ struct Planner<'b, 's> {
     node: &'b Node,
     request: &'b Request,
     skipped: Vec<Skipped>,
-    warnings: Vec<Warning>,
+    warnings: Vec<Hint>,
+    objected: Vec<IpAddr>,
 }
 
 impl Planner<'_, '_> {
@@ -115,7 +119,9 @@ impl Planner<'_, '_> {
         }
 
         if let Some(owner) = self.owner_of_handle(&id) {
-            self.warnings.push(Warning::HandleOfLive { handle: id, owner });
+            self.warnings.push(format!(
+                "the handle {id} belongs to {owner}, which exists: these addresses will be released together with its own"
+            ).into());
         }
         None
     }
@@ -227,7 +233,8 @@ impl Planner<'_, '_> {
                 self.skipped.push(against);
                 return;
             }
-            self.warnings.push(Warning::AssignForced(against));
+            self.warnings.push(format!("--force: {}; assigning anyway", against.detail).into());
+            self.objected.push(address);
         }
 
         let wanted = AssignIp {
@@ -249,14 +256,22 @@ impl Planner<'_, '_> {
         let excludes =
             |pool: &&Pool| NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(&self.node.labels));
         if let Some(pool) = pool.filter(excludes) {
-            let (pool, selector) = (pool.name.clone(), pool.node_selector.clone());
-            self.warnings.push(Warning::PoolOfOtherNodes { address, pool, selector });
+            let (pool, selector) = (&pool.name, &pool.node_selector);
+            self.warnings.push(format!(
+                "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: its pods get addresses there only if they request the pool"
+            ).into());
         }
 
         let reservations = self.basis.snapshot.reservations.iter().map(|reservation| &reservation.value);
         let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
         if let Some(reservation) = reservations.into_iter().find(|reservation| covers(&reservation.cidrs)) {
-            self.warnings.push(Warning::Reserved { address, reservation: reservation.name.clone() });
+            self.warnings.push(
+                format!(
+                    "{address} is reserved by {}, which only excludes it from automatic assignment",
+                    reservation.name
+                )
+                .into(),
+            );
         }
     }
 
@@ -301,13 +316,6 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
 /// Of addresses that a plan assigns, those that something uses in what was read since, but for those with which that is
 /// known of the plan.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
-    let is_forced = |address: IpAddr| {
-        let of = |warning: &Warning| match warning {
-            Warning::AssignForced(against) => against.subject == Subject::Address(address),
-            _ => false,
-        };
-        plan.warnings.iter().any(of)
-    };
-    let addresses = plan.forced.iter().filter(|address| !is_forced(**address));
+    let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use calipam_check::index::IndexedBlock;
-use calipam_check::{Remedy, Subject};
+use calipam_check::{Remedy, Scope, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
 use calipam_model::cidr::overlap;
@@ -28,7 +28,7 @@ pub fn clean_up(
     cooldown: i64,
 ) -> Plan {
     let old = migration.old.cidr;
-    let leaked = Request { pools: vec![old], leaked: true, ..Request::default() };
+    let leaked = Request { scope: Scope::of_networks([old]), leaked: true, ..Request::default() };
     let released = release::plan(basis, &leaked, observations, cooldown);
     let mut planner = Planner {
         basis,

@@ -1,6 +1,7 @@
 //! Why a pool is not migrated.
 
 use calipam_model::IpNet;
+use calipam_model::hint::{Call, Hint};
 
 use super::Phase;
 use crate::range::RangeRefusal;
@@ -91,4 +92,72 @@ pub enum MigrateRefusal {
     /// Another program writes the pool again as it wants it.
     #[error("the pool {pool} is managed by {manager}, which brings back what others change")]
     ManagedBy { pool: String, manager: String },
+}
+
+impl MigrateRefusal {
+    pub fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::NoSuchPool(_) => Hint::new("{} lists the pools; --to-cidr creates one", [Call::Show]),
+            Self::NoneBegun => "name the pool to leave with --from".into(),
+            Self::SeveralBegun(_) => "name one of them with --from".into(),
+            Self::SameCidr { pool, cidr, block_size } => Hint::new(
+                format!(
+                    "its users move to a temporary pool and back: {{}}, where OTHER-CIDR is free, and has room for all of them; or, where one \
+                     half of {cidr} has, split it, and move from half to half (docs/migrate.md)"
+                ),
+                [Call::MigrateThrough { pool: pool.clone(), block_size: *block_size }],
+            ),
+            Self::OtherBegun { temporary, .. } => Hint::new(
+                "continue with {}; or abandon it, while the old pool still exists: {}",
+                [Call::MigrateResume(temporary.clone()), Call::MigrateBack(temporary.clone())],
+            ),
+            Self::NotTemporary { .. } => {
+                "name a CIDR that no pool has; or move to that pool permanently, with --to".into()
+            }
+            Self::NoRoomBack { .. } => Hint::new(
+                "name another block size, or fix the given reason; {} continues anyway",
+                [Call::Forced],
+            ),
+            Self::BlockInTheWay { block, .. } => Hint::new(
+                format!("Calico assigns addresses twice where blocks overlap; {{}} shows what {block} holds"),
+                [Call::ShowBlock(*block)],
+            ),
+            Self::Range(_) => "name a range that nothing else has, in this cluster or next to it".into(),
+            Self::OtherBlockSize { .. } => {
+                "a pool has one block size; name another CIDR, or omit --block-size".into()
+            }
+            Self::NewPoolUnusable(_) => {
+                "its condition Allocatable says why; if it was only just enabled, wait a moment; or name another pool".into()
+            }
+            Self::NoRoom { .. } => {
+                Hint::new("name a larger pool; the table shows each node, and {} continues anyway", [Call::Forced])
+            }
+            Self::LastPool(_) | Self::NoOtherPool(_) => {
+                "create or enable another pool first, with --to-cidr or --to".into()
+            }
+            Self::NoLongerEmpty(pool) | Self::PhaseHasChanged { pool, .. } => {
+                Hint::new("{} shows what it contains now", [Call::MigrateStatus(Some(pool.clone()))])
+            }
+            Self::Finalizer { pool, .. } => Hint::new(
+                "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it",
+                [Call::Name(pool.clone())],
+            ),
+            Self::ManagedBy { .. } => {
+                "change spec.calicoNetwork.ipPools of its resource Installation: it creates, disables and deletes pools there".into()
+            }
+            Self::NamespaceSelectorOfTunnels(_) => {
+                "set its allowedUses to Workload alone, or remove the namespaceSelector".into()
+            }
+            Self::OtherName { .. } => "omit --to-name: the pool exists".into(),
+            Self::NoName(_) => "name the new pool with --to-name".into(),
+            Self::SamePool(_)
+            | Self::OtherFamily { .. }
+            | Self::NoBlockSize { .. }
+            | Self::SameBlockSize { .. }
+            | Self::SmallerThanBlock { .. }
+            | Self::Overlaps { .. }
+            | Self::NameTaken(_)
+            | Self::BeingDeleted(_) => return None,
+        })
+    }
 }

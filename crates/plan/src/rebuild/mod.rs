@@ -31,7 +31,7 @@ use self::planner::Planner;
 pub use self::request::Request;
 use self::request::Scope;
 use crate::basis::Basis;
-use crate::plan::{Plan, PlanKind, Warning};
+use crate::plan::{Plan, PlanKind};
 use crate::release::Observations;
 
 /// True if only workload endpoints of the same etcd say who uses addresses: they may come from the same
@@ -65,7 +65,11 @@ pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations],
 
     plan.skipped.sort();
     if needs_endpoints_only(basis.snapshot) && !request.endpoints_only {
-        plan.warnings.push(Warning::EndpointsAlone);
+        plan.warnings.push(
+            "pods were not read: only workload endpoints say who uses addresses, and after a restore they may be as old \
+             as the blocks; pass a kubeconfig or --endpoints-only"
+                .into(),
+        );
     }
     plan
 }

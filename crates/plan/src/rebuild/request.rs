@@ -11,10 +11,8 @@ use calipam_model::key::Key;
 /// What to rebuild: what is in one of the pools, and is of one of the nodes, and is one of the blocks, as far as any is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Blocks and affinities of these pools, by their CIDR.
-    pub pools: Vec<IpNet>,
-    /// Blocks and affinities of these nodes.
-    pub nodes: Vec<String>,
+    /// Blocks and affinities of its nodes, in its networks.
+    pub scope: calipam_check::Scope,
     /// These blocks, and affinities for them.
     pub blocks: Vec<IpNet>,
     /// The operator knows that workload endpoints are all there is to say who uses addresses.
@@ -33,23 +31,21 @@ impl<'r> Scope<'r> {
 
     /// True without any limit.
     pub(super) fn is_everything(&self) -> bool {
-        let Request { pools, nodes, blocks, .. } = self.request;
-        pools.is_empty() && nodes.is_empty() && blocks.is_empty()
+        self.request.scope.is_everything() && self.request.blocks.is_empty()
     }
 
     fn has_node(&self, node: &str) -> bool {
-        self.request.nodes.is_empty() || self.request.nodes.iter().any(|name| name == node)
+        self.request.scope.has_node(node)
     }
 
     fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
-        self.request.nodes.is_empty()
-            || owner.and_then(BlockOwner::host).is_some_and(|node| self.has_node(node))
+        self.request.scope.has_owner(owner)
     }
 
     fn has_network(&self, cidr: IpNet) -> bool {
-        let is_around =
-            |named: &[IpNet]| named.is_empty() || named.iter().any(|wanted| overlap(*wanted, cidr));
-        is_around(&self.request.pools) && is_around(&self.request.blocks)
+        let blocks = &self.request.blocks;
+        self.request.scope.has_network(cidr)
+            && (blocks.is_empty() || blocks.iter().any(|block| overlap(*block, cidr)))
     }
 
     /// True for a block that may change.
@@ -71,7 +67,7 @@ impl<'r> Scope<'r> {
 
         let owner = |cidr: IpNet| index.block(cidr).and_then(|block| block.owner);
         let of_node =
-            || self.request.nodes.is_empty() || finding.nodes.iter().any(|node| self.has_node(node));
+            || self.request.scope.nodes.is_empty() || finding.nodes.iter().any(|node| self.has_node(node));
         let blocks = || blocks_of(finding).into_iter();
         match &finding.subject {
             Subject::Block(cidr) => self.has_block(*cidr, owner(*cidr)),
@@ -85,9 +81,9 @@ impl<'r> Scope<'r> {
             Subject::Handle(_) => {
                 blocks().any(|cidr| self.has_network(cidr) && (self.has_owner(owner(cidr)) || of_node()))
             }
-            Subject::Pool(cidr) => self.request.nodes.is_empty() && self.has_network(*cidr),
+            Subject::Pool(cidr) => self.request.scope.nodes.is_empty() && self.has_network(*cidr),
             // Whatever else there is is in no network.
-            _ => self.request.pools.is_empty() && self.request.blocks.is_empty() && of_node(),
+            _ => self.request.scope.networks.is_empty() && self.request.blocks.is_empty() && of_node(),
         }
     }
 }

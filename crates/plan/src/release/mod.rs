@@ -13,7 +13,7 @@ pub(crate) mod unselected;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use calipam_model::IpNet;
+use calipam_check::Scope;
 
 pub use self::observation::{Observation, Observations};
 pub use self::reports::{ReadReport, ReportError, ReportFile, objections, read_report};
@@ -28,12 +28,8 @@ pub struct Request {
     pub addresses: Vec<IpAddr>,
     /// IDs of handles.
     pub handles: Vec<String>,
-    /// Where nothing else says what to release, everything of these nodes, which must be gone.
-    pub nodes: Vec<String>,
-    /// CIDRs of pools.
-    pub pools: Vec<IpNet>,
-    /// The namespace of those whom addresses are recorded for.
-    pub namespace: Option<String>,
+    /// Where nothing else says what to release, everything of its nodes, which must be gone.
+    pub scope: Scope,
     /// Every leaked address whose record says whose it was.
     pub leaked: bool,
     /// Every handle that no allocation refers to.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use calipam_check::{EarlierReport, NoReport};
 use calipam_model::attributes::{Attribute, is_windows_reserved};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use jiff::Timestamp;
@@ -51,6 +52,24 @@ fn other_version(reported: &str, found: &str) -> String {
 }
 
 impl ReportError {
+    pub fn hint(&self) -> Hint {
+        let forced = |text| {
+            Hint::new(
+                format!("{text} {{}}: what it lists is released only if it is unused now"),
+                [Call::Forced],
+            )
+        };
+        match self {
+            Self::OtherCluster { .. } | Self::NoReport(_) => "connect to the cluster that it is about".into(),
+            Self::NotLocked => Hint::new(
+                "{} locks the datastore during the release; {} releases without the lock",
+                [Call::Locked, Call::Forced],
+            ),
+            Self::Stale => forced("write a new one; or ignore this with"),
+            Self::OtherVersion { .. } => forced("ignore this with"),
+        }
+    }
+
     /// True for what `--force` passes over.
     pub fn can_be_forced(&self) -> bool {
         matches!(self, Self::OtherVersion { .. } | Self::Stale | Self::NotLocked)

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use calipam_check::index::Index;
-use calipam_check::{Filter, Finding, Subject};
+use calipam_check::{Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::block::{Allocation, BlockOwner};
-use calipam_model::cidr::overlap;
 
 use super::Request;
 use crate::basis::handles::clean;
@@ -16,8 +15,8 @@ pub(super) struct Scope {
     addresses: HashSet<IpAddr>,
     /// IDs as they are compared.
     handles: HashSet<String>,
-    /// Nodes, pools and namespace, as a check filters by them.
-    filter: Filter,
+    /// As a check filters by it.
+    part: calipam_check::Scope,
 }
 
 impl Scope {
@@ -25,18 +24,13 @@ impl Scope {
         Self {
             addresses: request.addresses.iter().copied().collect(),
             handles: request.handles.iter().map(|id| clean(id).to_owned()).collect(),
-            filter: Filter {
-                nodes: request.nodes.clone(),
-                pools: request.pools.clone(),
-                namespace: request.namespace.clone(),
-                ..Filter::default()
-            },
+            part: request.scope.clone(),
         }
     }
 
     /// True for a finding that a check with the same nodes, pools and namespace shows, and that no name leaves out.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
-        self.filter.admits(finding)
+        self.part.has(finding)
             && match &finding.subject {
                 Subject::Address(address) => self.is_named(*address, index),
                 Subject::Handle(id) => {
@@ -48,8 +42,8 @@ impl Scope {
 
     /// True for an address that no name leaves out, by what blocks record of it.
     pub(super) fn has_address(&self, address: IpAddr, index: &Index<'_>) -> bool {
-        let Filter { nodes, namespace, .. } = &self.filter;
-        let has_node = |name: &str| nodes.iter().any(|node| node == name);
+        let calipam_check::Scope { nodes, namespace, .. } = &self.part;
+        let has_node = |name: &str| nodes.contains(name);
         let is_of_nodes = || {
             let around = index.blocks.iter().filter(|block| block.key.contains(&address));
             around.into_iter().any(|block| {
@@ -69,18 +63,14 @@ impl Scope {
             })
         };
         self.is_named(address, index)
-            && self.has_network(address.into())
+            && self.part.has_network(address.into())
             && (nodes.is_empty() || is_of_nodes())
             && namespace.as_deref().is_none_or(is_of_namespace)
     }
 
     /// True for a block or affinity of a node that is gone: neither belongs to a namespace.
     pub(super) fn has_block(&self, cidr: IpNet) -> bool {
-        self.filter.namespace.is_none() && self.has_network(cidr)
-    }
-
-    fn has_network(&self, network: IpNet) -> bool {
-        self.filter.pools.is_empty() || self.filter.pools.iter().any(|pool| overlap(*pool, network))
+        self.part.namespace.is_none() && self.part.has_network(cidr)
     }
 
     /// True if the address, and the handle that it is recorded under, are among those that are named.

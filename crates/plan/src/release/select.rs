@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
+use calipam_model::hint::Hint;
 
 use super::handle_owners::HandleOwners;
 use super::may_release::{
@@ -16,7 +17,6 @@ use super::scope::{Scope, is_recorded};
 use super::{Force, Request};
 use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
-use crate::plan::Warning;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// What may be released, and what not.
@@ -30,7 +30,7 @@ pub(super) struct Selection<'s> {
     /// What is known of the handles of what is chosen.
     pub handles: HandleAllocations<'s>,
     pub skipped: Vec<Skipped>,
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Hint>,
     pub forced: Vec<IpAddr>,
 }
 
@@ -81,7 +81,7 @@ impl<'s> Selector<'_, 's> {
     /// What is named one by one, which rests on the operator's word, not on earlier observations; else what nodes leave.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
-            request.nodes.iter().for_each(|node| self.node(node));
+            request.scope.nodes.iter().for_each(|node| self.node(node));
         } else if request.addresses.is_empty() {
             request.handles.iter().for_each(|id| self.handle(clean(id)));
         } else {
@@ -131,7 +131,9 @@ impl<'s> Selector<'_, 's> {
         }
 
         if unknown > 0 {
-            self.selection.warnings.push(Warning::UnknownOwners(unknown));
+            self.selection.warnings.push(format!(
+                "{unknown} unused addresses have records without an owner; only `release --ip` or `release --handle` frees those"
+            ).into());
         }
     }
 
@@ -199,7 +201,9 @@ impl<'s> Selector<'_, 's> {
         }
 
         if index.workloads_name_node(node) {
-            self.selection.warnings.push(Warning::NodeStillNamed(node.to_owned()));
+            self.selection.warnings.push(format!(
+                "node {node} does not exist, but endpoints or pods still refer to it; what they use is kept"
+            ).into());
         }
 
         for finding in findings {
@@ -326,7 +330,7 @@ impl<'s> Selector<'_, 's> {
             return;
         }
 
-        self.selection.warnings.push(Warning::Forced(refusal));
+        self.selection.warnings.push(format!("--force: {}; releasing anyway", refusal.detail).into());
         self.selection.forced.push(address);
         for block in self.basis.context.index.blocks.iter().filter(|block| block.key.contains(&address)) {
             let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address)) else {

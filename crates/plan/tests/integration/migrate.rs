@@ -9,7 +9,7 @@ use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_plan::migrate::{MigrateRefusal, Migration, Target, clean_up, find, may_become, survey};
 use calipam_plan::release::Observations;
-use calipam_plan::{Basis, SkipReason, Warning, configure};
+use calipam_plan::{Basis, SkipReason, configure};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -199,7 +199,7 @@ fn two_objects_say_the_settings_in_etcd_alone() {
         snapshot.ipam_configuration =
             Some(calipam_model::config::IpamConfig { strict_affinity: shown, ..config });
         let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
-        plan.warnings.iter().any(|warning| matches!(warning, Warning::ResourceSaysOtherwise))
+        plan.warnings.iter().any(|warning| warning.text.contains("IPAMConfiguration `default` differs"))
     };
     let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));
     assert_eq!((etcd, warned(DatastoreKind::Kubernetes, false)), ([false, true], false));

@@ -6,6 +6,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
+use calipam_model::hint::{Call, Hint};
 
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::file::{is_alive, open_own};
@@ -30,6 +31,27 @@ pub enum JournalError {
     /// The number of the line, from 1.
     #[error("line {line} of the journal {}: {reason}", path.display())]
     Line { path: PathBuf, line: usize, reason: LineFault },
+}
+
+impl JournalError {
+    pub fn hint(&self) -> Hint {
+        match self {
+            Self::Write { .. } => Hint::new(
+                "nothing is written to the datastore without a journal: {}",
+                [Call::JournalPlace],
+            ),
+            Self::Read { .. } | Self::NoJournal { .. } => {
+                Hint::new("name the journal that the repair printed; {} lists them", [Call::Journals])
+            }
+            Self::Alive { .. } => "wait until it has ended, or stop it".into(),
+            Self::OtherFormat { .. } => {
+                "use the version of calipam that wrote it: `zstdcat JOURNAL | head -1` names it".into()
+            }
+            Self::Line { .. } => {
+                "the file was changed after it was written; use an unchanged copy of it: nothing is undone from a damaged journal".into()
+            }
+        }
+    }
 }
 
 /// What is wrong with a line of a journal.

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use calipam_datastore::workloads::{Controller, Evicted, WorkloadPod, Workloads};
 use calipam_model::IpNet;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
+use calipam_model::words::count;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
 use super::moving::Ties;
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator};
+use crate::failure::Failure;
+use crate::operator::{Activity, Operator};
 
 /// How pods are evicted.
 #[derive(Clone, Debug)]
@@ -48,6 +50,24 @@ pub enum EvictError {
     NotEnded { pods: usize, example: String, waited: SignedDuration },
 }
 
+impl EvictError {
+    pub(crate) fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::NoKubernetes => Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]),
+            Self::NotReady { .. } => Hint::new("once its pods are ready, {} continues", [Call::Again]),
+            Self::AddressOfOldPool { .. } => Hint::new(
+                "an annotation or the configuration of the CNI plugin may ask for the pool: {} shows annotations",
+                [Call::MigrateStatus(None)],
+            ),
+            Self::Budgets { .. } => "`kubectl get poddisruptionbudgets -A` shows what they allow".into(),
+            Self::NotEnded { .. } => Hint::new(
+                "is their node down? `kubectl get nodes` shows it; once they are gone, {} goes on",
+                [Call::Again],
+            ),
+        })
+    }
+}
+
 /// Between two looks at the pods.
 const POLL: Duration = Duration::from_secs(1);
 
@@ -77,7 +97,7 @@ impl Eviction {
         pool: &Pool,
         moves: Moves,
         operator: &dyn Operator,
-    ) -> Result<Note<'static>, Error> {
+    ) -> Result<(), Failure> {
         // If namespaces cannot be read, pods alone say what they ask for; the survey says so.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
@@ -93,11 +113,17 @@ impl Eviction {
             meter.set(asked.len() as u64, (asked.len() + left.len()) as u64);
             let Some(first) = left.first().or(ending.first()) else {
                 meter.end();
-                return Ok(Note::Evicted {
-                    pods: asked.len(),
-                    tied: tied.len(),
-                    refused: refused.into_values().collect(),
-                });
+                operator.info(format!("evicted {}", count(asked.len(), "pod", "pods")));
+                if !tied.is_empty() {
+                    let tied = count(tied.len(), "pod", "pods");
+                    operator.warn(format!(
+                        "not evicted, since an annotation asks for the old pool or an address of it: {tied}"
+                    ));
+                }
+                for machine in refused.values() {
+                    operator.warn(format!("KubeVirt does not migrate the virtual machine {machine}"));
+                }
+                return Ok(());
             };
 
             let Batch { gone, refused: unmoved, has_moved } = self.batch(workloads, &left).await?;
@@ -124,7 +150,7 @@ impl Eviction {
     }
 
     /// Evicts as many pods as may be gone at the same time.
-    async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch, Error> {
+    async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch, Failure> {
         let mut batch = Batch::default();
         for pod in left {
             if batch.gone.len() >= self.batch.max(1) {
@@ -163,7 +189,7 @@ impl Eviction {
         before: &[WorkloadPod],
         gone: &BTreeMap<String, Owner>,
         old: IpNet,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let owners: BTreeSet<&Owner> = gone.values().collect();
         let known: BTreeSet<&str> = before.iter().map(|pod| pod.uid.as_str()).collect();
         let began = Instant::now();

@@ -11,7 +11,7 @@ use calipam_model::document::Document;
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
 use calipam_plan::migrate::{self, MigrateRefusal, Migration, Phase, StoredPools, Survey, Target, UserKind};
-use calipam_plan::{Plan, PlanKind, SkipReason, Skipped};
+use calipam_plan::{Basis, Plan, PlanKind, SkipReason, Skipped};
 
 use jiff::SignedDuration;
 
@@ -19,9 +19,8 @@ pub use self::estimate::Estimate;
 use self::evict::Moves;
 pub use self::evict::{EvictError, Eviction};
 pub use self::moving::{Group, Moving, Pin};
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator, Pending, Proposal};
-use crate::planning::{cooldown, try_plan};
+use crate::failure::Failure;
+use crate::operator::{Activity, Operator, Pending, Proposal};
 use crate::preflight::Passed;
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 use crate::run::{Intent, Run};
@@ -68,7 +67,7 @@ pub fn migrate<'a>(
     datastore: &'a Datastore,
     request: &'a MigrateRequest,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<Migrated, Error>> {
+) -> Pending<'a, Result<Migrated, Failure>> {
     Box::pin(async move {
         let run = Run::on_live(datastore, &request.intent, operator, ["migrate a pool", "a migration"])?;
         let criteria = &request.criteria;
@@ -91,7 +90,7 @@ pub fn migrate<'a>(
         }
         let run = Run { intent: &intent, ..run };
         if run.writing().is_some() && survey.phase != Phase::Move {
-            operator.show(Proposal::Migration(&surveyed)).map_err(Error::showing)?;
+            operator.show(Proposal::Migration(&surveyed))?;
             if !request.force {
                 survey.has_room()?;
             }
@@ -100,13 +99,12 @@ pub fn migrate<'a>(
         let repaired = match survey.phase {
             Phase::CleanUp => {
                 warn_of_short_grace(&seen.snapshot, criteria, operator);
-                let plan = async |seen: &CheckResult, observations: &[_]| {
-                    let cooldown = cooldown(datastore, &seen.snapshot).await;
-                    migrate::clean_up(&seen.basis(criteria), &survey.migration, observations, cooldown)
+                let plan = |basis: &Basis<'_>, observations: &[_], cooldown| {
+                    migrate::clean_up(basis, &survey.migration, observations, cooldown)
                 };
                 let Planned { seen, plan, passed } =
                     plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
-                let plan = try_plan(seen, plan, criteria)?;
+                let plan = seen.try_plan(plan, criteria)?;
                 run.write(plan, passed).await?
             }
             Phase::Delete => {
@@ -148,20 +146,22 @@ async fn wait_for_grace(
     request: &MigrateRequest,
     seen: &CheckResult,
     plan: &Plan,
-) -> Result<Option<Passed>, Error> {
+) -> Result<Option<Passed>, Failure> {
     let Some(writing) = run.writing() else { return Ok(None) };
     let cluster = plan.cluster.guid.clone();
     let passed = run.preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len()).await?;
     let after = calipam_check::grace(&seen.snapshot, &request.criteria.options).min(ADD);
     if after.is_positive() {
-        run.operator.note(Note::SecondLook { after });
+        run.operator.info(format!(
+            "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled may still get a block there"
+        ));
         wait(after, Activity::WaitingForSecondRead, run.operator).await;
     }
     Ok(Some(passed))
 }
 
 /// Reads again what a phase rests on, just before it is written.
-async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) -> Result<(), Error> {
+async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) -> Result<(), Failure> {
     let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
     let pool = before.migration.old.name.clone();
     match (before.phase, now.phase) {
@@ -183,15 +183,15 @@ async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<(CheckResult, Survey, StoredPools), Error> {
+) -> Result<(CheckResult, Survey, StoredPools), Failure> {
     let criteria = &request.criteria;
     let mut seen = read_and_check(datastore, criteria, operator).await?;
     let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
-    let unknown = |name: &str| Error::UnknownPool(unknown_pool(&seen.snapshot, name));
+    let unknown = |name: &str| unknown_pool(&seen.snapshot, name);
     let (old, target) = found.ok_or_else(|| unknown(request.from.as_deref().unwrap_or_default()))?;
     let migration = Migration::of(&seen.snapshot, old, &target)?;
 
-    let pool = async |name: &str| -> Result<Document, Error> {
+    let pool = async |name: &str| -> Result<Document, Failure> {
         let stored = datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
@@ -221,7 +221,7 @@ async fn survey_all(
     datastore: &Datastore,
     request: &MigrateRequest,
     operator: &dyn Operator,
-) -> Result<(CheckResult, Surveyed, StoredPools), Error> {
+) -> Result<(CheckResult, Surveyed, StoredPools), Failure> {
     let (seen, survey, stored) = survey(datastore, request, operator).await?;
     let moving = match datastore.workloads() {
         Some(workloads) => {
@@ -235,9 +235,9 @@ async fn survey_all(
 }
 
 /// Evicts the pods of the old pool, once the operator agrees.
-async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<(), Error> {
+async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<(), Failure> {
     let Some(workloads) = run.datastore.workloads() else { return Err(EvictError::NoKubernetes.into()) };
-    run.operator.show(Proposal::Migration(surveyed)).map_err(Error::showing)?;
+    run.operator.show(Proposal::Migration(surveyed))?;
     let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
     let cluster = crate::scope::guid(run.datastore).await?;
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
@@ -245,7 +245,5 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
 
     let moves =
         Moves { machines: surveyed.moving.as_ref().is_some_and(|moving| moving.live_migration_moves) };
-    let evicted = eviction.run(&workloads, &surveyed.survey.migration.old, moves, run.operator).await?;
-    run.operator.note(evicted);
-    Ok(())
+    eviction.run(&workloads, &surveyed.survey.migration.old, moves, run.operator).await
 }

@@ -3,8 +3,8 @@
 use calipam_datastore::Datastore;
 use jiff::SignedDuration;
 
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator, Pending};
+use crate::failure::Failure;
+use crate::operator::{Activity, Operator, Pending};
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 
 /// As [`read_and_check`] or, with `confirm`, twice, so far apart: then only what both found stays.
@@ -13,12 +13,12 @@ pub fn check_and_confirm<'a>(
     criteria: &'a Criteria,
     confirm: Option<SignedDuration>,
     operator: &'a dyn Operator,
-) -> Pending<'a, Result<CheckResult, Error>> {
+) -> Pending<'a, Result<CheckResult, Failure>> {
     Box::pin(async move {
         let first = read_and_check(datastore, criteria, operator).await?;
         let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
         if !datastore.is_live() {
-            operator.note(Note::CannotConfirm);
+            operator.warn("`--confirm` has no effect: a file does not change".into());
             return Ok(first);
         }
 

@@ -1,15 +1,15 @@
 //! `--grace`: an address that was seen unused once is released only if it is unused when everything is read again.
 
 use calipam_model::snapshot::Snapshot;
+use calipam_model::words::count;
 use calipam_plan::release::Observations;
-use calipam_plan::{Plan, SkipReason};
+use calipam_plan::{Basis, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator, Proposal};
-use crate::planning::try_plan;
+use crate::failure::Failure;
+use crate::operator::{Activity, Event, Operator, Proposal};
 use crate::preflight::Passed;
-use crate::read::{CheckResult, Criteria, read_and_check, wait};
+use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
 use crate::run::Run;
 use crate::write::sources;
 
@@ -28,8 +28,12 @@ pub(crate) async fn plan_after_grace(
     criteria: &Criteria,
     seen: CheckResult,
     mut observations: Vec<Observations>,
-    plan: impl AsyncFn(&CheckResult, &[Observations]) -> Plan,
-) -> Result<Planned, Error> {
+    plan: impl Fn(&Basis<'_>, &[Observations], i64) -> Plan,
+) -> Result<Planned, Failure> {
+    let plan = async |seen: &CheckResult, observations: &[Observations]| {
+        let cooldown = cooldown(run.datastore, &seen.snapshot).await;
+        plan(&seen.basis(criteria), observations, cooldown)
+    };
     let first = plan(&seen, &observations).await;
     let addresses = seen_once(&first);
     if addresses == 0 {
@@ -43,19 +47,22 @@ pub(crate) async fn plan_after_grace(
     observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
     let expected = plan(&seen, &observations).await;
     let Some(writing) = run.writing() else {
-        run.operator.note(Note::SecondReadAssumed { addresses, after });
+        run.operator.warn(format!(
+            "{} found unused once; planned as if a second check, {after:#} later, had found the same",
+            count(addresses, "address or handle was", "addresses or handles were")
+        ));
         return Ok(Planned { seen, plan: expected, passed: None });
     };
 
-    let expected = try_plan(seen, expected, criteria)?;
+    let expected = seen.try_plan(expected, criteria)?;
     // The steps are made of what is read after the wait.
     let (expected, _) = expected.divide();
-    run.operator.show(Proposal::Plan(&expected)).map_err(Error::showing)?;
+    run.operator.show(Proposal::Plan(&expected))?;
     let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
     let passed = run.preflight(writing, guid, sources(kind), changes).await?;
     let passed = Passed { shown: Some(expected), ..passed };
 
-    run.operator.note(Note::SecondRead { addresses, after, kind });
+    run.operator.tell(Event::SecondRead { addresses, after, kind });
     wait(after, Activity::WaitingForSecondRead, run.operator).await;
     let seen = read_and_check(run.datastore, criteria, run.operator).await?;
     if let Some(observation) = observations.last_mut() {
@@ -77,6 +84,8 @@ const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
 pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, criteria: &Criteria, operator: &dyn Operator) {
     let grace = calipam_check::grace(snapshot, &criteria.options);
     if grace < CNI_OPERATION {
-        operator.note(Note::ShortGrace(grace));
+        operator.warn(format!(
+            "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is just being assigned may look unused; use 10s or more"
+        ));
     }
 }

@@ -4,10 +4,11 @@
 use calipam_check::{Finding, Recheck, Report, check};
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::words::count;
 use jiff::SignedDuration;
 
-use crate::error::Error;
-use crate::operator::{Activity, Note, Operator};
+use crate::failure::Failure;
+use crate::operator::{Activity, Event, Operator};
 use crate::read::{CheckResult, Criteria, wait};
 
 /// Checks what was read, and what is suspicious in it once more.
@@ -16,7 +17,7 @@ pub(crate) async fn check_twice(
     mut snapshot: Snapshot,
     criteria: &Criteria,
     operator: &dyn Operator,
-) -> Result<CheckResult, Error> {
+) -> Result<CheckResult, Failure> {
     snapshot.rechecked = false;
     let mut report = check(&snapshot, &criteria.options);
     let dropped = recheck(datastore, &snapshot, &mut report, criteria.recheck_after, operator).await?;
@@ -31,7 +32,7 @@ pub(crate) async fn recheck(
     report: &mut Report,
     pause: SignedDuration,
     operator: &dyn Operator,
-) -> Result<Vec<Finding>, Error> {
+) -> Result<Vec<Finding>, Failure> {
     if !datastore.is_live() || !pause.is_positive() {
         return Ok(Vec::new());
     }
@@ -40,7 +41,8 @@ pub(crate) async fn recheck(
     let mut dropped = Vec::new();
     let mut recheck = Recheck::new(snapshot);
     while let Some(keys) = recheck.keys(report) {
-        operator.note(Note::Rereading { objects: keys.len(), after: pause });
+        let objects = count(keys.len(), "object", "objects");
+        operator.tell(Event::Detail(format!("rechecking {objects} after {pause:#}")));
         wait(pause, Activity::Rechecking, operator).await;
         let Some(later) = datastore.reread(&keys).await? else { break };
         dropped.append(&mut recheck.take(report, later));

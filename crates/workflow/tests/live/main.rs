@@ -4,36 +4,35 @@ mod etcd;
 mod kubernetes;
 mod lagging;
 
-use std::io;
 use std::sync::Arc;
 
 use calipam_check::Options;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
-use calipam_workflow::{Activity, Criteria, Meter, NoConsent, Note, Operator, Pending, Proposal};
+use calipam_workflow::{Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::SignedDuration;
 
 /// No one is there.
 struct Unattended;
 
 impl Operator for Unattended {
-    fn note(&self, _: Note<'_>) {}
+    fn tell(&self, _: Event<'_>) {}
 
     fn start(&self, _: Activity) -> Arc<dyn Meter> {
         Arc::new(Self)
     }
 
-    fn show(&self, _: Proposal<'_>) -> io::Result<()> {
+    fn show(&self, _: Proposal<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn can_agree(&self) -> Result<(), NoConsent> {
-        Err(NoConsent::Declined)
+    fn can_agree(&self) -> Result<(), Failure> {
+        Err(Failure::declined())
     }
 
-    fn ask(&self, _: Question) -> Pending<'_, Result<Consent, NoConsent>> {
-        Box::pin(async { Err(NoConsent::Declined) })
+    fn ask(&self, _: Question) -> Pending<'_, Result<Consent, Failure>> {
+        Box::pin(async { Err(Failure::declined()) })
     }
 }
 

@@ -29,10 +29,8 @@ const SHELLS: [(&str, &str); 3] = [
 pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome, Failure> {
     let directory = &args.directory;
     if !directory.is_dir() {
-        return Err(Failure::NotFound {
-            message: format!("{} is not a directory", quoted(directory)),
-            hint: Some("create it, and name one that is in PATH".into()),
-        });
+        return Err(Failure::refused(format!("{} is not a directory", quoted(directory)))
+            .hint("create it, and name one that is in PATH"));
     }
     let program = program()?;
     let share = share_of(directory)?;
@@ -173,13 +171,13 @@ fn report(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outco
 }
 
 fn failure(what: &str, path: &Path, error: io::Error) -> Failure {
-    Failure::Io { doing: format!("{what} {}", path.display()), error }
+    Failure::io(format!("{what} {}", path.display()))(error)
 }
 
 /// The program itself, not one of its links.
 fn program() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
-    program.map_err(|error| Failure::Io { doing: "find this program".into(), error })
+    program.map_err(Failure::io("find this program"))
 }
 
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 
-use calipam_check::views::{self, PodName, Scope};
+use calipam_check::Scope;
+use calipam_check::views::{self, PodName};
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::nodes;
@@ -69,7 +70,7 @@ impl Question {
             }
             Self::Node(name) => {
                 let Ok(nodes) = nodes(snapshot, std::slice::from_ref(name), None) else { return Ok(None) };
-                let scope = Scope { nodes, ..Scope::default() };
+                let scope = Scope::of_nodes(nodes);
                 write(&views::addresses(snapshot, &scope, &[]), snapshot, format)
             }
             Self::Handle(id) => match views::handle(snapshot, id) {

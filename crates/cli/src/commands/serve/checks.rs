@@ -10,7 +10,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::changes::WhyWhole;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
-use calipam_workflow::{Error, Live, Step, trends};
+use calipam_workflow::{Live, Step, trends};
 
 use super::super::check::Checker;
 use super::served::Good;
@@ -145,9 +145,8 @@ impl<'a> Checks<'a> {
         let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         let (folder, now, console) = (folder.to_owned(), snapshot.taken_at, self.console.clone());
         let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
-            Ok(past) => Some(past),
             // Where nothing was recorded before, the recorder begins now.
-            Err(Error::EmptyArchive(_)) => None,
+            Ok(past) => past,
             Err(error) => {
                 console.warn(&format!("the forecast goes on without what was recorded: {error}"));
                 None

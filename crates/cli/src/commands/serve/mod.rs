@@ -31,7 +31,7 @@ use super::record;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{self, Failure, Kind, Outcome};
 use crate::render::text::count;
 
 /// A report counts as current for so many intervals.
@@ -47,20 +47,17 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
     }
     // What is wrong with the options is said before anything is opened.
     Checker::new(&args.options)?;
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Io { doing: "start threads".into(), error })?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::io("start threads"))?;
     runtime.block_on(serve(args, global, console))
 }
 
 async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     let interval = Duration::try_from(args.interval).unwrap_or(Duration::MAX);
     let listen = args.listen;
-    let failed = |doing: String| move |error| Failure::Io { doing, error };
-    let listener = TcpListener::bind(listen).await.map_err(failed(format!("listen on {listen}")))?;
-    let address = listener.local_addr().map_err(failed(format!("listen on {listen}")))?;
-    let signal = connect::signal().map_err(failed("wait for signals".into()))?;
+    let failed = Failure::io(format!("listen on {listen}"));
+    let listener = TcpListener::bind(listen).await.map_err(&failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let signal = connect::signal().map_err(Failure::io("wait for signals"))?;
 
     console.info(&format!("serving http://{address}/"));
     if !address.ip().is_loopback() {
@@ -94,7 +91,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         // A check that is running only reads: it ends with the process.
         return Ok(Outcome::Clean);
     }
-    Err(checks.join().unwrap_or(Failure::Panic))
+    Err(checks.join().unwrap_or_else(|_| exit::panicked()))
 }
 
 /// Checks on a thread of its own. It ends only if checking again cannot help.
@@ -105,8 +102,8 @@ fn start_checks(
     interval: Duration,
     sender: state::Sender<Arc<Served>>,
 ) -> Result<JoinHandle<Failure>, Failure> {
-    let failed = |error| Failure::Io { doing: "start threads".into(), error };
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let failed = Failure::io("start threads");
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(&failed)?;
     let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender));
     thread::Builder::new().name("checks".into()).spawn(checks).map_err(failed)
 }
@@ -133,15 +130,12 @@ async fn check_again_and_again(
                 sender.send_replace(Arc::new(Served::good(good)));
             }
             Err(failure) => {
-                let failed = Err(failure);
-                let exit_code = exit::code(&failed);
-                let Err(failure) = failed else { continue };
-                if sender.borrow().is_empty() && exit_code == exit::USAGE {
+                if sender.borrow().is_empty() && failure.kind == Kind::Usage {
                     return failure;
                 }
                 console.failure(&failure);
                 said.clear();
-                let served = sender.borrow().failed(&failure.message(), exit_code, begin.elapsed());
+                let served = sender.borrow().failed(&failure, begin.elapsed());
                 sender.send_replace(Arc::new(served));
             }
         }

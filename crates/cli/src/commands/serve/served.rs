@@ -11,7 +11,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_workflow::{LiveCounts, SharedSnapshot};
 use jiff::Timestamp;
 
-use crate::exit::{self, Outcome};
+use crate::exit::{self, Failure, Outcome};
 use crate::format::Format;
 use crate::render::document;
 use crate::render::page::Page;
@@ -127,12 +127,12 @@ impl Served {
     }
 
     /// What is served after a check that failed: the report of the last good one, and that it is old.
-    pub(super) fn failed(&self, message: &str, exit_code: u8, took: Duration) -> Self {
+    pub(super) fn failed(&self, failure: &Failure, took: Duration) -> Self {
         let live = self.good.as_ref().and_then(|good| good.counts);
-        let run = RunMetrics { up: false, took, exit_code, live };
+        let run = RunMetrics { up: false, took, exit_code: failure.kind as u8, live };
         let read = self.good.as_ref().map(|good| good.report.cluster.taken_at.to_string());
         let version = format!("{} failed", read.unwrap_or_default());
-        let failure = Some((message.to_owned(), Timestamp::now()));
+        let failure = Some((failure.message.clone(), Timestamp::now()));
         Self { run: Some(run), good: self.good.clone(), version, failure }
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_check::views::{self, Scope, sources};
+use calipam_check::Scope;
+use calipam_check::views::{self, sources};
 use calipam_check::{Code, Subject};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Extent, Lookup};

@@ -1,5 +1,6 @@
 //! Data that no one has foreseen: parts of values changed, exchanged and lost at random.
 
+use calipam_check::Scope;
 use calipam_plan::rebuild::Request;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -65,9 +66,9 @@ fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
 fn request(cluster: &Cluster, rng: &mut Rng) -> Request {
     let node = &cluster.nodes()[rng.below(cluster.nodes().len() as u64) as usize];
     match rng.below(6) {
-        0 => Request { nodes: vec![node.name.clone()], ..Request::default() },
+        0 => Request { scope: Scope::of_nodes([node.name.clone()]), ..Request::default() },
         1 => Request { blocks: node.blocks.clone(), ..Request::default() },
-        2 => Request { pools: vec![cluster.spec().pool_v4()], ..Request::default() },
+        2 => Request { scope: Scope::of_networks([cluster.spec().pool_v4()]), ..Request::default() },
         _ => Request::default(),
     }
 }

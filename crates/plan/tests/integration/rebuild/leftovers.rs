@@ -1,6 +1,6 @@
 //! What half-done operations, other programs and earlier versions leave: it goes only if nothing can need it.
 
-use calipam_check::{Code, Options, Subject, check};
+use calipam_check::{Code, Options, Scope, Subject, check};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::config::IpamConfig;
@@ -210,11 +210,11 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     let skipped = |request: Request| {
         rebuild::plan(&Basis::new(&snapshot, &report, &options), &request, &[], 0).skipped.len()
     };
-    assert_eq!(skipped(Request { nodes: [node].into(), ..Request::default() }), own);
+    assert_eq!(skipped(Request { scope: Scope::of_nodes([node]), ..Request::default() }), own);
     let pool = snapshot.pools[0].value.cidr;
     let inside = snapshot.affinities.iter().filter(|a| pool.contains(&a.value.key.cidr)).count();
     assert!(inside > 0);
-    assert_eq!(skipped(Request { pools: vec![pool], ..Request::default() }), inside);
+    assert_eq!(skipped(Request { scope: Scope::of_networks([pool]), ..Request::default() }), inside);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
@@ -66,7 +67,7 @@ fn a_node_changes_its_blocks_and_affinities_only() {
     let mut changed_at_all = 0;
     for node in &snapshot.nodes {
         let name = &node.value.name;
-        let request = Request { nodes: vec![name.clone()], ..Request::default() };
+        let request = Request { scope: Scope::of_nodes([name.clone()]), ..Request::default() };
         let part = rebuild(&format!("--node {name}"), snapshot.clone(), &request);
         let keys = touched(&part);
         changed_at_all += usize::from(!keys.is_empty());
@@ -93,7 +94,7 @@ fn a_node_that_is_gone_can_be_named() {
     let mut cluster = Cluster::plain(ClusterSpec::new(8), 2, 2);
     cluster.inject(Fault::NodeGone, 2);
     let gone = cluster.nodes()[2].name.clone();
-    let request = Request { nodes: vec![gone.clone()], ..Request::default() };
+    let request = Request { scope: Scope::of_nodes([gone.clone()]), ..Request::default() };
     let part = rebuild("gone", cluster.snapshot(), &request);
     let left: BTreeSet<&str> =
         part.later.findings.iter().flat_map(|f| &f.nodes).map(String::as_str).collect();
@@ -105,7 +106,7 @@ fn a_node_that_is_gone_can_be_named() {
 fn a_pool_changes_what_lies_in_it_only() {
     let snapshot = cluster().snapshot();
     for pool in &snapshot.pools {
-        let request = Request { pools: vec![pool.value.cidr], ..Request::default() };
+        let request = Request { scope: Scope::of_networks([pool.value.cidr]), ..Request::default() };
         let part = rebuild(&pool.value.name, snapshot.clone(), &request);
         let keys = touched(&part);
         for cidr in blocks(&keys) {
@@ -126,11 +127,12 @@ fn a_node_a_pool_and_blocks_narrow_each_other() {
     let of = |request: &Request| touched(&rebuild("part", snapshot.clone(), request));
     let mut narrowed = 0;
     for node in &snapshot.nodes {
-        let by_node = Request { nodes: vec![node.value.name.clone()], ..Request::default() };
+        let by_node = Request { scope: Scope::of_nodes([node.value.name.clone()]), ..Request::default() };
         let all = of(&by_node);
         for pool in &snapshot.pools {
             let cidr = pool.value.cidr;
-            let within = of(&Request { pools: vec![cidr], ..by_node.clone() });
+            let scope = Scope { networks: vec![cidr], ..by_node.scope.clone() };
+            let within = of(&Request { scope, ..by_node.clone() });
             let expected: BTreeSet<IpNet> =
                 blocks(&all).into_iter().filter(|block| cidr.contains(block)).collect();
             assert_eq!(blocks(&within), expected, "{} in {}", node.value.name, pool.value.name);

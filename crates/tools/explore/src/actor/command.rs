@@ -1,7 +1,6 @@
 //! The commands of calipam that write, run by a person: the code of `workflow` and `repair` on a datastore and files that the
 //! explorer decides about.
 
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use calipam_plan::migrate::Target;
 use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as plan_release};
 use calipam_repair::journal::Recorded;
 use calipam_workflow::{
-    Activity, AssignRequest, ConfigureRequest, Criteria, Error, Executed, Intent, Meter, MigrateRequest,
-    NoConsent, Note, Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired,
+    Activity, AssignRequest, ConfigureRequest, Criteria, Event, Executed, Failure, Intent, Meter,
+    MigrateRequest, Names, Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired,
     SplitRequest, Writing, assign, configure, migrate, rebuild, release, split, undo,
 };
 use jiff::SignedDuration;
@@ -160,11 +159,10 @@ async fn carry_out(
     command: &Command,
     intent: Intent,
     operator: &dyn Operator,
-) -> Result<Repaired, Error> {
+) -> Result<Repaired, Failure> {
     let released = |targets| ReleaseRequest {
         targets,
-        selector: None,
-        pools: Vec::new(),
+        names: Names::default(),
         reports: Vec::new(),
         criteria: criteria(),
         lock: intent.writing.as_ref().is_some_and(|writing| writing.lock),
@@ -180,11 +178,10 @@ async fn carry_out(
             release(datastore, &released(targets), operator).await
         }
         Command::Rebuild => {
-            let scope = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
+            let wanted = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
             let request = RebuildRequest {
-                scope,
-                selector: None,
-                pools: Vec::new(),
+                wanted,
+                names: Names::default(),
                 output_dir: None,
                 criteria: criteria(),
                 intent,
@@ -219,7 +216,7 @@ async fn carry_out(
             configure(datastore, &request, operator).await
         }
         Command::Migrate(cidr, size) => {
-            let cidr = cidr.parse().map_err(|_| Error::NoJournalDirectory)?;
+            let cidr = cidr.parse().map_err(|_| Failure::declined())?;
             let target = match *size {
                 Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
                 None => Target::Network { cidr, block_size: None, name: None },
@@ -229,7 +226,7 @@ async fn carry_out(
                 MigrateRequest { from, target, force: false, eviction: None, criteria: criteria(), intent };
             migrate(datastore, &request, operator).await.map(|migrated| migrated.repaired)
         }
-        Command::Undo | Command::Others { .. } => Err(Error::NoJournalDirectory),
+        Command::Undo | Command::Others { .. } => Err(Failure::declined()),
     }
 }
 
@@ -273,27 +270,25 @@ pub(crate) fn rebuild_all(
 struct AtTerminal(Option<(Arc<World>, usize)>);
 
 impl Operator for AtTerminal {
-    fn note(&self, note: Note<'_>) {
-        if let (Note::SecondRead { .. } | Note::SecondLook { .. }, Self(Some((world, actor)))) = (note, self)
-        {
+    fn tell(&self, _: Event<'_>) {}
+
+    fn start(&self, activity: Activity) -> Arc<dyn Meter> {
+        if let (Activity::WaitingForSecondRead, Self(Some((world, actor)))) = (activity, self) {
             world.wait_for_grace(*actor);
         }
-    }
-
-    fn start(&self, _: Activity) -> Arc<dyn Meter> {
         Arc::new(Unwatched)
     }
 
-    fn show(&self, _: Proposal<'_>) -> io::Result<()> {
+    fn show(&self, _: Proposal<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn can_agree(&self) -> Result<(), NoConsent> {
+    fn can_agree(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, NoConsent>> {
-        Box::pin(async { Consent::from_answer(question, "yes").ok_or(NoConsent::Declined) })
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
+        Box::pin(async { Consent::from_answer(question, "yes").ok_or_else(Failure::declined) })
     }
 }
 

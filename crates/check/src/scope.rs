@@ -1,0 +1,73 @@
+//! The part of a cluster that a call names.
+
+use std::collections::BTreeSet;
+
+use calipam_model::block::BlockOwner;
+use calipam_model::{IpNet, cidr};
+
+use crate::finding::Finding;
+use crate::{Evidence, Subject};
+
+/// Nodes, networks and a namespace; of each everything if none is named. Each kind narrows the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    pub nodes: BTreeSet<String>,
+    /// Pools, blocks and addresses, as CIDRs.
+    pub networks: Vec<IpNet>,
+    /// The namespace of those whom addresses are recorded for.
+    pub namespace: Option<String>,
+}
+
+impl Scope {
+    pub fn of_nodes(nodes: impl IntoIterator<Item = String>) -> Self {
+        Self { nodes: nodes.into_iter().collect(), ..Self::default() }
+    }
+
+    pub fn of_networks(networks: impl IntoIterator<Item = IpNet>) -> Self {
+        Self { networks: networks.into_iter().collect(), ..Self::default() }
+    }
+
+    /// True if nothing is left out.
+    pub fn is_everything(&self) -> bool {
+        self.nodes.is_empty() && self.networks.is_empty() && self.namespace.is_none()
+    }
+
+    pub fn has_node(&self, name: &str) -> bool {
+        self.nodes.is_empty() || self.nodes.contains(name)
+    }
+
+    /// True for what overlaps one of the networks.
+    pub fn has_network(&self, network: IpNet) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|own| cidr::overlap(*own, network))
+    }
+
+    /// True if the owner is one of the nodes.
+    pub fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
+        self.nodes.is_empty()
+            || owner.and_then(BlockOwner::host).is_some_and(|host| self.nodes.contains(host))
+    }
+
+    /// True for a finding about something in it.
+    pub fn has(&self, finding: &Finding) -> bool {
+        (self.nodes.is_empty() || finding.nodes.iter().any(|node| self.nodes.contains(node)))
+            && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
+            && (self.networks.is_empty() || self.is_around(finding))
+    }
+
+    fn is_around(&self, finding: &Finding) -> bool {
+        match &finding.subject {
+            subject if subject.network().is_some() => {
+                subject.network().is_some_and(|network| self.has_network(network))
+            }
+            Subject::Handle(_) | Subject::Endpoint(_) => {
+                let blocks = match &finding.evidence {
+                    Evidence::Handle(handle) => handle.blocks.as_slice(),
+                    _ => &[],
+                };
+                blocks.iter().any(|of_block| self.has_network(of_block.block))
+                    || finding.addresses().into_iter().any(|address| self.has_network(address.into()))
+            }
+            _ => false,
+        }
+    }
+}

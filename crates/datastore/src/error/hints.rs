@@ -1,0 +1,343 @@
+//! What to do about errors of a datastore and its settings.
+
+use calipam_files::FileError;
+use calipam_model::hint::{Call, Hint};
+
+use super::{Cause, Error, Failure, Permission, Rule, Server, SettingsError};
+
+impl Error {
+    /// What to do about it, if there is something to say.
+    pub fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::Settings(error) => error.hint(),
+            Self::NoCluster(_) => Hint::new(
+                "say where Calico keeps its data: give a kubeconfig with KUBECONFIG or {}; etcd with ETCD_ENDPOINTS or {}; or an export with {}",
+                [Call::OtherKubeconfig, Call::EtcdUrl, Call::File],
+            ),
+            Self::Kubeconfig { .. } | Self::KubeconfigFile { .. } => Hint::new(
+                "name a kubeconfig with KUBECONFIG or {}, and a context in it with --context",
+                [Call::OtherKubeconfig],
+            ),
+            Self::Connect(tried) => {
+                let failures = tried.iter().map(|tried| &tried.failure);
+                return failures.max_by_key(|failure| weight(failure)).and_then(etcd);
+            }
+            Self::Write { server: Server::Etcd, failure: Failure::PermissionDenied(_), .. } => {
+                "the user needs to write /calico/: `etcdctl role grant-permission ROLE --prefix=true readwrite /calico/`"
+                    .into()
+            }
+            Self::Request { server, failure, .. } | Self::Write { server, failure, .. } => {
+                return match server {
+                    Server::Etcd => etcd(failure),
+                    Server::Kubernetes => kubernetes(failure),
+                };
+            }
+            Self::Permission { missing, .. } => format!(
+                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all that is needed):\n{}",
+                rules(missing)
+            )
+            .into(),
+            Self::NotWritable { .. } => Hint::new(
+                "on a file, repairs are only planned and simulated, {}; to carry them out, connect to the datastore",
+                [Call::DryRun],
+            ),
+            Self::NotForCalico2 { .. } => {
+                "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x".into()
+            }
+            Self::Compacted { .. } => {
+                read_snapshot("something compacts this etcd every few seconds; ")
+            }
+            Self::RevisionCompacted { oldest: Some(oldest), .. } => {
+                format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export").into()
+            }
+            Self::RevisionCompacted { .. } => {
+                "etcd drops what is older than its last compaction: take a newer revision, or a snapshot or export of that time".into()
+            }
+            Self::RevisionAhead { .. } => {
+                "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot".into()
+            }
+            Self::NoRevisions { .. } => {
+                "only etcd keeps past revisions: give its endpoints with `--etcd-endpoints`; for Kubernetes, keep an archive of exports (`export --archive`, `history --archive`)".into()
+            }
+            Self::NoCalico { .. } => return FileError::NoCalico.hint(),
+            Self::NoCalicoKinds { .. } => Hint::new(
+                "is this the right cluster? To use another one: {}. If Calico keeps its data in etcd: {}",
+                [Call::Context, Call::EtcdInstead],
+            ),
+            Self::HostLocal => {
+                "there is nothing to check then: each node assigns addresses from its own pod CIDR. If that is \
+                 not so, unset USE_POD_CIDR (field usePodCIDR)".into()
+            }
+            Self::OtherCluster { .. } => {
+                "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone".into()
+            }
+            Self::File(error) => return error.kind.hint(),
+        })
+    }
+}
+
+/// Of several endpoints that failed, the failure with the highest weight says most about what to do.
+fn weight(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Connection(cause) => match cause {
+            Cause::NameNotResolved | Cause::Network(_) | Cause::TimedOut(_) | Cause::Refused => 0,
+            Cause::Broken(_) => 1,
+            Cause::ServerWantsTls | Cause::ServerIsPlain | Cause::Tls(_) => 2,
+            Cause::CertificateNotTrusted
+            | Cause::CertificateExpired
+            | Cause::CertificateWrongName
+            | Cause::CertificateBad(_)
+            | Cause::ClientCertificateRequired
+            | Cause::ClientCertificateRefused => 3,
+        },
+        Failure::AuthNeeded | Failure::WrongPassword | Failure::PermissionDenied(_) => 4,
+        _ => 1,
+    }
+}
+
+/// The rules of a ClusterRole that grant the permissions, as YAML: a line for each API group and its verbs.
+fn rules(permissions: &[Permission]) -> String {
+    let line = |Rule { group, resources, verbs }: &Rule<'_>| {
+        format!("- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}", verbs.join(", "))
+    };
+    Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What an etcd that cannot be read as it is can give anyway.
+fn read_snapshot(before: &str) -> Hint {
+    Hint::new(
+        format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),
+        [Call::FileInstead],
+    )
+}
+
+fn etcd(failure: &Failure) -> Option<Hint> {
+    Some(match failure {
+        Failure::Connection(cause) => return etcd_connection(cause),
+        Failure::AuthNeeded => "set ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)".into(),
+        Failure::WrongPassword => {
+            "check ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)".into()
+        }
+        Failure::PermissionDenied(_) => {
+            "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`".into()
+        }
+        Failure::NoQuorum(_) => read_snapshot("see `etcdctl endpoint status --cluster`; or "),
+        Failure::NoSpace => {
+            "`etcdctl compact REVISION`, `etcdctl defrag` for each member, then `etcdctl alarm disarm`; or raise its \
+             `--quota-backend-bytes`".into()
+        }
+        Failure::TooManyOperations => {
+            "calipam sends up to 128: start etcd with `--max-txn-ops 128`, the usual limit".into()
+        }
+        Failure::NoV2Api => {
+            "etcd 3.4 and 3.5 serve it with `--enable-v2`, older ones always, 3.6 not at all. Calico 3 uses etcd v3, \
+             DATASTORE_TYPE=etcdv3".into()
+        }
+        Failure::NotEtcd(_) => "etcd listens for clients at port 2379, for its peers at 2380".into(),
+        _ => return None,
+    })
+}
+
+fn etcd_connection(cause: &Cause) -> Option<Hint> {
+    Some(match cause {
+        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => Hint::new(
+            "is etcd running there, and is the port right (usually 2379)? Set the endpoints with ETCD_ENDPOINTS or {}",
+            [Call::Etcd],
+        ),
+        Cause::NameNotResolved => Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::Etcd]),
+        Cause::Broken(_) => "retry; if it happens again, see the log of etcd".into(),
+        Cause::ServerWantsTls => Hint::new(
+            "write the endpoint as https://…, and give the CA certificate with ETCD_CA_CERT_FILE (field \
+             etcdCACertFile) or {}",
+            [Call::EtcdWithCa],
+        ),
+        Cause::ServerIsPlain => "write the endpoint as http://…".into(),
+        Cause::CertificateNotTrusted => Hint::new(
+            "give the CA certificate that signed it with ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
+            [Call::EtcdCa],
+        ),
+        Cause::CertificateExpired => RENEW.into(),
+        Cause::CertificateWrongName => {
+            "write the endpoint with a name or address that the certificate lists".into()
+        }
+        Cause::ClientCertificateRequired => Hint::new(
+            "give certificate and key with ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) or {}",
+            [Call::EtcdKeyPair],
+        ),
+        Cause::ClientCertificateRefused => {
+            "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \
+             not expired"
+                .into()
+        }
+        Cause::CertificateBad(_) | Cause::Tls(_) => return None,
+    })
+}
+
+const RENEW: &str = "renew the server's certificate, or correct this machine's clock";
+const LOG_IN_AGAIN: &str =
+    "does `kubectl get nodes` work with this kubeconfig? Tokens and certificates expire: log in again";
+const LOOK_AT_LOG: &str =
+    "retry; if it happens again, see the log of the API server and of any proxy in front of it";
+
+fn kubernetes(failure: &Failure) -> Option<Hint> {
+    Some(match failure {
+        Failure::Connection(cause) => return kubernetes_connection(cause),
+        Failure::Login(_) | Failure::Unauthorized => LOG_IN_AGAIN.into(),
+        Failure::PermissionDenied(_) => {
+            "docs/kubernetes/rbac.yaml has the ClusterRole that is needed".into()
+        }
+        Failure::Compacted => {
+            "the etcd of the API server is compacted faster than a list can be read: run it again when there is \
+             less load".into()
+        }
+        Failure::TooManyRequests => "run it again when the API server is less busy".into(),
+        Failure::Server { .. } | Failure::Incomplete(_) => LOOK_AT_LOG.into(),
+        Failure::NotKubernetes(_) => SERVER_FIELD.into(),
+        _ => return None,
+    })
+}
+
+const SERVER_FIELD: &str = "check the field `server` of the cluster in the kubeconfig";
+
+fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
+    Some(match cause {
+        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => Hint::new(
+            "is the API server running, and is this its address? Another cluster of the kubeconfig: {}",
+            [Call::Context],
+        ),
+        Cause::NameNotResolved => SERVER_FIELD.into(),
+        Cause::Broken(_) => LOOK_AT_LOG.into(),
+        Cause::ServerWantsTls => "write the server as https://… in the kubeconfig".into(),
+        Cause::ServerIsPlain => "write the server as http://… in the kubeconfig".into(),
+        Cause::CertificateNotTrusted => {
+            "give the CA certificate that signed it: `certificate-authority` in the kubeconfig, or K8S_CA_FILE"
+                .into()
+        }
+        Cause::CertificateExpired => RENEW.into(),
+        Cause::CertificateWrongName => {
+            "write the server with a name or address that the certificate lists, or set `tls-server-name`".into()
+        }
+        Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => LOG_IN_AGAIN.into(),
+        Cause::CertificateBad(_) | Cause::Tls(_) => return None,
+    })
+}
+
+impl SettingsError {
+    pub(crate) fn hint(&self) -> Hint {
+        match self {
+            Self::Unreadable { .. } => {
+                Hint::new("give another file, {}, or none to use the environment", [Call::OtherConfig])
+            }
+            Self::BadFile { .. } => {
+                "the file is that of calicoctl: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec".into()
+            }
+            Self::UnknownField { similar: Some(similar), .. } => format!("did you mean `{similar}`?").into(),
+            Self::UnknownField { similar: None, .. } => {
+                "fields are those of calicoctl's configuration file".into()
+            }
+            Self::BadVariable { .. } => "unset it, or set it as calicoctl reads it".into(),
+            Self::UnknownDatastore(_) => {
+                "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x".into()
+            }
+            Self::NoEndpoints => Hint::new(
+                "set them with ETCD_ENDPOINTS, the field etcdEndpoints of the settings file or {}",
+                [Call::Etcd],
+            ),
+            Self::BadEndpoint { .. } => "expected an endpoint such as https://10.0.0.5:2379".into(),
+            Self::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV".into(),
+            Self::SrvUnsupported(domain) => Hint::new(
+                "`dig +short SRV _etcd-client-ssl._tcp.{}` (or _etcd-client._tcp) lists the endpoints; give them with {}",
+                [Call::Name(domain.clone()), Call::Etcd],
+            ),
+            Self::MixedTls => {
+                "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
+                    .into()
+            }
+            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or none of them".into(),
+            Self::UnreadablePem { .. } | Self::BadPem { .. } => "certificates and keys are PEM files".into(),
+            Self::ContextAlone(_) => {
+                Hint::new("name the kubeconfig that has it with KUBECONFIG or {}", [Call::Kubeconfig])
+            }
+            Self::NoSuchDatastore(_) => {
+                "a datastore is `etcd`, `etcdv2` (Calico 2.x), `kubernetes` or the path of a file".into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Tried;
+
+    fn connect(failures: &[Failure]) -> Error {
+        let tried = |failure: &Failure| Tried { endpoint: "https://a:2379".into(), failure: failure.clone() };
+        Error::Connect(failures.iter().map(tried).collect())
+    }
+
+    fn request(server: Server, failure: Failure) -> Error {
+        Error::Request { server, endpoint: String::new(), what: String::new(), failure }
+    }
+
+    #[test]
+    fn the_hint_is_that_of_the_most_telling_failure() {
+        let both = connect(&[Cause::Refused.into(), Failure::WrongPassword]);
+        assert_eq!(both.hint(), etcd(&Failure::WrongPassword));
+        assert!(connect(&[Cause::Refused.into()]).hint().is_some());
+    }
+
+    #[test]
+    fn the_same_cause_has_another_hint_for_each_server() {
+        let text = |server| request(server, Cause::CertificateNotTrusted.into()).hint().unwrap().text;
+        assert!(text(Server::Etcd).contains("ETCD_CA_CERT_FILE"));
+        assert!(text(Server::Kubernetes).contains("certificate-authority"));
+    }
+
+    #[test]
+    fn a_write_that_is_denied_needs_another_permission_than_a_read() {
+        let denied = || Failure::PermissionDenied(String::new());
+        let (endpoint, what) = (String::new(), String::new());
+        let write = Error::Write { server: Server::Etcd, endpoint, what, failure: denied() };
+        assert!(write.hint().unwrap().text.contains("readwrite"));
+        assert!(!request(Server::Etcd, denied()).hint().unwrap().text.contains("readwrite"));
+    }
+
+    #[test]
+    fn missing_permissions_become_rules_of_a_role() {
+        let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
+        let group = "crd.projectcalico.org";
+        let blocks = |verb| Permission { group: group.into(), resource: "ipamblocks".into(), verb };
+        let pools = Permission { group: group.into(), resource: "ippools".into(), verb: "list" };
+        let handles = Permission { group: group.into(), resource: "ipamhandles".into(), verb: "list" };
+        let missing = vec![pods("get"), pods("list"), blocks("get"), blocks("list"), handles, pools];
+        let error = Error::Permission { endpoint: "e".into(), user: Some("jane".into()), missing };
+        let said = "e: the user jane may not get, list pods; get, list ipamblocks (crd.projectcalico.org); \
+            list ipamhandles, ippools (crd.projectcalico.org)";
+        assert_eq!(error.to_string(), said);
+        let rules = [
+            r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#,
+            r#"- {apiGroups: ["crd.projectcalico.org"], resources: ["ipamblocks"], verbs: [get, list]}"#,
+            r#"- {apiGroups: ["crd.projectcalico.org"], resources: ["ipamhandles", "ippools"], verbs: [list]}"#,
+        ];
+        assert!(error.hint().unwrap().text.ends_with(&rules.join("\n")));
+    }
+
+    #[test]
+    fn errors_that_operators_meet_have_hints() {
+        let file = |kind| Error::File(calipam_files::Error::new("backup.db", kind));
+        for error in [
+            Error::NoCalico { location: String::new() },
+            Error::NoCalicoKinds { endpoint: String::new() },
+            Error::Compacted { endpoint: String::new(), attempts: 4 },
+            file(FileError::Empty),
+            file(FileError::UnknownKind(String::new())),
+            file(FileError::SnapshotCut(String::new())),
+            file(FileError::SnapshotDamaged(String::new())),
+            request(Server::Etcd, Failure::NoSpace),
+            request(Server::Etcd, Failure::TooManyOperations),
+            request(Server::Kubernetes, Failure::Unauthorized),
+        ] {
+            assert!(error.hint().is_some(), "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Numbers and paths as people read them.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// A whole number with commas between thousands. Numbers of addresses can exceed 64 bits.
+pub fn thousands(number: impl Display) -> String {
+    let digits = number.to_string();
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
+    let mut shown = String::from(sign);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A number and what it counts: `1 block`, `16,384 blocks`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(number), if number == 1 { one } else { many })
+}
+
+/// A path as a shell reads it.
+pub fn quoted(path: &Path) -> String {
+    shell_word(&path.to_string_lossy())
+}
+
+/// A word as a shell reads it; bash and zsh where it holds what a terminal must not see.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if text.chars().any(is_unsafe) {
+        let escaped = text.chars().map(|c| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if is_unsafe(c) => format!("\\u{:04x}", u32::from(c)),
+            c => c.to_string(),
+        });
+        return format!("$'{}'", escaped.collect::<String>());
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// True for a character that a terminal may take for something else than text.
+pub fn is_unsafe(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let has_no_width = matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
+    c.is_control() || turns || has_no_width || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_whole() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1000), "1,000");
+        assert_eq!(thousands(-1_234_567), "-1,234,567");
+        assert_eq!(thousands(u128::MAX), "340,282,366,920,938,463,463,374,607,431,768,211,455");
+        assert_eq!(
+            (count(1, "block", "blocks"), count(0, "block", "blocks")),
+            ("1 block".into(), "0 blocks".into())
+        );
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(shell_word("shop/web-0"), "shop/web-0");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word("it's\u{1b}[2J\\\u{202e}"), r"$'it\'s\u001b[2J\\\u202e'");
+    }
+
+    #[test]
+    fn paths_can_be_pasted() {
+        assert_eq!(quoted(Path::new("/tmp/a-1.jsonl")), "/tmp/a-1.jsonl");
+        assert_eq!(quoted(Path::new("it's here")), "'it'\\''s here'");
+    }
+}

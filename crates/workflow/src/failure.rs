@@ -1,0 +1,181 @@
+//! Why a command could not do its work: one value, made where that is known.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use calipam_model::hint::{Call, Hint};
+use calipam_plan::FailedTrial;
+use calipam_plan::configure::ConfigureRefusal;
+use calipam_plan::migrate::MigrateRefusal;
+use calipam_plan::split::SplitRefusal;
+use calipam_repair::RepairError;
+use calipam_repair::journal::JournalError;
+
+use crate::migrate::EvictError;
+
+/// Why a command could not do its work. Nothing was written, except if a run has begun.
+#[derive(Debug)]
+pub struct Failure {
+    pub kind: Kind,
+    pub message: String,
+    /// What to do about it, if there is something to say.
+    pub hint: Option<Hint>,
+    pub shown: Shown,
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The form in which people are told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Labelled,
+    /// The message alone.
+    Plain,
+    /// It was printed when it happened.
+    Already,
+}
+
+/// The exit code of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What was asked for does not exist, or is not done.
+    Refused = 1,
+    /// The call or the settings have to be changed.
+    Usage = 2,
+    /// Something cannot be read or written.
+    Failed = 3,
+    /// A mistake in this program.
+    Internal = 4,
+    /// The user has interrupted it, as shells have it: 128 and the number of the signal.
+    Interrupted = 130,
+}
+
+impl Failure {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None, shown: Shown::Labelled, cause: None }
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Kind::Refused, message)
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// For `map_err`: what was being done when the system refused, such as `read` and a path.
+    pub fn io(doing: impl Into<String>) -> impl Fn(io::Error) -> Self {
+        let doing = doing.into();
+        move |error| Self::new(Kind::Failed, format!("cannot {doing}: {error}"))
+    }
+
+    /// The same with a path.
+    pub fn io_at(doing: &str, path: &Path) -> impl Fn(io::Error) -> Self {
+        Self::io(format!("{doing} {}", path.display()))
+    }
+
+    /// The datastore is a file, and was to be written.
+    pub fn not_live(what: &str) -> Self {
+        Self::usage(format!("a file is never changed; {what} needs the datastore itself"))
+            .hint("connect to the cluster itself")
+    }
+
+    pub fn no_journal_directory() -> Self {
+        Self::usage("neither HOME nor XDG_STATE_HOME is an absolute path, so there is no place for journals")
+            .hint(Hint::new("{}", [Call::JournalPlace]))
+    }
+
+    /// The operator was asked.
+    pub fn declined() -> Self {
+        Self::refused("aborted; nothing was changed")
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: impl Into<Hint>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    #[must_use]
+    pub fn hint_if(self, hint: Option<impl Into<Hint>>) -> Self {
+        Self { hint: hint.map(Into::into), ..self }
+    }
+
+    #[must_use]
+    pub fn shown(self, shown: Shown) -> Self {
+        Self { shown, ..self }
+    }
+
+    /// The error of a library that it was made of.
+    pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
+        self.cause.as_ref()?.downcast_ref()
+    }
+
+    /// Made of the error of a library.
+    pub(crate) fn of(kind: Kind, error: impl Error + Send + Sync + 'static, hint: Option<Hint>) -> Self {
+        let message = error.to_string();
+        Self { kind, message, hint, shown: Shown::Labelled, cause: Some(Box::new(error)) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<calipam_datastore::Error> for Failure {
+    fn from(error: calipam_datastore::Error) -> Self {
+        let kind = if error.is_usage() { Kind::Usage } else { Kind::Failed };
+        let hint = error.hint();
+        Self::of(kind, error, hint)
+    }
+}
+
+impl From<calipam_files::Error> for Failure {
+    fn from(error: calipam_files::Error) -> Self {
+        calipam_datastore::Error::from(error).into()
+    }
+}
+
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Self {
+        let kind = match error {
+            RepairError::Datastore(error) => return error.into(),
+            RepairError::Journal(_) | RepairError::Lock { .. } => Kind::Failed,
+            // The plan or journal is of another cluster, or more than was agreed to: nothing was begun.
+            RepairError::OtherCluster { .. }
+            | RepairError::StrangeKey { .. }
+            | RepairError::NotAgreed { .. } => Kind::Refused,
+        };
+        let hint = error.hint();
+        Self::of(kind, error, hint)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        RepairError::from(error).into()
+    }
+}
+
+impl From<FailedTrial> for Failure {
+    /// A mistake in the planner.
+    fn from(error: FailedTrial) -> Self {
+        Self::refused(format!("the plan was tried in memory and refused: {error}"))
+            .hint("nothing was changed; retry, and report it if it happens again: this is a bug in calipam")
+    }
+}
+
+macro_rules! refusals {
+    ($($refusal:ty),*) => {$(
+        impl From<$refusal> for Failure {
+            fn from(refusal: $refusal) -> Self {
+                let hint = refusal.hint();
+                Self::of(Kind::Refused, refusal, hint)
+            }
+        }
+    )*};
+}
+
+refusals!(SplitRefusal, ConfigureRefusal, MigrateRefusal, EvictError);
