@@ -1,5 +1,6 @@
 //! Commands of a story, what they print, and what of that differs from run to run.
 
+use std::collections::HashSet;
 use std::process::Stdio;
 
 use calipam_testkit::servers::Etcd;
@@ -40,7 +41,7 @@ impl Story {
         &self.etcd
     }
 
-    /// Runs a line as a reader types it, and notes it with its output.
+    /// Runs a line as a reader types it, and notes it with its output, except for what the line before has printed.
     pub(super) fn tell(&mut self, line: &str) -> Run {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[0], "calipam", "{line}");
@@ -51,7 +52,9 @@ impl Story {
         {
             self.journal = Some(path.to_owned());
         }
-        self.told.push(format!("$ {line}\n{}{}", self.mask(&run.stdout), self.mask(&run.stderr)));
+        let printed = self.mask(&run.stdout) + &self.mask(&run.stderr);
+        let before = self.told.last().map_or("", String::as_str);
+        self.told.push(format!("$ {line}\n{}", without_repetition(&printed, before)));
         run
     }
 
@@ -109,4 +112,15 @@ impl Story {
         };
         lines.map(|line| grace(revision(line)) + "\n").collect()
     }
+}
+
+/// The text with `…` in place of consecutive lines that are in the text before, if they are many. Columns may be wider.
+fn without_repetition(text: &str, before: &str) -> String {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let known: HashSet<String> = before.lines().map(words).collect();
+    let lines: Vec<&str> = text.lines().collect();
+    let runs = lines.chunk_by(|line, next| known.contains(&words(line)) == known.contains(&words(next)));
+    let is_shown = |run: &[&str]| run.len() <= 3 || !known.contains(&words(run[0]));
+    let shown = runs.flat_map(|run| if is_shown(run) { run } else { &["…"][..] });
+    shown.map(|line| format!("{line}\n")).collect()
 }
