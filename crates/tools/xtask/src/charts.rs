@@ -43,7 +43,7 @@ const CHARTS: [Chart; 2] = [
             ("image: registry.example.com/calipam:latest", "image: {{ .Values.image }}"),
             ("schedule: \"*/15 * * * *\"", "schedule: {{ .Values.schedule | quote }}"),
             (
-                "    # a pool that is to be full\n    # pool-nearly-full 10.250.0.0/24\n",
+                "    # a pool that is full on purpose\n    # pool-nearly-full 10.250.0.0/24\n",
                 "{{ .Values.ignore | indent 4 }}\n",
             ),
             ("release: kube-prometheus-stack", "release: {{ .Values.prometheusRelease }}"),
