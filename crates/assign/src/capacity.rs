@@ -67,7 +67,7 @@ impl Claimable {
     }
 }
 
-/// Computes what nodes can get that may still claim `headroom` blocks before their block limit.
+/// Computes the blocks and addresses for nodes that may still claim `headroom` blocks before their block limit.
 pub fn beyond_own_blocks(
     config: &IpamConfig,
     headroom: u128,

@@ -48,7 +48,7 @@ pub enum Error {
     /// No pool selects the node and namespace.
     #[error("no configured Calico pools for node {0}")]
     NoPoolForNode(String),
-    /// A pool that was asked for is not there, disabled, or has blocks that are too small.
+    /// A requested pool is missing or disabled, or has blocks that are too small.
     #[error("the given pool ({0}) does not exist, or is not enabled")]
     PoolNotEnabled(IpNet),
     #[error("the selector of pool {pool} cannot be parsed: {reason}")]
@@ -70,7 +70,7 @@ pub enum Error {
     )]
     InProgress { handle: String, existing: usize, required: u32 },
 
-    /// An address that was asked for is in no enabled pool. Calico ends this text with a line break.
+    /// A requested address is in no enabled pool. Calico ends this text with a line break.
     #[error("The provided IP address is not in a configured pool\n")]
     AddressOutsidePools(IpAddr),
     /// An assigned address is in no enabled pool.

@@ -61,7 +61,7 @@ pub enum PoolPassedOver {
     /// Its status says that it is not allocatable.
     NotAllocatable,
     OtherFamily,
-    /// Its blocks have no room besides what Windows reserves.
+    /// Its blocks have no addresses besides those that Windows reserves.
     BlocksTooSmall,
     /// Other pools were requested by name.
     NotRequested,

@@ -78,8 +78,8 @@ impl<'s> IndexedSnapshot<'s> {
     }
 }
 
-/// A datastore on top of a snapshot, which stays as it is. Reads see earlier writes. The clock stands at the time of
-/// the snapshot.
+/// A datastore on top of a snapshot, which stays as it is. Reads see earlier writes. The clock is at the time of the
+/// snapshot.
 pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     avoided: Vec<IpAddr>,

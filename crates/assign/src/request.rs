@@ -12,7 +12,7 @@ use crate::family::Family;
 /// A request for any addresses.
 #[derive(Clone, Debug, Default)]
 pub struct AutoAssign {
-    /// The node, or the virtual holder `load-balancer` where the use is [`PoolUse::LoadBalancer`].
+    /// The node, or the virtual holder `load-balancer` if the use is [`PoolUse::LoadBalancer`].
     pub host: String,
     /// Number of IPv4 addresses.
     pub v4: u32,
@@ -51,7 +51,7 @@ impl AutoAssign {
 #[derive(Clone, Debug)]
 pub struct AssignIp {
     pub address: IpAddr,
-    /// The node, or the virtual holder where the use is [`PoolUse::LoadBalancer`].
+    /// The node, or the virtual holder if the use is [`PoolUse::LoadBalancer`].
     pub host: String,
     pub handle: Option<String>,
     /// The attributes of the owner; see [`AutoAssign::attributes`].

@@ -38,9 +38,9 @@ impl<S: Store> Allocator<S> {
         self.release_handle(handle, Leftovers::Keep).await
     }
 
-    /// Releases all addresses of a handle and removes what it counts too much, so that an interrupted release can be
-    /// finished. A block without addresses of the handle is written unchanged first. This makes an allocation start again
-    /// that has incremented the handle but not written the block yet.
+    /// Releases all addresses of a handle and removes its surplus counts, so that an interrupted release can be finished.
+    /// A block without addresses of the handle is written unchanged first. This makes an allocation start again that has
+    /// incremented the handle but not written the block yet.
     pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }
